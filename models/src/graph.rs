@@ -1,0 +1,72 @@
+//! A graph: the operators and tensors of one model, in topological order.
+
+use crate::operator::Op;
+use crate::types::TensorType;
+use serde::{Deserialize, Serialize};
+
+/// Index of a value in its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ValueId(pub u32);
+
+/// The operators and tensors of one model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// Name of the model.
+    pub name: String,
+    /// All tensors.
+    pub values: Vec<Value>,
+    /// All operators, each after the ones that make its inputs.
+    pub nodes: Vec<Node>,
+    /// Values given from outside at every run.
+    pub inputs: Vec<ValueId>,
+    /// Values the model answers with.
+    pub outputs: Vec<ValueId>,
+}
+
+/// One tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// Name, kept from the source file.
+    pub name: String,
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// Where its contents come from when it is a constant.
+    pub data: Option<Const>,
+}
+
+/// Contents of a constant, never copied on import.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Const {
+    /// Values are drawn from a seed when they are wanted; a model that is only counted needs none.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// Every element is this number.
+    Fill(f64),
+    /// Small tensors (shapes, indices), as numbers.
+    Small(Vec<f64>),
+}
+
+/// One operator in its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The operator.
+    pub op: Op,
+    /// Its inputs, in the order of the operator's description.
+    pub inputs: Vec<ValueId>,
+    /// Its outputs.
+    pub outputs: Vec<ValueId>,
+    /// Where it stood in the source.
+    pub origin: Origin,
+}
+
+/// Where a node stood in its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The source's own name of the operator, such as `Conv`.
+    pub source_op: String,
+    /// The place, such as `layer3.0.conv1`.
+    pub scope: String,
+}

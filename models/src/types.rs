@@ -1,0 +1,169 @@
+//! Element types, dimensions and tensor types.
+//!
+//! A dimension is a number or a symbol; everything that is compiled for one size has only numbers
+//! (`TensorType::extents` says so). Element counts are computed with overflow checks, because shapes come from
+//! untrusted files.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The type of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DType {
+    F32,
+    F16,
+    BF16,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bool,
+}
+
+impl DType {
+    /// Every element type, in the order of the enum.
+    pub const ALL: &[DType] = &[
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::F64,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::Bool,
+    ];
+
+    /// The short name used in texts, records and hashes, such as `f32`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F64 => "f64",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// The type of a short name.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.iter().copied().find(|dtype| dtype.name() == name)
+    }
+
+    /// Size of one element in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F64 | DType::I64 | DType::U64 => 8,
+        }
+    }
+
+    /// Whether values have a fraction.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Dim {
+    /// A number, at least zero.
+    Known(i64),
+    /// A name that stands for a number given later.
+    Symbol(String),
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dim::Known(extent) => write!(f, "{extent}"),
+            Dim::Symbol(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Element type and shape of one tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TensorType {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, outermost first; empty for a scalar.
+    pub shape: Vec<Dim>,
+}
+
+impl TensorType {
+    /// A type whose dimensions are all numbers.
+    pub fn new(dtype: DType, extents: &[i64]) -> TensorType {
+        TensorType { dtype, shape: extents.iter().map(|&extent| Dim::Known(extent)).collect() }
+    }
+
+    /// A 32-bit float type whose dimensions are all numbers.
+    pub fn f32(extents: &[i64]) -> TensorType {
+        TensorType::new(DType::F32, extents)
+    }
+
+    /// The dimensions as numbers, or nothing when one is a symbol.
+    pub fn extents(&self) -> Option<Vec<i64>> {
+        self.shape
+            .iter()
+            .map(|dim| match dim {
+                Dim::Known(extent) => Some(*extent),
+                Dim::Symbol(_) => None,
+            })
+            .collect()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements; nothing when a dimension is a symbol or negative, or the count overflows.
+    pub fn elements(&self) -> Option<u64> {
+        self.extents()?.iter().try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(extent).ok()?))
+    }
+
+    /// Size in bytes; nothing where `elements` has none.
+    pub fn bytes(&self) -> Option<u64> {
+        self.elements()?.checked_mul(self.dtype.bytes())
+    }
+}
+
+impl fmt::Display for TensorType {
+    /// `f32[1,64,56,56]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.dtype)?;
+        for (index, dim) in self.shape.iter().enumerate() {
+            write!(f, "{}{dim}", if index == 0 { "" } else { "," })?;
+        }
+        f.write_str("]")
+    }
+}
