@@ -1,1 +1,7 @@
-//! collector
+//! From a model name to records: lowering, schedules, workers, measuring, campaigns and the command line.
+
+pub mod lower;
+pub mod space;
+pub mod target;
+#[allow(unsafe_code)]
+pub mod tvm;

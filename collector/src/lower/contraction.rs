@@ -1,0 +1,258 @@
+//! Convolution of any spatial rank, dense and batched matrix products.
+//!
+//! Two forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's operator
+//! library uses, so that traces tuned on its definitions replay on ours. Blocked: the output's channel (or column)
+//! dimension is cut into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one vector holds
+//! a block of channels; a second block puts the result back into the task's order.
+
+use super::{LowerError, Output, Part, Result, Writer};
+use crate::space::Layout;
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
+use models::{DType, Op};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    match op {
+        Op::Conv { strides, pads, dilations, groups } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups };
+            conv(writer, &shape, &inputs[0], &inputs[1], output)
+        }
+        Op::MatMul { transpose_a, transpose_b } => {
+            matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], output)
+        }
+        Op::Dense => dense(writer, &inputs[0], &inputs[1], output),
+        other => unreachable!("`{other:?}` is not a contraction"),
+    }
+}
+
+struct ConvShape<'a> {
+    strides: &'a [i64],
+    pads: &'a [i64],
+    dilations: &'a [i64],
+    groups: i64,
+}
+
+fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
+    let spatial = shape.strides.len();
+    let block = block_of(writer.layout, output.extents[1])?;
+    let is_depthwise = shape.groups > 1 && shape.groups == data.extents[1];
+    let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
+    // The plain form always has a padding block, as the definitions have that it shares names with.
+    let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name(names.0), data, shape.pads)?
+    } else {
+        data.clone()
+    };
+    let kernel = weight.extents[2..2 + spatial].to_vec();
+    let per_group = data.extents[1] / shape.groups;
+    let outputs_per_group = output.extents[1] / shape.groups;
+    let channel_axis = (!is_depthwise).then(|| axis("rc", per_group, true)).transpose()?;
+    let kernel_axes = kernel
+        .iter()
+        .enumerate()
+        .map(|(d, &extent)| axis(&format!("r{d}"), extent, true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let product =
+        |batch: &Expression, channel: &Expression, place: &[Expression], lane: Option<&Expression>| -> Element {
+            let whole = match (block, lane) {
+                (Some(block), Some(lane)) => channel.mul(&index(block)?)?.add(lane)?,
+                _ => channel.clone(),
+            };
+            let source = source_channel(&whole, channel_axis.as_ref(), shape.groups, per_group, outputs_per_group)?;
+            let mut at = vec![batch.clone(), source];
+            for d in 0..spatial {
+                let tap = kernel_axes[d].variable.mul(&index(shape.dilations[d])?)?;
+                at.push(place[d].mul(&index(shape.strides[d])?)?.add(&tap)?);
+            }
+            let mut weight_at = vec![channel.clone()];
+            weight_at.push(match &channel_axis {
+                Some(axis) => axis.variable.clone(),
+                None => index(0)?,
+            });
+            weight_at.extend(kernel_axes.iter().map(|axis| axis.variable.clone()));
+            weight_at.extend(lane.cloned());
+            multiply(&data, &at, weight, &weight_at, output.dtype)
+        };
+    let axes: Vec<Axis> = channel_axis.iter().chain(&kernel_axes).cloned().collect();
+    let anchor = output.name(names.1);
+    let Some(block) = block else {
+        return writer.block(&anchor, Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
+        });
+    };
+    let mut blocked = vec![output.extents[0], output.extents[1] / block];
+    blocked.extend_from_slice(&output.extents[2..]);
+    blocked.push(block);
+    let last = blocked.len() - 1;
+    let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
+        reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
+    })?;
+    unblock(writer, &accumulated, 1, block, output)
+}
+
+/// Block names of padding and anchor.
+fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: bool) -> (&'static str, &'static str) {
+    match (spatial, is_depthwise, is_grouped, is_blocked) {
+        (_, _, _, true) => ("pad_temp", "conv_blocked"),
+        (2, true, _, false) => ("PaddedInput", "DepthwiseConv2d"),
+        (2, false, true, false) => ("pad_temp", "group_conv2d_nchw"),
+        (2, false, false, false) => ("pad_temp", "conv2d_nchw"),
+        (1, _, _, false) => ("pad_temp", "conv1d_ncw"),
+        (_, _, _, false) => ("pad_temp", "conv3d_ncdhw"),
+    }
+}
+
+/// The input channel an output channel reads.
+fn source_channel(
+    output: &Expression,
+    reduction: Option<&Axis>,
+    groups: i64,
+    per_group: i64,
+    outputs_per_group: i64,
+) -> Element {
+    let within = match reduction {
+        Some(axis) => axis.variable.clone(),
+        None => index(0)?,
+    };
+    match (groups, outputs_per_group, per_group) {
+        (1, ..) => Ok(within),
+        (_, 1, 1) => Ok(output.clone()),
+        _ => output.floor_div(&index(outputs_per_group)?)?.mul(&index(per_group)?)?.add(&within),
+    }
+}
+
+/// The input surrounded by zeros; `pads` holds all heads, then all tails, of the spatial dimensions.
+fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64]) -> Result<Tensor> {
+    let spatial = pads.len() / 2;
+    let zero = constant(data.dtype, 0.0)?;
+    super::movement::pad(
+        writer,
+        (name, Part::Pad),
+        data,
+        &with_leading(&pads[..spatial]),
+        &with_leading(&pads[spatial..]),
+        &zero,
+    )
+}
+
+/// Padding of batch and channel is nothing.
+fn with_leading(pads: &[i64]) -> Vec<i64> {
+    [0, 0].iter().chain(pads).copied().collect()
+}
+
+fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
+    let rank = output.extents.len();
+    let columns = output.extents[rank - 1];
+    let block = block_of(writer.layout, columns)?;
+    // An unpacked weight cannot be read as a vector of columns, only a packed one can.
+    let is_packed = weight.extents.len() == 3;
+    let depth = axis("k", data.extents[rank - 1], true)?;
+    let product = |rows: &[Expression], column: &[Expression]| -> Element {
+        let mut at = rows.to_vec();
+        at.push(depth.variable.clone());
+        let mut weight_at = vec![column[0].clone(), depth.variable.clone()];
+        weight_at.extend(column.get(1).cloned());
+        multiply(data, &at, weight, &weight_at, output.dtype)
+    };
+    let axes = [depth.clone()];
+    match block.filter(|_| is_packed) {
+        None => writer.block(&output.name("T_matmul_NT"), Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+        }),
+        Some(block) => {
+            let blocked = blocked_extents(&output.extents, rank - 1, block);
+            let accumulated =
+                writer.block(&output.name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+                    reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+                })?;
+            unblock(writer, &accumulated, rank - 1, block, output)
+        }
+    }
+}
+
+fn matmul(
+    writer: &mut Writer,
+    (transpose_a, transpose_b): (bool, bool),
+    a: &Tensor,
+    b: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
+    let rank = output.extents.len();
+    let depth = axis("k", a.extents[if transpose_a { a.extents.len() - 2 } else { a.extents.len() - 1 }], true)?;
+    let read = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
+        let mut at = leading(tensor, place)?;
+        at.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
+        tensor.at(&at)?.cast_if(tensor.dtype, output.dtype)
+    };
+    let axes = [depth.clone()];
+    let product = |place: &[Expression], column: &Expression| -> Element {
+        let row = &place[rank - 2];
+        let left = read(a, &place[..rank - 2], row, &depth.variable, transpose_a)?;
+        left.mul(&read(b, &place[..rank - 2], &depth.variable, column, transpose_b)?)
+    };
+    let block = block_of(writer.layout, output.extents[rank - 1])?;
+    let Some(block) = block else {
+        let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
+        return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(i, &i[rank - 1])?, &axes)
+        });
+    };
+    let blocked = blocked_extents(&output.extents, rank - 1, block);
+    let accumulated = writer.block(&output.name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+        let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
+        reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
+    })?;
+    unblock(writer, &accumulated, rank - 1, block, output)
+}
+
+/// Indices of the batch dimensions of an operand, broadcast.
+fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let batch = tensor.extents.len() - 2;
+    let skipped = place.len() - batch;
+    tensor.extents[..batch]
+        .iter()
+        .zip(&place[skipped..])
+        .map(|(&extent, variable)| if extent == 1 { index(0) } else { Ok(variable.clone()) })
+        .collect()
+}
+
+fn multiply(a: &Tensor, a_at: &[Expression], b: &Tensor, b_at: &[Expression], dtype: DType) -> Element {
+    a.at(a_at)?.cast_if(a.dtype, dtype)?.mul(&b.at(b_at)?.cast_if(b.dtype, dtype)?)
+}
+
+impl Expression {
+    /// Cast only where types differ, so that equal ones stay as plain reads.
+    fn cast_if(&self, from: DType, to: DType) -> Element {
+        if from == to { Ok(self.clone()) } else { self.cast(to) }
+    }
+}
+
+fn blocked_extents(extents: &[i64], dimension: usize, block: i64) -> Vec<i64> {
+    let mut blocked = extents.to_vec();
+    blocked[dimension] /= block;
+    blocked.push(block);
+    blocked
+}
+
+/// Puts a blocked result back into the task's order.
+fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, output: &Output) -> Result<Tensor> {
+    writer.block(&output.name("unblock"), Part::Epilogue, output.like(), |i| {
+        let mut at = i.to_vec();
+        at[dimension] = i[dimension].floor_div(&index(block)?)?;
+        at.push(i[dimension].floor_mod(&index(block)?)?);
+        blocked.at(&at)
+    })
+}
+
+fn block_of(layout: Layout, extent: i64) -> Result<Option<i64>> {
+    match layout {
+        Layout::Plain => Ok(None),
+        Layout::Blocked { block } if block > 0 && extent % block == 0 => Ok(Some(block)),
+        Layout::Blocked { block } => Err(LowerError::Unsupported {
+            operator: "contraction".to_owned(),
+            why: format!("a block of {block} does not divide the extent {extent}"),
+        }),
+    }
+}

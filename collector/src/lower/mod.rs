@@ -1,0 +1,210 @@
+//! Task → tensor expressions → a function that can be scheduled. One file per operator family.
+//!
+//! Each step of a task becomes one named block, or a few: schedules find blocks by name, so names are stable and
+//! unique. Parameters come first in the order of the task, the output last. A layout may ask for a constant operand
+//! in packed form; the caller packs it once, outside of any timing.
+
+mod contraction;
+mod movement;
+mod normalise;
+mod pointwise;
+mod pool;
+
+use crate::space::Layout;
+use crate::tvm::TvmError;
+use crate::tvm::expression::{self, Expression, Module, Tensor};
+use models::{Op, Operand, Step, Task};
+use serde::{Deserialize, Serialize};
+
+/// A task that TVM can schedule.
+#[derive(Clone)]
+pub struct Lowered {
+    /// The function `main`.
+    pub module: Module,
+    /// Its blocks, in order of computation.
+    pub blocks: Vec<Block>,
+    /// How each parameter must be stored, in order.
+    pub packings: Vec<Packing>,
+}
+
+/// One block and what a schedule may do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Unique name.
+    pub name: String,
+    /// Its part in the task.
+    pub part: Part,
+}
+
+/// The part a block plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Surrounds an input with its padding, or reads it in another order.
+    Pad,
+    /// Helps the anchor, such as the maximum of a softmax.
+    Helper,
+    /// The reduction or main computation.
+    Anchor,
+    /// Elementwise work on the anchor's result.
+    Epilogue,
+}
+
+/// How a parameter is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Packing {
+    /// As the task says.
+    Plain,
+    /// `[o, …]` as `[o / block, …, block]`.
+    Blocked {
+        /// Extent of the innermost dimension.
+        block: i64,
+    },
+}
+
+/// Why a task cannot be lowered.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LowerError {
+    #[error("`{operator}` has no lowering: {why}")]
+    Unsupported { operator: String, why: String },
+    #[error("a dimension of the task is a symbol; bind it to a number first")]
+    Symbolic,
+    #[error(transparent)]
+    Tvm(#[from] TvmError),
+}
+
+type Result<T> = std::result::Result<T, LowerError>;
+
+/// Collects blocks while a task is written down.
+pub(crate) struct Writer {
+    blocks: Vec<Block>,
+    layout: Layout,
+}
+
+impl Writer {
+    /// A computed tensor that is also a block.
+    fn block(
+        &mut self,
+        name: &str,
+        part: Part,
+        like: (models::DType, &[i64]),
+        element: impl FnOnce(&[Expression]) -> std::result::Result<Expression, TvmError>,
+    ) -> Result<Tensor> {
+        let tensor = expression::compute(name, like.0, like.1, element)?;
+        self.blocks.push(Block { name: name.to_owned(), part });
+        Ok(tensor)
+    }
+}
+
+/// Writes a task down for TVM in a layout.
+pub fn lower(task: &Task, layout: Layout) -> Result<Lowered> {
+    let mut writer = Writer { blocks: Vec::new(), layout };
+    let mut parameters = Vec::new();
+    let mut packings = Vec::new();
+    for (place, parameter) in task.parameters.iter().enumerate() {
+        let extents = parameter.ty.extents().ok_or(LowerError::Symbolic)?;
+        let packing = packing_of(task, place, layout);
+        let stored = packing.extents(&extents);
+        parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
+        packings.push(packing);
+    }
+    let mut outputs: Vec<Tensor> = Vec::new();
+    for (place, step) in task.steps.iter().enumerate() {
+        let inputs: Vec<Tensor> = step
+            .inputs
+            .iter()
+            .map(|operand| match operand {
+                Operand::Parameter(index) => parameters[*index].clone(),
+                Operand::Step(index) => outputs[*index].clone(),
+            })
+            .collect();
+        outputs.push(lower_step(&mut writer, place, step, &inputs)?);
+    }
+    let output = outputs.last().expect("a task has at least one step");
+    let module = expression::module(&parameters, output)?;
+    Ok(Lowered { module, blocks: writer.blocks, packings })
+}
+
+fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
+    let extents = step.output.extents().ok_or(LowerError::Symbolic)?;
+    let output = Output { dtype: step.output.dtype, extents, place };
+    match &step.op {
+        Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => contraction::lower(writer, &step.op, inputs, &output),
+        Op::Pool { .. } | Op::GlobalPool { .. } => pool::lower(writer, &step.op, inputs, &output),
+        Op::BatchNorm { .. } | Op::Softmax { .. } => normalise::lower(writer, &step.op, inputs, &output),
+        Op::ScaleShift { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
+        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } => {
+            movement::lower(writer, &step.op, inputs, &output)
+        }
+    }
+}
+
+/// What a step must produce.
+pub(crate) struct Output {
+    dtype: models::DType,
+    extents: Vec<i64>,
+    place: usize,
+}
+
+impl Output {
+    /// Part of a block: the first step is the anchor, the others are its epilogue.
+    fn part(&self) -> Part {
+        if self.place == 0 { Part::Anchor } else { Part::Epilogue }
+    }
+
+    fn like(&self) -> (models::DType, &[i64]) {
+        (self.dtype, &self.extents)
+    }
+
+    /// Block name of a step, unique by its place: `relu_2`.
+    fn name(&self, operator: &str) -> String {
+        if self.place == 0 { operator.to_owned() } else { format!("{operator}_{}", self.place) }
+    }
+}
+
+/// Which parameters a blocked layout stores packed: the weight of a contraction, when it is a constant.
+fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
+    let anchor = &task.steps[0];
+    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense)
+        && anchor.inputs.get(1) == Some(&Operand::Parameter(place))
+        && task.parameters[place].is_constant;
+    match layout {
+        Layout::Blocked { block } if is_weight => Packing::Blocked { block },
+        Layout::Blocked { .. } | Layout::Plain => Packing::Plain,
+    }
+}
+
+impl Packing {
+    /// The stored extents of a tensor of these extents.
+    pub fn extents(self, extents: &[i64]) -> Vec<i64> {
+        match self {
+            Packing::Plain => extents.to_vec(),
+            Packing::Blocked { block } => {
+                let mut stored = vec![extents[0] / block];
+                stored.extend_from_slice(&extents[1..]);
+                stored.push(block);
+                stored
+            }
+        }
+    }
+
+    /// Stores elements of a tensor of these extents in packed order.
+    pub fn pack<T: Copy>(self, extents: &[i64], elements: &[T]) -> Vec<T> {
+        let Packing::Blocked { block } = self else { return elements.to_vec() };
+        let block = usize::try_from(block).expect("a block is a positive extent");
+        let rest = elements.len() / usize::try_from(extents[0]).expect("an extent is positive");
+        let mut packed = Vec::with_capacity(elements.len());
+        for group in elements.chunks_exact(block * rest) {
+            for place in 0..rest {
+                packed.extend((0..block).map(|lane| group[lane * rest + place]));
+            }
+        }
+        packed
+    }
+}

@@ -1,0 +1,112 @@
+//! Operators that only move elements.
+
+use super::{Output, Part, Result, Writer};
+use crate::lower::pointwise::axis_of;
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Expression, Tensor, constant, index};
+use models::Op;
+
+type Element = std::result::Result<Expression, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let data = &inputs[0];
+    match op {
+        Op::Reshape { .. } | Op::Flatten { .. } => {
+            writer.block(&output.name("reshape"), output.part(), output.like(), |i| {
+                data.at(&unravel(&ravel(i, &output.extents)?, &data.extents)?)
+            })
+        }
+        Op::Transpose { permutation } => writer.block(&output.name("transpose"), output.part(), output.like(), |i| {
+            let mut at = i.to_vec();
+            for (place, &source) in permutation.iter().enumerate() {
+                at[axis_of(source, i.len())] = i[place].clone();
+            }
+            data.at(&at)
+        }),
+        Op::Concat { axis } => {
+            let axis = axis_of(*axis, output.extents.len());
+            writer.block(&output.name("concat"), output.part(), output.like(), |i| concat(inputs, axis, i))
+        }
+        Op::Pad { pads, value } => {
+            let rank = data.extents.len();
+            let value = constant(data.dtype, *value)?;
+            pad(writer, (&output.name("pad"), output.part()), data, &pads[..rank], &pads[rank..], &value)
+        }
+        other => unreachable!("`{other:?}` does not move elements"),
+    }
+}
+
+/// Reads from the last input whose start lies at or before the position.
+fn concat(inputs: &[Tensor], axis: usize, place: &[Expression]) -> Element {
+    let mut start = inputs.iter().map(|input| input.extents[axis]).sum::<i64>();
+    let mut chosen: Option<Expression> = None;
+    for input in inputs.iter().rev() {
+        start -= input.extents[axis];
+        let mut at = place.to_vec();
+        at[axis] = place[axis].sub(&index(start)?)?;
+        let read = input.at(&at)?;
+        chosen = Some(match chosen {
+            None => read,
+            Some(later) => place[axis].less(&index(start + input.extents[axis])?)?.if_then_else(&read, &later)?,
+        });
+    }
+    Ok(chosen.expect("concat has at least one input"))
+}
+
+/// `data` surrounded by `value`; one head and one tail per dimension.
+pub(super) fn pad(
+    writer: &mut Writer,
+    (name, part): (&str, Part),
+    data: &Tensor,
+    heads: &[i64],
+    tails: &[i64],
+    value: &Expression,
+) -> Result<Tensor> {
+    let extents: Vec<i64> = data.extents.iter().zip(heads.iter().zip(tails)).map(|(n, (h, t))| n + h + t).collect();
+    writer.block(name, part, (data.dtype, &extents), |i| {
+        let mut inside: Option<Expression> = None;
+        let mut at = Vec::with_capacity(i.len());
+        for (d, variable) in i.iter().enumerate() {
+            at.push(if heads[d] == 0 { variable.clone() } else { variable.sub(&index(heads[d])?)? });
+            if heads[d] > 0 {
+                inside = Some(both(inside, variable.at_least(&index(heads[d])?)?)?);
+            }
+            if tails[d] > 0 {
+                inside = Some(both(inside, variable.less(&index(heads[d] + data.extents[d])?)?)?);
+            }
+        }
+        match inside {
+            Some(inside) => inside.if_then_else(&data.at(&at)?, value),
+            None => data.at(&at),
+        }
+    })
+}
+
+/// `left and right`, where `left` may not exist yet.
+pub(super) fn both(left: Option<Expression>, right: Expression) -> Element {
+    match left {
+        Some(left) => left.and(&right),
+        None => Ok(right),
+    }
+}
+
+/// Position in row-major order.
+fn ravel(place: &[Expression], extents: &[i64]) -> Element {
+    let mut position = index(0)?;
+    for (variable, &extent) in place.iter().zip(extents) {
+        position = position.mul(&index(extent)?)?.add(variable)?;
+    }
+    Ok(position)
+}
+
+/// Indices of a row-major position.
+fn unravel(position: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut indices = Vec::with_capacity(extents.len());
+    let mut rest = position.clone();
+    for &extent in extents.iter().rev() {
+        indices.push(rest.floor_mod(&index(extent)?)?);
+        rest = rest.floor_div(&index(extent)?)?;
+    }
+    indices.reverse();
+    Ok(indices)
+}

@@ -1,0 +1,122 @@
+//! Functions of single elements, broadcast over the output.
+
+use super::{Output, Result, Writer};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Expression, Tensor, constant, index};
+use models::{BinaryOp, DType, Op, UnaryOp};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let dtype = output.dtype;
+    let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
+    let (name, element): (&str, Box<dyn Fn(&[Expression]) -> Element>) = match op {
+        Op::ScaleShift { axis } => (
+            "scale_shift",
+            Box::new(|place| {
+                let channel = [place[axis_of(*axis, place.len())].clone()];
+                read(0, place)?.mul(&inputs[1].at(&channel)?)?.add(&inputs[2].at(&channel)?)
+            }),
+        ),
+        Op::BiasAdd { axis } => (
+            "bias",
+            Box::new(|place| {
+                let channel = [place[axis_of(*axis, place.len())].clone()];
+                read(0, place)?.add(&inputs[1].at(&channel)?)
+            }),
+        ),
+        Op::Unary { function } => (unary_name(*function), Box::new(|place| unary(*function, &read(0, place)?, dtype))),
+        Op::Clip { low, high } => {
+            ("clip", Box::new(|place| read(0, place)?.max(&constant(dtype, *low)?)?.min(&constant(dtype, *high)?)))
+        }
+        Op::Binary { function } => {
+            (binary_name(*function), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?)))
+        }
+        Op::Cast { to } => ("cast", Box::new(|place| read(0, place)?.cast(*to))),
+        Op::Identity => ("identity", Box::new(|place| read(0, place))),
+        other => unreachable!("`{other:?}` is not pointwise"),
+    };
+    writer.block(&output.name(name), output.part(), output.like(), |place| element(place))
+}
+
+/// Reads an operand at an output position, as numpy broadcasts it.
+pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element {
+    let skipped = place.len() - operand.extents.len();
+    let indices = operand
+        .extents
+        .iter()
+        .zip(&place[skipped..])
+        .map(|(&extent, variable)| if extent == 1 { index(0) } else { Ok(variable.clone()) })
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    operand.at(&indices)
+}
+
+/// A dimension counted from the end when negative.
+pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
+    let rank = i64::try_from(rank).expect("a rank is small");
+    usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
+}
+
+fn unary_name(function: UnaryOp) -> &'static str {
+    match function {
+        UnaryOp::Relu => "relu",
+        UnaryOp::LeakyRelu { .. } => "leaky_relu",
+        UnaryOp::Sigmoid => "sigmoid",
+        UnaryOp::HardSigmoid => "hard_sigmoid",
+        UnaryOp::Tanh => "tanh",
+        UnaryOp::Silu => "silu",
+        UnaryOp::HardSwish => "hard_swish",
+        UnaryOp::Gelu => "gelu",
+        UnaryOp::Exp => "exp",
+        UnaryOp::Log => "log",
+        UnaryOp::Sqrt => "sqrt",
+        UnaryOp::Neg => "neg",
+        UnaryOp::Abs => "abs",
+    }
+}
+
+fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
+    let number = |value: f64| constant(dtype, value);
+    let hard_sigmoid =
+        |x: &Expression| x.mul(&number(1.0 / 6.0)?)?.add(&number(0.5)?)?.max(&number(0.0)?)?.min(&number(1.0)?);
+    match function {
+        UnaryOp::Relu => x.max(&number(0.0)?),
+        UnaryOp::LeakyRelu { alpha } => x.less(&number(0.0)?)?.select(&x.mul(&number(alpha)?)?, x),
+        UnaryOp::Sigmoid => x.function("tirx.sigmoid", dtype),
+        UnaryOp::HardSigmoid => hard_sigmoid(x),
+        UnaryOp::Tanh => x.function("tirx.tanh", dtype),
+        UnaryOp::Silu => x.mul(&x.function("tirx.sigmoid", dtype)?),
+        UnaryOp::HardSwish => x.mul(&hard_sigmoid(x)?),
+        UnaryOp::Gelu => {
+            let erf = x.mul(&number(std::f64::consts::FRAC_1_SQRT_2)?)?.function("tirx.erf", dtype)?;
+            x.mul(&number(0.5)?)?.mul(&erf.add(&number(1.0)?)?)
+        }
+        UnaryOp::Exp => x.function("tirx.exp", dtype),
+        UnaryOp::Log => x.function("tirx.log", dtype),
+        UnaryOp::Sqrt => x.function("tirx.sqrt", dtype),
+        UnaryOp::Neg => number(0.0)?.sub(x),
+        UnaryOp::Abs => x.abs(),
+    }
+}
+
+fn binary_name(function: BinaryOp) -> &'static str {
+    match function {
+        BinaryOp::Add => "add",
+        BinaryOp::Sub => "sub",
+        BinaryOp::Mul => "mul",
+        BinaryOp::Div => "div",
+        BinaryOp::Max => "max",
+        BinaryOp::Min => "min",
+    }
+}
+
+fn binary(function: BinaryOp, left: &Expression, right: &Expression) -> Element {
+    match function {
+        BinaryOp::Add => left.add(right),
+        BinaryOp::Sub => left.sub(right),
+        BinaryOp::Mul => left.mul(right),
+        BinaryOp::Div => left.div(right),
+        BinaryOp::Max => left.max(right),
+        BinaryOp::Min => left.min(right),
+    }
+}

@@ -1,0 +1,137 @@
+//! Pooling over windows and over all of space.
+
+use super::movement::{both, pad};
+use super::{Output, Part, Result, Writer};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use models::{Op, PoolMode};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+struct Window {
+    kernel: Vec<i64>,
+    strides: Vec<i64>,
+    /// Heads of the spatial dimensions.
+    heads: Vec<i64>,
+    /// Tails that count as input when `count_pad` is set.
+    tails: Vec<i64>,
+    dilations: Vec<i64>,
+    count_pad: bool,
+}
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let data = &inputs[0];
+    let spatial = data.extents.len() - 2;
+    let (mode, window) = match op {
+        Op::GlobalPool { mode } => {
+            let all = data.extents[2..].to_vec();
+            let (zeros, ones) = (vec![0; spatial], vec![1; spatial]);
+            let window = Window {
+                kernel: all,
+                strides: ones.clone(),
+                heads: zeros.clone(),
+                tails: zeros,
+                dilations: ones,
+                count_pad: false,
+            };
+            (*mode, window)
+        }
+        Op::Pool { mode, kernel, strides, pads, dilations, ceil: _, count_pad } => {
+            let window = Window {
+                kernel: kernel.clone(),
+                strides: strides.clone(),
+                heads: pads[..spatial].to_vec(),
+                tails: pads[spatial..].to_vec(),
+                dilations: dilations.clone(),
+                count_pad: *count_pad,
+            };
+            (*mode, window)
+        }
+        other => unreachable!("`{other:?}` is not a pool"),
+    };
+    pool(writer, mode, &window, data, output)
+}
+
+fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let spatial = window.kernel.len();
+    // Rounding up may let the last window reach past the padding.
+    let reach: Vec<i64> = (0..spatial)
+        .map(|d| {
+            let last =
+                (output.extents[d + 2] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1;
+            (last - window.heads[d] - data.extents[d + 2]).max(0)
+        })
+        .collect();
+    let is_padded = window.heads.iter().chain(&reach).any(|&extent| extent > 0);
+    let (how, outside) = match mode {
+        PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
+        PoolMode::Average => (Reduction::Sum, constant(data.dtype, 0.0)?),
+    };
+    let with_leading = |pads: &[i64]| -> Vec<i64> { [0, 0].iter().chain(pads).copied().collect() };
+    let padded = if is_padded {
+        let name = output.name("pad_temp");
+        pad(writer, (&name, Part::Pad), data, &with_leading(&window.heads), &with_leading(&reach), &outside)?
+    } else {
+        data.clone()
+    };
+    let taps = taps(window)?;
+    let name = output.name(match mode {
+        PoolMode::Max => "pool_max",
+        PoolMode::Average => "pool_sum",
+    });
+    let reduced = writer.block(&name, Part::Anchor, output.like(), |i| {
+        let mut at = vec![i[0].clone(), i[1].clone()];
+        for d in 0..spatial {
+            at.push(position(window, d, &i[d + 2], &taps[d])?);
+        }
+        reduce(how, output.dtype, &padded.at(&at)?, &taps)
+    })?;
+    if mode == PoolMode::Max {
+        return Ok(reduced);
+    }
+    let share = share(writer, window, is_padded, data, output)?;
+    writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| match &share {
+        Share::Same(count) => reduced.at(i)?.mul(&constant(output.dtype, 1.0 / *count as f64)?),
+        Share::Counted(counts) => reduced.at(i)?.div(&counts.at(&i[2..])?),
+    })
+}
+
+fn taps(window: &Window) -> Result<Vec<Axis>> {
+    let axes = window.kernel.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), extent, true));
+    Ok(axes.collect::<std::result::Result<_, _>>()?)
+}
+
+/// Place of a tap in the padded input.
+fn position(window: &Window, d: usize, place: &Expression, tap: &Axis) -> Element {
+    place.mul(&index(window.strides[d])?)?.add(&tap.variable.mul(&index(window.dilations[d])?)?)
+}
+
+/// By how much a window's sum is divided.
+enum Share {
+    Same(i64),
+    /// One count per output position.
+    Counted(Tensor),
+}
+
+fn share(writer: &mut Writer, window: &Window, is_padded: bool, data: &Tensor, output: &Output) -> Result<Share> {
+    if !is_padded {
+        return Ok(Share::Same(window.kernel.iter().product()));
+    }
+    let taps = taps(window)?;
+    let counts = writer.block(&output.name("pool_count"), Part::Helper, (output.dtype, &output.extents[2..]), |i| {
+        let mut inside: Option<Expression> = None;
+        for (d, tap) in taps.iter().enumerate() {
+            let at = position(window, d, &i[d], tap)?;
+            let (first, last) = if window.count_pad {
+                (0, window.heads[d] + data.extents[d + 2] + window.tails[d])
+            } else {
+                (window.heads[d], window.heads[d] + data.extents[d + 2])
+            };
+            inside = Some(both(inside, at.at_least(&index(first)?)?.and(&at.less(&index(last)?)?)?)?);
+        }
+        let inside = inside.expect("a pool has at least one spatial dimension");
+        let one = inside.select(&constant(output.dtype, 1.0)?, &constant(output.dtype, 0.0)?)?;
+        reduce(Reduction::Sum, output.dtype, &one, &taps)
+    })?;
+    Ok(Share::Counted(counts))
+}

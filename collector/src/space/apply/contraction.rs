@@ -1,0 +1,150 @@
+//! Register tiles for convolutions and matrix products.
+//!
+//! The result is tiled; the anchor is computed inside a tile into a small accumulator, its reduction loops outside
+//! of the tile's own loops, so that the accumulator lives in registers for the whole reduction.
+
+use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_copy, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+
+/// Which dimensions of the result are what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `n, c, …, y, x`
+    Conv,
+    /// `…, row, column`; the columns are the channels.
+    Product,
+}
+
+pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
+    let pad = block_of_part(lowered, moves, Part::Pad)?;
+    let pad_at = knobs.choice("pad_at").unwrap_or("inline");
+    if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
+        moves.compute_inline(pad)?;
+    }
+    let is_blocked = choice(knobs, "layout")? == "blocked";
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    let tile = Tile::new(knobs, is_blocked)?;
+    let tiled = tile_result(form, moves, &result, &tile, choice(knobs, "outer")? == "channels")?;
+    let innermost = tiled.outer.last().expect("a contraction has at least two output dimensions");
+    moves.compute_at(&anchor, innermost)?;
+    let rank = tiled.outer.len();
+    let reduction = schedule_anchor(moves, &anchor, knobs, rank, rank + usize::from(is_blocked))?;
+    if choice(knobs, "vectorize")? == "yes" {
+        moves.vectorize(tiled.inner.last().expect("as many as outer loops"))?;
+    }
+    let fused = fuse_parallel(moves, &tiled.outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1))?;
+    match pad.filter(|_| pad_at != "inline") {
+        Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
+        Some(pad) => moves.compute_at(&pad, &fused)?,
+        None => {}
+    }
+    // Last, because loops around a decomposed reduction can no longer be marked.
+    let start = moves.decompose_reduction(&anchor, &reduction)?;
+    let (last, _) = split_last(&moves.loops(&start)?);
+    if choice(knobs, "vectorize")? == "yes" {
+        moves.vectorize(&last)?;
+    }
+    Ok(())
+}
+
+/// Extents of a register tile in elements of the result.
+struct Tile {
+    channels: i64,
+    rows: i64,
+    columns: i64,
+}
+
+impl Tile {
+    fn new(knobs: &Knobs, is_blocked: bool) -> Result<Tile> {
+        let block = if is_blocked { number(knobs, "block")? } else { 1 };
+        Ok(Tile {
+            channels: number(knobs, "tile_c")? * block,
+            rows: number(knobs, "tile_y")?,
+            columns: number(knobs, "tile_x")?,
+        })
+    }
+
+    fn extent(&self, form: Form, place: usize, rank: usize) -> i64 {
+        match form {
+            Form::Conv if place == 1 => self.channels,
+            Form::Conv if place == rank - 1 => self.columns,
+            Form::Conv if place > 1 && place == rank - 2 => self.rows,
+            Form::Product if place == rank - 1 => self.channels,
+            Form::Product if place + 2 == rank => self.columns,
+            Form::Conv | Form::Product => 1,
+        }
+    }
+}
+
+/// Loops over tiles and loops inside one.
+struct Tiled {
+    outer: Vec<Loop>,
+    inner: Vec<Loop>,
+}
+
+fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_outside: bool) -> Result<Tiled> {
+    let loops = moves.loops(result)?;
+    let rank = loops.len();
+    let mut outer = Vec::with_capacity(rank);
+    let mut inner = Vec::with_capacity(rank);
+    for (place, target) in loops.iter().enumerate() {
+        let parts = moves.split(target, &[None, Some(tile.extent(form, place, rank))])?;
+        outer.push(parts[0].clone());
+        inner.push(parts[1].clone());
+    }
+    let (channel, first) = match form {
+        Form::Conv => (1, 1),
+        Form::Product => (rank - 1, rank - 2),
+    };
+    let moved = outer.remove(channel);
+    let place = if channels_outside { first } else { outer.len() };
+    outer.insert(place, moved);
+    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    Ok(Tiled { outer, inner })
+}
+
+/// The anchor inside a tile: reduction loops, then the tile, its last loop a vector.
+///
+/// `outer` loops surround it already; `spatial` loops of its own follow, then its reduction loops. Returns the
+/// outermost reduction loop.
+fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, spatial: usize) -> Result<Loop> {
+    let loops = moves.loops(anchor)?;
+    let tile = loops[outer..outer + spatial].to_vec();
+    let reduction = loops[outer + spatial..].to_vec();
+    let reduction = order_reduction(moves, &reduction, knobs)?;
+    moves.reorder(&reduction.iter().chain(&tile).cloned().collect::<Vec<_>>())?;
+    if number(knobs, "unroll")? > 0 && reduction.len() > 1 {
+        moves.unroll(reduction.last().expect("just counted"))?;
+    }
+    let (last, others) = split_last(&tile);
+    if choice(knobs, "vectorize")? == "yes" {
+        moves.vectorize(&last)?;
+    }
+    for target in &others {
+        moves.unroll(target)?;
+    }
+    Ok(reduction[0].clone())
+}
+
+fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
+    let (last, others) = loops.split_last().expect("a block has at least one loop");
+    (last.clone(), others.to_vec())
+}
+
+/// Splits the depth and puts the reduction loops into their order.
+fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<Vec<Loop>> {
+    let inner = number(knobs, "split_r")?;
+    let (depth, kernel) = reduction.split_first().expect("a contraction reduces");
+    let mut depth = vec![depth.clone()];
+    if inner > 1 {
+        depth = moves.split(&depth[0], &[None, Some(inner)])?;
+    }
+    let rest = depth.split_off(1);
+    let ordered = match knobs.choice("order") {
+        Some("kernel_first") => kernel.iter().cloned().chain(depth).chain(rest).collect(),
+        _ => depth.into_iter().chain(kernel.iter().cloned()).chain(rest).collect(),
+    };
+    Ok(ordered)
+}

@@ -1,0 +1,126 @@
+//! Makes the moves of a schedule on a lowered task. The only part of this room that needs TVM.
+
+mod contraction;
+mod rows;
+mod spatial;
+
+use super::{Knobs, Schedule, Template};
+use crate::lower::{Lowered, Part};
+use crate::tvm::compile::CompileTarget;
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use crate::tvm::{TvmError, meta_schedule, trace};
+use models::{Op, Task};
+
+/// Why a schedule cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ApplyError {
+    #[error("knob `{0}` is missing")]
+    MissingKnob(&'static str),
+    #[error("the space rejects this draw")]
+    Rejected,
+    #[error(transparent)]
+    Tvm(#[from] TvmError),
+}
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+/// The moves of a schedule on a task that was lowered in the schedule's layout.
+pub fn apply(task: &Task, lowered: &Lowered, schedule: &Schedule, target: &CompileTarget) -> Result<Moves> {
+    const NO_SAMPLING: i64 = 1;
+    match schedule {
+        Schedule::Template { knobs } => {
+            let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            match template(&task.steps[0].op) {
+                Template::Contraction => {
+                    let is_conv = matches!(task.steps[0].op, Op::Conv { .. });
+                    let form = if is_conv { contraction::Form::Conv } else { contraction::Form::Product };
+                    contraction::apply(form, lowered, knobs, &moves)?;
+                }
+                Template::Spatial => spatial::apply(lowered, knobs, &moves)?,
+                Template::Rows => rows::apply(task, lowered, knobs, &moves)?,
+            }
+            Ok(moves)
+        }
+        Schedule::MetaSchedule { space, seed } => {
+            let spaces = meta_schedule::spaces(&lowered.module, target)?;
+            spaces.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+        }
+        Schedule::Trace { trace: json } => {
+            let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            trace::replay(json, &moves)?;
+            Ok(moves)
+        }
+    }
+}
+
+fn template(op: &Op) -> Template {
+    match op {
+        Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => Template::Contraction,
+        Op::Softmax { .. } => Template::Rows,
+        Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::Pool { .. }
+        | Op::GlobalPool { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Identity
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. } => Template::Spatial,
+    }
+}
+
+fn number(knobs: &Knobs, name: &'static str) -> Result<i64> {
+    knobs.number(name).ok_or(ApplyError::MissingKnob(name))
+}
+
+fn choice<'a>(knobs: &'a Knobs, name: &'static str) -> Result<&'a str> {
+    knobs.choice(name).ok_or(ApplyError::MissingKnob(name))
+}
+
+/// Inlines every epilogue block but the last, and returns the block that writes the result.
+///
+/// An anchor without an epilogue gets a block that copies its accumulator out, so that there always is one.
+fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
+    let epilogue: Vec<&str> =
+        lowered.blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
+    let Some((last, others)) = epilogue.split_last() else {
+        return Ok(moves.cache_write(anchor)?);
+    };
+    for name in others {
+        moves.compute_inline(&moves.block(name)?)?;
+    }
+    Ok(moves.block(last)?)
+}
+
+fn block_of_part(lowered: &Lowered, moves: &Moves, part: Part) -> Result<Option<Block>> {
+    let found = lowered.blocks.iter().find(|block| block.part == part);
+    Ok(found.map(|block| moves.block(&block.name)).transpose()?)
+}
+
+/// Fuses the first loops and runs them on the pool.
+fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
+    let count = count.clamp(1, loops.len());
+    let fused = if count == 1 { loops[0].clone() } else { moves.fuse(&loops[..count])? };
+    moves.parallel(&fused)?;
+    Ok(fused)
+}
+
+/// Runs a block that stands by itself on the pool, its last loop as vectors.
+fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
+    const VECTOR: i64 = 16;
+    let loops = moves.loops(block)?;
+    let (last, outer) = loops.split_last().expect("a block has at least one loop");
+    let parts = moves.split(last, &[None, Some(VECTOR)])?;
+    moves.vectorize(&parts[1])?;
+    if !outer.is_empty() {
+        fuse_parallel(moves, outer, outer.len().min(2))?;
+    }
+    Ok(())
+}

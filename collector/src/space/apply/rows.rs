@@ -1,0 +1,42 @@
+//! Softmax: one row at a time, so that a row stays in the nearest cache.
+
+use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Loop, Schedule as Moves};
+use models::{Op, Task};
+
+pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("a softmax has an anchor");
+    let anchor = moves.block(&anchor.name)?;
+    let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
+    let result = if has_epilogue {
+        moves.compute_inline(&anchor)?;
+        single_epilogue(lowered, moves, &anchor)?
+    } else {
+        anchor
+    };
+    let rank = task.steps[0].output.rank();
+    let along = match &task.steps[0].op {
+        Op::Softmax { axis, .. } if *axis < 0 => (rank as i64 + axis) as usize,
+        Op::Softmax { axis, .. } => *axis as usize,
+        other => unreachable!("`{other:?}` has no rows"),
+    };
+    let mut outer = moves.loops(&result)?;
+    let row = outer.remove(along);
+    moves.reorder(&outer.iter().chain([&row]).cloned().collect::<Vec<_>>())?;
+    let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
+    if let (Some(around), "row") = (&around, choice(knobs, "helpers_at")?) {
+        let helpers: Vec<&str> =
+            lowered.blocks.iter().filter(|b| b.part == Part::Helper).map(|b| b.name.as_str()).collect();
+        // Consumers first: each helper is read by the ones after it.
+        for name in helpers.into_iter().rev() {
+            moves.compute_at(&moves.block(name)?, around)?;
+        }
+    }
+    vectorize_row(moves, &row, number(knobs, "vector")?)
+}
+
+fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
+    let parts = moves.split(row, &[None, Some(vector)])?;
+    Ok(moves.vectorize(&parts[1])?)
+}

@@ -1,0 +1,70 @@
+//! Operators whose output elements are independent: outer loops on the pool, columns as vectors.
+
+use super::{Knobs, Result, block_of_part, fuse_parallel, number, plain_copy};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+
+pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
+    let pad = block_of_part(lowered, moves, Part::Pad)?;
+    let pad_at = knobs.choice("pad_at").unwrap_or("inline");
+    if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
+        moves.compute_inline(pad)?;
+    }
+    let is_reduction = lowered.blocks.iter().any(|block| block.name.starts_with("pool"));
+    let result = result_block(lowered, moves, &anchor, is_reduction)?;
+    let loops = moves.loops(&result)?;
+    let (last, outer) = loops.split_last().expect("an output has at least one dimension");
+    let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
+    let inside = parts[0].clone();
+    let window = if is_reduction {
+        moves.compute_at(&anchor, &inside)?;
+        Some(reduce_in_vectors(moves, &anchor, loops.len())?)
+    } else {
+        None
+    };
+    moves.vectorize(&parts[1])?;
+    let fused = if outer.is_empty() {
+        fuse_parallel(moves, std::slice::from_ref(&inside), 1)?
+    } else {
+        fuse_parallel(moves, outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1))?
+    };
+    match pad.filter(|_| pad_at != "inline") {
+        Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
+        Some(pad) => moves.compute_at(&pad, &fused)?,
+        None => {}
+    }
+    // Last, because loops around a decomposed reduction can no longer be marked.
+    if let Some(window) = window {
+        moves.decompose_reduction(&anchor, &window)?;
+    }
+    Ok(())
+}
+
+/// The block that writes the output, everything between it and the anchor inlined.
+fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_reduction: bool) -> Result<Block> {
+    if is_reduction {
+        return super::single_epilogue(lowered, moves, anchor);
+    }
+    let mut chain: Vec<&str> = lowered
+        .blocks
+        .iter()
+        .filter(|block| matches!(block.part, Part::Anchor | Part::Epilogue))
+        .map(|block| block.name.as_str())
+        .collect();
+    let last = chain.pop().expect("every task has an anchor");
+    for name in chain {
+        moves.compute_inline(&moves.block(name)?)?;
+    }
+    Ok(moves.block(last)?)
+}
+
+/// Window loops outside, columns inside: one vector of windows at a time. Returns the outermost window loop.
+fn reduce_in_vectors(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
+    let loops = moves.loops(anchor)?;
+    // The loops over tiles (one per dimension), then the anchor's own dimensions, then its window.
+    let (dimensions, window) = loops[rank..].split_at(rank);
+    moves.reorder(&window.iter().chain(dimensions).cloned().collect::<Vec<_>>())?;
+    moves.vectorize(dimensions.last().expect("an output has at least one dimension"))?;
+    Ok(window[0].clone())
+}

@@ -1,0 +1,206 @@
+//! Declares the space of each family.
+
+use super::{Axis, Knobs, Limits, Setting, Space, Template};
+use crate::target::Machine;
+use models::{Op, Task};
+use std::collections::BTreeMap;
+
+/// The space of a task on a machine.
+pub fn space(task: &Task, machine: &Machine) -> Space {
+    let anchor = &task.steps[0];
+    let output = anchor.output.extents().unwrap_or_default();
+    match &anchor.op {
+        Op::Conv { strides, pads, .. } => {
+            let is_padded = pads.iter().any(|&pad| pad > 0);
+            let channels = output.get(1).copied().unwrap_or(1);
+            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
+            let columns = output.last().copied().unwrap_or(1);
+            let depth = input_extent(task, 1);
+            contraction(machine, &Extents { channels, rows, columns, depth, is_padded, is_conv: true, may_block: true })
+        }
+        Op::MatMul { .. } | Op::Dense => {
+            let rank = output.len();
+            let (rows, channels) = (output[..rank - 1].last().copied().unwrap_or(1), output[rank - 1]);
+            let depth = input_extent(task, -1);
+            // Columns of an unpacked transposed operand cannot be read as a vector.
+            let may_block = !matches!(anchor.op, Op::Dense) || task.parameters.get(1).is_some_and(|p| p.is_constant);
+            let extents =
+                Extents { channels, rows: 1, columns: rows, depth, is_padded: false, is_conv: false, may_block };
+            contraction(machine, &extents)
+        }
+        Op::Softmax { .. } => rows(machine, &output),
+        Op::Pool { pads, .. } => spatial(machine, &output, pads.iter().any(|&pad| pad > 0)),
+        Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::GlobalPool { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Identity
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. } => spatial(machine, &output, false),
+    }
+}
+
+fn input_extent(task: &Task, dimension: i64) -> i64 {
+    let extents = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    let place = if dimension < 0 { extents.len().checked_sub(1) } else { usize::try_from(dimension).ok() };
+    place.and_then(|place| extents.get(place)).copied().unwrap_or(1)
+}
+
+struct Extents {
+    channels: i64,
+    rows: i64,
+    columns: i64,
+    depth: i64,
+    is_padded: bool,
+    is_conv: bool,
+    may_block: bool,
+}
+
+fn contraction(machine: &Machine, extents: &Extents) -> Space {
+    let lanes = machine.vector_lanes;
+    let blocks: Vec<i64> = divisors(extents.channels).filter(|&b| b >= 2 && b <= 4 * lanes && b >= lanes / 4).collect();
+    let blocks: Vec<i64> = blocks
+        .iter()
+        .copied()
+        .filter(|&b| b % (lanes / 2) == 0)
+        .chain(
+            // An awkward channel count still gets its best divisor.
+            blocks.iter().copied().max().filter(|_| blocks.iter().all(|b| b % (lanes / 2) != 0)),
+        )
+        .collect();
+    let may_block = extents.may_block && !blocks.is_empty();
+    let may_be_plain = extents.is_conv || !may_block;
+    let mut axes = Vec::new();
+    let layouts = [("blocked", may_block), ("plain", may_be_plain)];
+    axes.push(choices(
+        "layout",
+        "how weights and the accumulator are stored",
+        layouts.iter().filter(|l| l.1).map(|l| l.0),
+    ));
+    if may_block {
+        axes.push(numbers("block", "channels in one vector block", blocks.iter().copied()));
+    }
+    axes.push(numbers(
+        "tile_c",
+        "channel blocks (blocked) or channels (plain) in one register tile",
+        upto(extents.channels, &[1, 2, 4, 8]),
+    ));
+    axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4])));
+    axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
+    axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
+    if extents.is_conv {
+        axes.push(choices("order", "which reduction loop is outside", ["depth_first", "kernel_first"]));
+    }
+    axes.push(numbers("unroll", "innermost reduction loops written out", [0, 1]));
+    axes.push(choices("outer", "which output dimension is outside", ["channels", "space"]));
+    axes.push(numbers("parallel", "outer loops fused and run on the pool", [1, 2, 3]));
+    if extents.is_padded {
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+    }
+    axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
+    let default = contraction_default(machine, extents, &blocks, may_block);
+    let limits = Limits { tile_elements: 4 * machine.vector_registers * lanes };
+    Space { template: Template::Contraction, axes, default, limits }
+}
+
+/// A register tile that fills most of the vector registers with accumulators.
+fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
+    let lanes = machine.vector_lanes;
+    let block = blocks.iter().copied().min_by_key(|&block| ((block - lanes).abs(), block)).unwrap_or(1);
+    let vectors = if may_block { (block + lanes - 1) / lanes } else { 1 };
+    // One register for the weight, one to spare for the broadcast.
+    let room = (machine.vector_registers - 4) / vectors;
+    let tile_x = divisors(extents.columns).filter(|&d| d <= room.min(28)).max().unwrap_or(1);
+    let tile_y = upto(extents.rows, &[1, 2, 4]).filter(|&y| tile_x * y <= room).max().unwrap_or(1);
+    let channel_blocks = if may_block { extents.channels / block } else { extents.channels };
+    let tile_c = upto(channel_blocks, &[1, 2, 4]).filter(|&c| tile_x * tile_y * c <= room).max().unwrap_or(1);
+    let mut knobs = BTreeMap::new();
+    let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
+    set("layout", choice(if may_block { "blocked" } else { "plain" }));
+    if may_block {
+        set("block", Setting::Number(block));
+    }
+    set("tile_c", Setting::Number(tile_c));
+    set("tile_y", Setting::Number(tile_y));
+    set("tile_x", Setting::Number(tile_x));
+    set("split_r", Setting::Number(1));
+    if extents.is_conv {
+        set("order", choice("depth_first"));
+    }
+    set("unroll", Setting::Number(1));
+    set("outer", choice("channels"));
+    set("parallel", Setting::Number(2));
+    if extents.is_padded {
+        set("pad_at", choice("root"));
+    }
+    set("vectorize", choice("yes"));
+    Knobs(knobs)
+}
+
+fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {
+    let columns = output.last().copied().unwrap_or(1);
+    let vectors: Vec<i64> = [1, 4, 8, 16, 32, 64].into_iter().filter(|&v| v <= columns).collect();
+    let preferred = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    let exact = divisors(columns).filter(|&d| d <= 2 * machine.vector_lanes).max().unwrap_or(1);
+    let vector = if columns % preferred == 0 { preferred } else { exact.max(1) };
+    let mut settings: Vec<i64> = vectors;
+    settings.push(vector);
+    settings.sort_unstable();
+    settings.dedup();
+    let outer = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
+    let mut axes = vec![
+        numbers("vector", "columns in one vector", settings),
+        numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
+    ];
+    let mut default = BTreeMap::from([
+        ("vector".to_owned(), Setting::Number(vector)),
+        ("parallel".to_owned(), Setting::Number(outer)),
+    ]);
+    if is_padded {
+        axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
+        default.insert("pad_at".to_owned(), choice("outer"));
+    }
+    Space { template: Template::Spatial, axes, default: Knobs(default), limits: Limits { tile_elements: i64::MAX } }
+}
+
+fn rows(machine: &Machine, output: &[i64]) -> Space {
+    let columns = output.last().copied().unwrap_or(1);
+    let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
+    let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    let axes = vec![
+        numbers("vector", "elements in one vector", vectors),
+        choices("helpers_at", "where maximum and sum are computed", ["row", "root"]),
+    ];
+    let default =
+        BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);
+    Space { template: Template::Rows, axes, default: Knobs(default), limits: Limits { tile_elements: i64::MAX } }
+}
+
+fn numbers(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = i64>) -> Axis {
+    Axis { name, meaning, settings: settings.into_iter().map(Setting::Number).collect() }
+}
+
+fn choices<'a>(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = &'a str>) -> Axis {
+    Axis { name, meaning, settings: settings.into_iter().map(choice).collect() }
+}
+
+fn choice(name: &str) -> Setting {
+    Setting::Choice(name.to_owned())
+}
+
+/// Those of the wished numbers that divide the extent.
+fn upto(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
+    wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
+}
+
+/// All divisors, ascending.
+fn divisors(extent: i64) -> impl Iterator<Item = i64> {
+    (1..=extent.min(1 << 16)).filter(move |number| extent % number == 0)
+}

@@ -1,0 +1,70 @@
+//! Task × target → schedules.
+//!
+//! A space is a list of axes that can be read: each has a name and the settings it may take, and a point of the
+//! space is one setting per axis. Declaring, counting and sampling need no TVM and are pure: the same task, target
+//! and seed give the same schedules in the same order. Only `apply` talks to TVM, inside a builder.
+
+pub mod apply;
+mod declare;
+mod sample;
+mod schedule;
+
+pub use declare::space;
+pub use sample::sample;
+pub use schedule::{Knobs, Layout, Schedule, ScheduleError, Setting};
+
+/// All schedules of a task on a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Space {
+    /// Which template makes the moves.
+    pub template: Template,
+    /// The axes, in the order the moves are made.
+    pub axes: Vec<Axis>,
+    /// The point used when nothing is searched.
+    pub default: Knobs,
+    limits: Limits,
+}
+
+/// One choice of a space.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Its name, as in records.
+    pub name: &'static str,
+    /// What it decides.
+    pub meaning: &'static str,
+    /// The settings it may take.
+    pub settings: Vec<Setting>,
+}
+
+/// The moves a family of operators needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Template {
+    /// Convolutions and matrix products: register tiles of the output.
+    Contraction,
+    /// Everything whose output elements are independent.
+    Spatial,
+    /// Softmax: whole rows.
+    Rows,
+}
+
+/// Bounds that a single axis cannot state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limits {
+    /// Elements of one register tile.
+    tile_elements: i64,
+}
+
+impl Space {
+    /// Number of points before limits; saturates.
+    pub fn size(&self) -> u64 {
+        self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))
+    }
+
+    /// Whether a point obeys the limits.
+    pub fn allows(&self, knobs: &Knobs) -> bool {
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        let tile = number("tile_x") * number("tile_y") * number("tile_c");
+        let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
+        tile * vector <= self.limits.tile_elements
+    }
+}

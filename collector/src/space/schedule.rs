@@ -1,0 +1,129 @@
+//! A schedule: one point of a space, replayable from its text.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How constant operands are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As the task says.
+    Plain,
+    /// The output's channels (or columns) in blocks of this extent.
+    Blocked {
+        /// Extent of the innermost dimension.
+        block: i64,
+    },
+}
+
+/// The value of one knob.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// An extent or a count.
+    Number(i64),
+    /// A named way.
+    Choice(String),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Number(number) => write!(f, "{number}"),
+            Setting::Choice(name) => f.write_str(name),
+        }
+    }
+}
+
+/// One setting per axis, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Knobs(pub BTreeMap<String, Setting>);
+
+impl Knobs {
+    /// The number of a knob.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        match self.0.get(name) {
+            Some(Setting::Number(number)) => Some(*number),
+            Some(Setting::Choice(_)) | None => None,
+        }
+    }
+
+    /// The named way of a knob.
+    pub fn choice(&self, name: &str) -> Option<&str> {
+        match self.0.get(name) {
+            Some(Setting::Choice(choice)) => Some(choice),
+            Some(Setting::Number(_)) | None => None,
+        }
+    }
+}
+
+/// One point of a space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "lowercase")]
+pub enum Schedule {
+    /// Our own template with these knobs.
+    Template {
+        /// One setting per axis.
+        knobs: Knobs,
+    },
+    /// A draw from TVM's own space.
+    MetaSchedule {
+        /// Which of its spaces.
+        space: usize,
+        /// Seed of every sampling move.
+        seed: i64,
+    },
+    /// The moves themselves.
+    Trace {
+        /// TVM's JSON of a trace.
+        trace: serde_json::Value,
+    },
+}
+
+/// A schedule that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the schedule: {0}")]
+pub struct ScheduleError(#[from] serde_json::Error);
+
+impl Schedule {
+    /// The text a record keeps.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a schedule holds only JSON values")
+    }
+
+    /// From a record's text.
+    pub fn from_json(text: &str) -> Result<Schedule, ScheduleError> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// Stable identity: 32 hexadecimal digits.
+    pub fn hash(&self) -> String {
+        blake3::hash(self.to_json().as_bytes()).to_hex()[..32].to_owned()
+    }
+
+    /// The layout the task must be lowered in.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Schedule::Template { knobs } if knobs.choice("layout") == Some("blocked") => {
+                Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
+            }
+            Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Layout::Plain,
+        }
+    }
+
+    /// A short text for tables: `block=16 tile_x=14 …`.
+    pub fn describe(&self) -> String {
+        match self {
+            Schedule::Template { knobs } => {
+                let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
+                parts.join(" ")
+            }
+            Schedule::MetaSchedule { space, seed } => format!("metaschedule space={space} seed={seed}"),
+            Schedule::Trace { trace } => {
+                let moves = trace.get(0).and_then(|moves| moves.as_array()).map_or(0, Vec::len);
+                format!("trace of {moves} moves")
+            }
+        }
+    }
+}

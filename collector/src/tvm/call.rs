@@ -1,0 +1,162 @@
+//! One way to call TVM: a name from the table, arguments as values, an error that says which call failed.
+
+use super::names::{ALL, Name};
+use models::DType;
+use std::cell::RefCell;
+use std::fmt;
+use tvm_ffi::{Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString};
+
+/// Anything TVM takes or returns: a number, a text, or a counted reference to one of its objects.
+#[derive(Clone)]
+pub struct Value(pub(in crate::tvm) Any);
+
+/// A call that failed, with TVM's own words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{call}` failed: {message}")]
+pub struct TvmError {
+    /// The function that was called.
+    pub call: String,
+    /// What TVM said.
+    pub message: String,
+}
+
+impl TvmError {
+    pub(in crate::tvm) fn new(call: &str, message: impl fmt::Display) -> TvmError {
+        TvmError { call: call.to_owned(), message: message.to_string().trim().to_owned() }
+    }
+}
+
+/// Calls a function of the table: `call!(names::FUSE, schedule, loops, true)`.
+macro_rules! call {
+    ($name:expr $(, $argument:expr)* $(,)?) => {
+        $crate::tvm::call::invoke(&$name, &[$($crate::tvm::call::Value::from($argument)),*])
+    };
+}
+pub(in crate::tvm) use call;
+
+thread_local! {
+    // `Function` is not `Sync`; a look-up per thread and name is cheap.
+    static FUNCTIONS: RefCell<Vec<Option<Function>>> = RefCell::new(vec![None; ALL.len()]);
+}
+
+/// The function of a name, looked up once per thread.
+pub(in crate::tvm) fn function(name: &Name) -> Result<Function, TvmError> {
+    FUNCTIONS.with_borrow_mut(|functions| {
+        if let Some(found) = &functions[name.index] {
+            return Ok(found.clone());
+        }
+        let found = Function::get_global(name.text).map_err(|error| TvmError::new(name.text, error.message()))?;
+        functions[name.index] = Some(found.clone());
+        Ok(found)
+    })
+}
+
+/// Calls a function of the table with exactly its number of arguments.
+pub(in crate::tvm) fn invoke(name: &Name, arguments: &[Value]) -> Result<Value, TvmError> {
+    assert_eq!(arguments.len(), name.arguments, "argument count of `{}`", name.text);
+    call_function(&function(name)?, name.text, arguments)
+}
+
+/// Calls a function that is not in the table, such as one that TVM returned.
+pub(in crate::tvm) fn call_function(function: &Function, label: &str, arguments: &[Value]) -> Result<Value, TvmError> {
+    let views: Vec<AnyView> = arguments.iter().map(|argument| AnyView::from(&argument.0)).collect();
+    function.call_packed(&views).map(Value).map_err(|error| TvmError::new(label, error.message()))
+}
+
+impl Value {
+    /// The absent value.
+    pub fn none() -> Value {
+        Value(Any::new())
+    }
+
+    /// An array.
+    pub fn array(items: impl IntoIterator<Item = Value>) -> Value {
+        Value(Any::from(Array::new(items.into_iter().map(|item| item.0).collect::<Vec<Any>>())))
+    }
+
+    /// A map without entries.
+    pub(in crate::tvm) fn empty_map() -> Value {
+        Value(Any::from(Map::<TvmString, Any>::new()))
+    }
+
+    /// The items of an array.
+    pub fn items(&self) -> Result<Vec<Value>, TvmError> {
+        let array: Array<Any> = self.convert("array")?;
+        (0..array.len())
+            .map(|index| array.get(index).map(Value).map_err(|error| TvmError::new("array item", error.message())))
+            .collect()
+    }
+
+    /// The integer it holds.
+    pub fn integer(&self) -> Result<i64, TvmError> {
+        self.convert("integer")
+    }
+
+    /// The truth value it holds.
+    pub fn boolean(&self) -> Result<bool, TvmError> {
+        self.convert("boolean")
+    }
+
+    /// The text it holds.
+    pub fn text(&self) -> Result<String, TvmError> {
+        self.convert::<TvmString>("text").map(|text| text.as_str().to_owned())
+    }
+
+    /// A reflected field of the object it refers to.
+    pub(in crate::tvm) fn field(&self, name: &str) -> Result<Value, TvmError> {
+        let object: tvm_ffi::object::ObjectRef = self.convert("object")?;
+        let getter =
+            FieldGetter::new(self.0.type_index(), name).map_err(|error| TvmError::new(name, error.message()))?;
+        getter.get_any(&**ObjectRefCore::data(&object)).map(Value).map_err(|error| TvmError::new(name, error.message()))
+    }
+
+    pub(in crate::tvm) fn convert<T: TryFrom<Any, Error = tvm_ffi::Error>>(&self, wanted: &str) -> Result<T, TvmError> {
+        T::try_from(self.0.clone()).map_err(|error| TvmError::new(&format!("conversion to {wanted}"), error.message()))
+    }
+}
+
+macro_rules! value_from {
+    ($($type:ty),*) => { $(impl From<$type> for Value { fn from(value: $type) -> Value { Value(Any::from(value)) } })* };
+}
+value_from!(i64, i32, bool, f64);
+
+impl From<&Value> for Value {
+    fn from(value: &Value) -> Value {
+        value.clone()
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value(Any::from(TvmString::from(text)))
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Value {
+        Value::array(items)
+    }
+}
+
+impl From<DType> for Value {
+    fn from(dtype: DType) -> Value {
+        Value(Any::from(data_type(dtype)))
+    }
+}
+
+/// TVM's code of an element type.
+pub(in crate::tvm) fn data_type(dtype: DType) -> DLDataType {
+    const INTEGER: u8 = 0;
+    const UNSIGNED: u8 = 1;
+    const FLOAT: u8 = 2;
+    const BRAIN_FLOAT: u8 = 4;
+    const BOOLEAN: u8 = 6;
+    let code = match dtype {
+        DType::F32 | DType::F16 | DType::F64 => FLOAT,
+        DType::BF16 => BRAIN_FLOAT,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => INTEGER,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => UNSIGNED,
+        DType::Bool => BOOLEAN,
+    };
+    DLDataType { code, bits: 8 * u8::try_from(dtype.bytes()).expect("an element has at most 8 bytes"), lanes: 1 }
+}

@@ -1,0 +1,220 @@
+//! Tensor expressions: what a task computes, before any schedule.
+//!
+//! Thin types over TVM's expression objects. Arithmetic on `Expression` never fails on its own, it fails in TVM when
+//! types do not agree; so every function returns a result. Indices are 32-bit while all tensors are small enough.
+
+use super::call::{TvmError, Value, call};
+use super::names::{self, Name};
+use models::DType;
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// A scalar expression.
+#[derive(Clone)]
+pub struct Expression(pub(in crate::tvm) Value);
+
+/// A tensor that is given or computed.
+#[derive(Clone)]
+pub struct Tensor {
+    pub(in crate::tvm) value: Value,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first.
+    pub extents: Vec<i64>,
+}
+
+/// A loop variable with its range.
+#[derive(Clone)]
+pub struct Axis {
+    iterator: Value,
+    /// The variable, to be used in indices.
+    pub variable: Expression,
+}
+
+/// A function of tensors, ready to be scheduled.
+#[derive(Clone)]
+pub struct Module(pub(in crate::tvm) Value);
+
+/// Type of indices.
+pub const INDEX: DType = DType::I32;
+
+/// How a reduction combines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reduction {
+    Sum,
+    Max,
+}
+
+/// A constant.
+pub fn constant(dtype: DType, number: f64) -> Result<Expression> {
+    if dtype.is_float() {
+        return call!(names::FLOAT_IMMEDIATE, dtype, number, Value::none()).map(Expression);
+    }
+    call!(names::INT_IMMEDIATE, dtype, number as i64, Value::none()).map(Expression)
+}
+
+/// An index constant.
+pub fn index(number: i64) -> Result<Expression> {
+    call!(names::INT_IMMEDIATE, INDEX, number, Value::none()).map(Expression)
+}
+
+fn two(name: &Name, left: &Expression, right: &Expression) -> Result<Expression> {
+    super::call::invoke(name, &[left.0.clone(), right.0.clone(), Value::none()]).map(Expression)
+}
+
+macro_rules! two_operands {
+    ($($(#[$doc:meta])* $method:ident = $name:ident;)*) => {
+        impl Expression {
+            $($(#[$doc])* pub fn $method(&self, right: &Expression) -> Result<Expression> {
+                two(&names::$name, self, right)
+            })*
+        }
+    };
+}
+two_operands! {
+    /// `self + right`
+    add = ADD;
+    /// `self - right`
+    sub = SUB;
+    /// `self * right`
+    mul = MUL;
+    /// `self / right`, truncating for integers
+    div = DIV;
+    /// `floor(self / right)` of integers
+    floor_div = FLOOR_DIV;
+    /// `self - right * floor(self / right)` of integers
+    floor_mod = FLOOR_MOD;
+    /// The larger
+    max = MAX;
+    /// The smaller
+    min = MIN;
+    /// `self >= right`
+    at_least = GREATER_EQUAL;
+    /// `self < right`
+    less = LESS;
+    /// Both
+    and = AND;
+}
+
+impl Expression {
+    /// `self` as another type.
+    pub fn cast(&self, dtype: DType) -> Result<Expression> {
+        call!(names::CAST, call!(names::PRIM_TYPE, dtype)?, &self.0, Value::none()).map(Expression)
+    }
+
+    /// The magnitude.
+    pub fn abs(&self) -> Result<Expression> {
+        call!(names::ABS, &self.0, Value::none()).map(Expression)
+    }
+
+    /// `if self { yes } else { no }`, evaluating both.
+    pub fn select(&self, yes: &Expression, no: &Expression) -> Result<Expression> {
+        call!(names::SELECT, &self.0, &yes.0, &no.0, Value::none()).map(Expression)
+    }
+
+    /// `if self { yes } else { no }`, evaluating one: guards a read.
+    pub fn if_then_else(&self, yes: &Expression, no: &Expression) -> Result<Expression> {
+        call!(names::IF_THEN_ELSE, &self.0, &yes.0, &no.0, Value::none()).map(Expression)
+    }
+
+    /// A function of TVM's operator table, such as `tirx.exp`, with the type of its argument.
+    pub fn function(&self, operator: &str, dtype: DType) -> Result<Expression> {
+        let kind = call!(names::PRIM_TYPE, dtype)?;
+        let operator = call!(names::GET_OPERATOR, operator)?;
+        let arguments = vec![self.0.clone()];
+        call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
+    }
+}
+
+/// A loop over `0..extent`; `is_reduction` when its results are combined.
+pub fn axis(name: &str, extent: i64, is_reduction: bool) -> Result<Axis> {
+    const DATA: i64 = 0;
+    const REDUCTION: i64 = 2;
+    let range = call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none())?;
+    let variable = call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none())?;
+    let kind = if is_reduction { REDUCTION } else { DATA };
+    let iterator = call!(names::ITERATOR, range, &variable, kind, "", Value::none())?;
+    Ok(Axis { iterator, variable: Expression(variable) })
+}
+
+/// A tensor given from outside.
+pub fn placeholder(name: &str, dtype: DType, extents: &[i64]) -> Result<Tensor> {
+    let shape = extents.iter().map(|&extent| index(extent).map(|e| e.0)).collect::<Result<Vec<_>>>()?;
+    let value = call!(names::PLACEHOLDER, shape, dtype, name)?;
+    Ok(Tensor { value, dtype, extents: extents.to_vec() })
+}
+
+impl Tensor {
+    /// One element.
+    pub fn at(&self, indices: &[Expression]) -> Result<Expression> {
+        let indices: Vec<Value> = indices.iter().map(|index| index.0.clone()).collect();
+        call!(names::TENSOR_LOAD, &self.value, indices).map(Expression)
+    }
+}
+
+/// The body of a reduction over `axes`; only at the top of a computed element.
+pub fn reduce(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
+    let kind = call!(names::PRIM_TYPE, dtype)?;
+    let left = Expression(call!(names::VARIABLE, "x", &kind, Value::none())?);
+    let right = Expression(call!(names::VARIABLE, "y", &kind, Value::none())?);
+    let (combined, identity) = match how {
+        Reduction::Sum => (left.add(&right)?, constant(dtype, 0.0)?),
+        Reduction::Max => (left.max(&right)?, lowest(dtype)?),
+    };
+    let reducer = call!(
+        names::COMMUTATIVE_REDUCER,
+        vec![left.0.clone()],
+        vec![right.0.clone()],
+        vec![combined.0],
+        vec![identity.0],
+        Value::none()
+    )?;
+    let axes: Vec<Value> = axes.iter().map(|axis| axis.iterator.clone()).collect();
+    call!(names::REDUCE, reducer, vec![source.0.clone()], axes, true, 0i64, Vec::new(), Value::none()).map(Expression)
+}
+
+/// The smallest finite number of a type.
+pub fn lowest(dtype: DType) -> Result<Expression> {
+    let number = match dtype {
+        DType::F32 | DType::BF16 => f64::from(f32::MIN),
+        DType::F16 => -65504.0,
+        DType::F64 => f64::MIN,
+        DType::I8 => f64::from(i8::MIN),
+        DType::I16 => f64::from(i16::MIN),
+        DType::I32 => f64::from(i32::MIN),
+        DType::I64 => i64::MIN as f64,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => 0.0,
+    };
+    constant(dtype, number)
+}
+
+/// A tensor computed element by element: `element` gets the loop variables.
+///
+/// `name` becomes the name of the schedulable block, so it must be unique in its function.
+pub fn compute(
+    name: &str,
+    dtype: DType,
+    extents: &[i64],
+    element: impl FnOnce(&[Expression]) -> Result<Expression>,
+) -> Result<Tensor> {
+    let axes = extents
+        .iter()
+        .enumerate()
+        .map(|(place, &extent)| axis(&format!("i{place}"), extent, false))
+        .collect::<Result<Vec<_>>>()?;
+    let variables: Vec<Expression> = axes.iter().map(|axis| axis.variable.clone()).collect();
+    let body = element(&variables)?;
+    let iterators: Vec<Value> = axes.into_iter().map(|axis| axis.iterator).collect();
+    let operation = call!(names::COMPUTE, name, "", Value::empty_map(), iterators, vec![body.0])?;
+    let value = call!(names::OPERATION_OUTPUT, operation, 0i64)?;
+    Ok(Tensor { value, dtype, extents: extents.to_vec() })
+}
+
+/// The function `main` of these inputs and the output last.
+pub fn module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
+    let arguments: Vec<Value> = inputs.iter().chain([output]).map(|tensor| tensor.value.clone()).collect();
+    let function = call!(names::CREATE_PRIM_FUNC, arguments, Value::none())?;
+    // The entry's symbol; without it a module of one function has no name to be found by.
+    call!(names::MODULE_FROM_FUNCTION, function, Value::empty_map()).map(Module)
+}

@@ -1,0 +1,71 @@
+//! TVM's own schedule space (MetaSchedule) as a sampler.
+//!
+//! A sample is named by a space and a seed: every sampling move of the space draws afresh from the seed, so the same
+//! pair gives the same schedule. The rule sets are the explicit ones for LLVM, because the set "from the target"
+//! wants tensor intrinsics that only TVM's Python package registers.
+
+use super::call::{TvmError, Value, call};
+use super::compile::CompileTarget;
+use super::expression::Module;
+use super::names;
+use super::schedule::Schedule;
+use tvm_ffi::{Any, Function};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// The spaces of one module.
+pub struct Spaces {
+    module: Module,
+    schedules: Vec<Value>,
+    postprocs: Vec<Value>,
+    // Keeps the post-processors' view of target and module alive.
+    _context: Value,
+}
+
+/// Generates the spaces of a module for a target with its number of cores.
+pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
+    const THREADS: i64 = 1;
+    const SEED: i64 = 1;
+    let rules = call!(names::META_RULES_LLVM)?;
+    let postprocs = call!(names::META_POSTPROCS_LLVM)?;
+    let mutators = call!(names::META_MUTATORS_LLVM)?;
+    let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
+    let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
+    let context =
+        call!(names::META_CONTEXT, &module.0, &target.0, &generator, Value::none(), "task", THREADS, SEED, silent)?;
+    call!(names::META_INITIALIZE, &context)?;
+    let schedules = call!(names::META_DESIGN_SPACE, &generator, &module.0)?.items()?;
+    if schedules.is_empty() {
+        return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
+    }
+    Ok(Spaces { module: module.clone(), schedules, postprocs: postprocs.items()?, _context: context })
+}
+
+impl Spaces {
+    /// How many spaces there are.
+    pub fn len(&self) -> usize {
+        self.schedules.len()
+    }
+
+    /// Whether there is none; never true of spaces that were generated.
+    pub fn is_empty(&self) -> bool {
+        self.schedules.is_empty()
+    }
+
+    /// One schedule, or nothing when a post-processor rejects the draw.
+    pub fn sample(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
+        let trace = call!(names::SCHEDULE_TRACE, &self.schedules[space % self.len()])?;
+        let moves = trace.field("insts")?;
+        let undecided = call!(names::TRACE, moves, Value::empty_map())?;
+        let schedule = Schedule::new(&self.module, seed)?;
+        call!(names::TRACE_APPLY, undecided, &schedule.0, true, Value::none())?;
+        call!(names::ENTER_POSTPROC, &schedule.0)?;
+        for postproc in &self.postprocs {
+            match call!(names::META_POSTPROC_APPLY, postproc, &schedule.0) {
+                Ok(accepted) if accepted.boolean()? => {}
+                Ok(_) | Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(schedule))
+    }
+}

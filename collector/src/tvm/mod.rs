@@ -1,0 +1,18 @@
+//! The fence around TVM: the only folder that names `tvm_ffi`.
+//!
+//! Inside: libraries opened at run time, calls with counted arguments, objects behind small types. Outside: no raw
+//! pointer, handle or dtype code. Two roles: a runner maps the small runtime, a builder the compiler too; the
+//! orchestrator maps neither.
+
+pub mod call;
+pub mod compile;
+pub mod expression;
+pub mod library;
+pub mod meta_schedule;
+pub mod names;
+pub mod pool;
+pub mod schedule;
+pub mod trace;
+
+pub use call::{TvmError, Value};
+pub use library::{LibraryError, Versions};

@@ -1,0 +1,153 @@
+//! Every TVM function we call, once, with its argument count.
+//!
+//! Packed functions do not count their arguments and read past the end when one is missing, so the count is kept
+//! here and checked before each call. All names of a role are looked up when the libraries are opened: a missing one
+//! is an error that names itself in the first second and not in the third hour.
+
+/// Which worker needs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs artifacts; maps the small runtime alone.
+    Runner,
+    /// Compiles; maps the compiler too.
+    Builder,
+}
+
+/// One function of TVM's global registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// The name in the registry.
+    pub text: &'static str,
+    /// How many arguments it takes, absent ones given as None.
+    pub arguments: usize,
+    /// The worker that needs it.
+    pub role: Role,
+    pub(super) index: usize,
+}
+
+macro_rules! names {
+    ($($identifier:ident = $text:literal, $arguments:literal, $role:ident;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Index { $($identifier),* }
+        $(
+            #[doc = concat!("`", $text, "`")]
+            pub const $identifier: Name =
+                Name { text: $text, arguments: $arguments, role: Role::$role, index: Index::$identifier as usize };
+        )*
+        /// All of them.
+        pub const ALL: &[Name] = &[$($identifier),*];
+    };
+}
+
+names! {
+    // the runtime
+    NUM_THREADS = "runtime.NumThreads", 0, Runner;
+    CONFIG_THREADPOOL = "runtime.config_threadpool", 3, Runner;
+    TIME_EVALUATOR = "runtime.RPCTimeEvaluator", 12, Runner;
+    // expressions
+    PRIM_TYPE = "ir.PrimType", 1, Builder;
+    INT_IMMEDIATE = "ir.IntImm", 3, Builder;
+    FLOAT_IMMEDIATE = "ir.FloatImm", 3, Builder;
+    VARIABLE = "ir.Var", 3, Builder;
+    RANGE = "ir.Range_from_min_extent", 3, Builder;
+    ITERATOR = "tirx.IterVar", 5, Builder;
+    CALL_OPERATOR = "ir.Call", 6, Builder;
+    GET_OPERATOR = "ir.GetOp", 1, Builder;
+    ADD = "prim._OpAdd", 3, Builder;
+    SUB = "prim._OpSub", 3, Builder;
+    MUL = "prim._OpMul", 3, Builder;
+    DIV = "prim._OpDiv", 3, Builder;
+    FLOOR_DIV = "prim._OpFloorDiv", 3, Builder;
+    FLOOR_MOD = "prim._OpFloorMod", 3, Builder;
+    MAX = "prim._OpMax", 3, Builder;
+    MIN = "prim._OpMin", 3, Builder;
+    GREATER_EQUAL = "prim._OpGE", 3, Builder;
+    LESS = "prim._OpLT", 3, Builder;
+    AND = "prim._OpAnd", 3, Builder;
+    CAST = "prim._cast", 3, Builder;
+    SELECT = "prim.Select", 4, Builder;
+    IF_THEN_ELSE = "prim._OpIfThenElse", 4, Builder;
+    ABS = "tirx.abs", 2, Builder;
+    // tensor expressions
+    TENSOR_LOAD = "te.TensorLoad", 2, Builder;
+    COMMUTATIVE_REDUCER = "te.CommReducer", 5, Builder;
+    REDUCE = "te.Reduce", 7, Builder;
+    COMPUTE = "te.ComputeOp", 5, Builder;
+    OPERATION_OUTPUT = "te.OpGetOutput", 2, Builder;
+    PLACEHOLDER = "te.Placeholder", 3, Builder;
+    CREATE_PRIM_FUNC = "te.CreatePrimFunc", 2, Builder;
+    MODULE_FROM_FUNCTION = "ir.Module_FromExpr", 2, Builder;
+    // schedules
+    SCHEDULE = "s_tir.schedule.TracedSchedule", 5, Builder;
+    SCHEDULE_MODULE = "s_tir.schedule.ScheduleGetMod", 1, Builder;
+    SCHEDULE_TRACE = "s_tir.schedule.ScheduleGetTrace", 1, Builder;
+    GET_BLOCK = "s_tir.schedule.ScheduleGetSBlock", 3, Builder;
+    GET_LOOPS = "s_tir.schedule.ScheduleGetLoops", 2, Builder;
+    SPLIT = "s_tir.schedule.ScheduleSplit", 5, Builder;
+    FUSE = "s_tir.schedule.ScheduleFuse", 3, Builder;
+    REORDER = "s_tir.schedule.ScheduleReorder", 2, Builder;
+    PARALLEL = "s_tir.schedule.ScheduleParallel", 2, Builder;
+    VECTORIZE = "s_tir.schedule.ScheduleVectorize", 2, Builder;
+    UNROLL = "s_tir.schedule.ScheduleUnroll", 2, Builder;
+    CACHE_READ = "s_tir.schedule.ScheduleCacheRead", 5, Builder;
+    CACHE_WRITE = "s_tir.schedule.ScheduleCacheWrite", 5, Builder;
+    COMPUTE_AT = "s_tir.schedule.ScheduleComputeAt", 5, Builder;
+    REVERSE_COMPUTE_AT = "s_tir.schedule.ScheduleReverseComputeAt", 5, Builder;
+    COMPUTE_INLINE = "s_tir.schedule.ScheduleComputeInline", 2, Builder;
+    DECOMPOSE_REDUCTION = "s_tir.schedule.ScheduleDecomposeReduction", 3, Builder;
+    ANNOTATE = "s_tir.schedule.ScheduleAnnotate", 4, Builder;
+    ENTER_POSTPROC = "s_tir.schedule.ScheduleEnterPostproc", 1, Builder;
+    TRACE = "s_tir.schedule.Trace", 2, Builder;
+    TRACE_SIMPLIFIED = "s_tir.schedule.TraceSimplified", 2, Builder;
+    TRACE_APPLY = "s_tir.schedule.TraceApplyToSchedule", 4, Builder;
+    TRACE_AS_JSON = "s_tir.schedule.TraceAsJSON", 2, Builder;
+    TRACE_APPLY_JSON = "s_tir.schedule.TraceApplyJSONToSchedule", 2, Builder;
+    // MetaSchedule
+    META_RULES_LLVM = "s_tir.meta_schedule.ScheduleRuleDefaultLLVM", 0, Builder;
+    META_POSTPROCS_LLVM = "s_tir.meta_schedule.PostprocDefaultLLVM", 0, Builder;
+    META_MUTATORS_LLVM = "s_tir.meta_schedule.MutatorDefaultLLVM", 0, Builder;
+    META_POST_ORDER = "s_tir.meta_schedule.SpaceGeneratorPostOrderApply", 4, Builder;
+    META_CONTEXT = "s_tir.meta_schedule.TuneContext", 8, Builder;
+    META_INITIALIZE = "s_tir.meta_schedule.TuneContextInitialize", 1, Builder;
+    META_DESIGN_SPACE = "s_tir.meta_schedule.SpaceGeneratorGenerateDesignSpace", 2, Builder;
+    META_POSTPROC_APPLY = "s_tir.meta_schedule.PostprocApply", 2, Builder;
+    // from IR to code
+    TARGET = "target.Target", 1, Builder;
+    TARGET_WITH_HOST = "target.WithHost", 2, Builder;
+    BUILD_LLVM = "target.build.llvm", 2, Builder;
+    SYSTEM_CPU = "target.llvm_get_system_cpu", 0, Builder;
+    LLVM_VERSION = "target.llvm_version_major", 0, Builder;
+    RUN_PASS = "transform.RunPass", 2, Builder;
+    MODULE_WRITE = "ffi.ModuleWriteToFile", 3, Builder;
+    BIND_TARGET = "tirx.transform.BindTarget", 1, Builder;
+    CANONICALIZE_LOOP = "s_tir.transform.CanonicalizeLoop", 0, Builder;
+    LOWER_CROSS_THREAD_REDUCTION = "s_tir.transform.LowerCrossThreadReduction", 0, Builder;
+    LOWER_INIT_BLOCK = "s_tir.transform.LowerInitBlock", 0, Builder;
+    PLAN_BUFFER_ALLOCATION = "s_tir.transform.PlanAndUpdateBufferAllocationLocation", 0, Builder;
+    CONVERT_BLOCKS_TO_OPAQUE = "s_tir.transform.ConvertBlocksToOpaque", 0, Builder;
+    COMPACT_BUFFER_ALLOCATION = "s_tir.transform.CompactBufferAllocation", 1, Builder;
+    LOWER_MATCH_BUFFER = "s_tir.transform.LowerMatchBuffer", 0, Builder;
+    SCHEDULABLE_SIMPLIFY = "s_tir.transform.StmtSimplify", 0, Builder;
+    ANNOTATE_IRREGULAR_LOOP = "s_tir.transform.AnnotateIrregularLoop", 0, Builder;
+    LOWER_OPAQUE_BLOCK = "s_tir.transform.LowerOpaqueBlock", 0, Builder;
+    FLATTEN_BUFFER = "tirx.transform.FlattenBuffer", 0, Builder;
+    BF16_COMPUTE_LEGALIZE = "tirx.transform.BF16ComputeLegalize", 0, Builder;
+    NARROW_DATA_TYPE = "tirx.transform.NarrowDataType", 1, Builder;
+    LOOP_PARTITION = "s_tir.transform.LoopPartition", 0, Builder;
+    VECTORIZE_LOOP = "tirx.transform.VectorizeLoop", 1, Builder;
+    STORAGE_REWRITE = "tirx.transform.StorageRewrite", 0, Builder;
+    HOIST_IF_THEN_ELSE = "s_tir.transform.HoistIfThenElse", 0, Builder;
+    UNROLL_LOOP = "tirx.transform.UnrollLoop", 0, Builder;
+    RENORMALIZE_SPLIT_PATTERN = "s_tir.transform.RenormalizeSplitPattern", 0, Builder;
+    SIMPLIFY = "tirx.transform.StmtSimplify", 0, Builder;
+    REMOVE_NO_OP = "tirx.transform.RemoveNoOp", 0, Builder;
+    REWRITE_UNSAFE_SELECT = "s_tir.transform.RewriteUnsafeSelect", 0, Builder;
+    COMMON_SUBEXPRESSIONS = "tirx.transform.CommonSubexprElim", 0, Builder;
+    VERIFY_MEMORY = "tirx.transform.VerifyMemory", 0, Builder;
+    ANNOTATE_ENTRY = "tirx.transform.AnnotateEntryFunc", 0, Builder;
+    SPLIT_HOST_DEVICE = "tirx.transform.SplitHostDevice", 0, Builder;
+    MAKE_PACKED_API = "tirx.transform.MakePackedAPI", 0, Builder;
+    BF16_STORAGE_LEGALIZE = "tirx.transform.BF16StorageLegalize", 0, Builder;
+    LOWER_TVM_BUILTIN = "tirx.transform.LowerTVMBuiltin", 0, Builder;
+    LOWER_INTRINSIC = "tirx.transform.LowerIntrin", 0, Builder;
+}

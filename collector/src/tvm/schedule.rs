@@ -1,0 +1,128 @@
+//! A schedule being made: the moves that turn a plain loop nest into a fast one.
+
+use super::call::{TvmError, Value, call};
+use super::expression::Module;
+use super::names;
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// A module with the moves applied so far.
+#[derive(Clone)]
+pub struct Schedule(pub(in crate::tvm) Value);
+
+/// One computation of the module.
+#[derive(Clone)]
+pub struct Block(pub(in crate::tvm) Value);
+
+/// One loop around a block.
+#[derive(Clone)]
+pub struct Loop(pub(in crate::tvm) Value);
+
+/// The whole function, as a block.
+pub const ROOT: &str = "root";
+
+impl Schedule {
+    /// Starts from a module; `seed` drives sampling moves only.
+    pub fn new(module: &Module, seed: i64) -> Result<Schedule> {
+        const NO_DEBUG_CHECKS: i64 = 0;
+        const SHORT_ERRORS: i64 = 1;
+        call!(names::SCHEDULE, &module.0, seed, NO_DEBUG_CHECKS, SHORT_ERRORS, true).map(Schedule)
+    }
+
+    /// The module as it stands.
+    pub fn module(&self) -> Result<Module> {
+        call!(names::SCHEDULE_MODULE, &self.0).map(Module)
+    }
+
+    /// The block of a name.
+    pub fn block(&self, name: &str) -> Result<Block> {
+        call!(names::GET_BLOCK, &self.0, name, "main").map(Block)
+    }
+
+    /// The loops around a block, outermost first.
+    pub fn loops(&self, block: &Block) -> Result<Vec<Loop>> {
+        Ok(call!(names::GET_LOOPS, &self.0, &block.0)?.items()?.into_iter().map(Loop).collect())
+    }
+
+    /// Splits a loop; `factors` from outer to inner, at most one absent and then deduced.
+    pub fn split(&self, target: &Loop, factors: &[Option<i64>]) -> Result<Vec<Loop>> {
+        let factors = factors
+            .iter()
+            .map(|factor| match factor {
+                Some(extent) => super::expression::index(*extent).map(|expression| expression.0),
+                None => Ok(Value::none()),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let parts = call!(names::SPLIT, &self.0, &target.0, factors, true, false)?;
+        Ok(parts.items()?.into_iter().map(Loop).collect())
+    }
+
+    /// Makes one loop of neighbours.
+    pub fn fuse(&self, loops: &[Loop]) -> Result<Loop> {
+        call!(names::FUSE, &self.0, values(loops), true).map(Loop)
+    }
+
+    /// Puts loops into this order.
+    pub fn reorder(&self, loops: &[Loop]) -> Result<()> {
+        call!(names::REORDER, &self.0, values(loops)).map(drop)
+    }
+
+    /// Runs a loop on the thread pool.
+    pub fn parallel(&self, target: &Loop) -> Result<()> {
+        call!(names::PARALLEL, &self.0, &target.0).map(drop)
+    }
+
+    /// Runs a loop as one vector.
+    pub fn vectorize(&self, target: &Loop) -> Result<()> {
+        call!(names::VECTORIZE, &self.0, &target.0).map(drop)
+    }
+
+    /// Writes a loop out.
+    pub fn unroll(&self, target: &Loop) -> Result<()> {
+        call!(names::UNROLL, &self.0, &target.0).map(drop)
+    }
+
+    /// Reads an input of a block through a buffer of its own.
+    pub fn cache_read(&self, block: &Block, input: i64) -> Result<Block> {
+        call!(names::CACHE_READ, &self.0, &block.0, input, "global", Vec::new()).map(Block)
+    }
+
+    /// Writes the output of a block through a buffer of its own.
+    pub fn cache_write(&self, block: &Block) -> Result<Block> {
+        call!(names::CACHE_WRITE, &self.0, &block.0, 0i64, "global", Vec::new()).map(Block)
+    }
+
+    /// Computes a producer inside a loop of its consumer.
+    pub fn compute_at(&self, block: &Block, target: &Loop) -> Result<()> {
+        call!(names::COMPUTE_AT, &self.0, &block.0, &target.0, true, -1i64).map(drop)
+    }
+
+    /// Computes a consumer inside a loop of its producer.
+    pub fn reverse_compute_at(&self, block: &Block, target: &Loop) -> Result<()> {
+        call!(names::REVERSE_COMPUTE_AT, &self.0, &block.0, &target.0, true, -1i64).map(drop)
+    }
+
+    /// Computes a producer where it is read.
+    pub fn compute_inline(&self, block: &Block) -> Result<()> {
+        call!(names::COMPUTE_INLINE, &self.0, &block.0).map(drop)
+    }
+
+    /// Moves the initial value of a reduction out, in front of a loop.
+    pub fn decompose_reduction(&self, block: &Block, target: &Loop) -> Result<Block> {
+        call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
+    }
+
+    /// Leaves a note on a block for a later pass.
+    pub fn annotate(&self, block: &Block, key: &str, number: i64) -> Result<()> {
+        call!(names::ANNOTATE, &self.0, &block.0, key, number).map(drop)
+    }
+
+    /// Leaves a note on a loop for a later pass.
+    pub fn annotate_loop(&self, target: &Loop, key: &str, number: i64) -> Result<()> {
+        call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
+    }
+}
+
+fn values(loops: &[Loop]) -> Vec<Value> {
+    loops.iter().map(|item| item.0.clone()).collect()
+}

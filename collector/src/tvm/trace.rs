@@ -1,0 +1,60 @@
+//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs.
+
+use super::call::{TvmError, Value, call};
+use super::names;
+use super::schedule::Schedule;
+use serde_json::Value as Json;
+use tvm_ffi::{String as TvmString, TypeIndex};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// The moves of a schedule, without those that have no effect.
+pub fn to_json(schedule: &Schedule) -> Result<Json> {
+    let trace = call!(names::SCHEDULE_TRACE, &schedule.0)?;
+    let simplified = call!(names::TRACE_SIMPLIFIED, trace, false)?;
+    json_of(&call!(names::TRACE_AS_JSON, simplified, false)?)
+}
+
+/// Makes the moves of a trace on a fresh schedule.
+pub fn replay(trace: &Json, schedule: &Schedule) -> Result<()> {
+    call!(names::TRACE_APPLY_JSON, value_of(trace)?, &schedule.0).map(drop)
+}
+
+/// TVM writes numbers of a trace as plain ones or as constant expressions; both become JSON numbers.
+fn json_of(value: &Value) -> Result<Json> {
+    let index = value.0.type_index();
+    if index == TypeIndex::kTVMFFIArray as i32 {
+        return Ok(Json::Array(value.items()?.iter().map(json_of).collect::<Result<_>>()?));
+    }
+    if value.0.try_as::<TvmString>().is_some() {
+        return Ok(Json::String(value.text()?));
+    }
+    if index == TypeIndex::kTVMFFINone as i32 {
+        return Ok(Json::Null);
+    }
+    if index == TypeIndex::kTVMFFIBool as i32 {
+        return Ok(Json::Bool(value.boolean()?));
+    }
+    if index == TypeIndex::kTVMFFIInt as i32 {
+        return Ok(Json::from(value.integer()?));
+    }
+    if index == TypeIndex::kTVMFFIFloat as i32 {
+        return Ok(Json::from(value.convert::<f64>("number")?));
+    }
+    let inner = value.field("value")?;
+    json_of(&inner)
+}
+
+fn value_of(json: &Json) -> Result<Value> {
+    Ok(match json {
+        Json::Null => Value::none(),
+        Json::Bool(flag) => Value::from(*flag),
+        Json::Number(number) => match number.as_i64() {
+            Some(integer) => Value::from(integer),
+            None => Value::from(number.as_f64().ok_or_else(|| TvmError::new("trace", "a number out of range"))?),
+        },
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => Value::array(items.iter().map(value_of).collect::<Result<Vec<_>>>()?),
+        Json::Object(_) => return Err(TvmError::new("trace", "an object where a list was expected")),
+    })
+}
