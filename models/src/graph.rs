@@ -70,3 +70,37 @@ pub struct Origin {
     /// The place, such as `layer3.0.conv1`.
     pub scope: String,
 }
+
+/// How many numbers a model carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParameterCount {
+    /// Those that training changes by gradients, the number usually given for a model.
+    pub learned: u64,
+    /// Running means and variances of normalisations.
+    pub statistics: u64,
+}
+
+impl Graph {
+    /// The value of an index, if there is one.
+    pub fn value(&self, id: ValueId) -> Option<&Value> {
+        self.values.get(id.0 as usize)
+    }
+
+    /// How many numbers the model carries in floating constants. Counted on the graph as read: folding changes it.
+    pub fn parameters(&self) -> ParameterCount {
+        let mut is_statistic = vec![false; self.values.len()];
+        for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
+            for id in node.inputs.iter().skip(3) {
+                is_statistic[id.0 as usize] = true;
+            }
+        }
+        let mut count = ParameterCount::default();
+        for (value, is_statistic) in self.values.iter().zip(is_statistic) {
+            if value.data.is_some() && value.ty.dtype.is_float() {
+                let sum = if is_statistic { &mut count.statistics } else { &mut count.learned };
+                *sum = sum.saturating_add(value.ty.elements().unwrap_or(0));
+            }
+        }
+        count
+    }
+}

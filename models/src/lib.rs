@@ -2,12 +2,22 @@
 //!
 //! Knows nothing of TVM, files being measured or clocks.
 
+#![forbid(unsafe_code)]
+
+pub mod builder;
+pub mod check;
+pub mod error;
 pub mod graph;
+pub mod infer;
 pub mod operator;
 pub mod task;
 pub mod types;
+pub mod work;
 
-pub use graph::{Const, Graph, Node, Origin, Value, ValueId};
-pub use operator::{BinaryOp, Op, PoolMode, UnaryOp};
+pub use builder::GraphBuilder;
+pub use error::{Error, Result};
+pub use graph::{Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
+pub use operator::{BinaryOp, Class, Op, PoolMode, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
+pub use work::{Work, work};

@@ -6,13 +6,14 @@
 
 use crate::types::DType;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// One operator with its attributes. Spatial attributes have one entry per spatial dimension (1 to 3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Op {
-    // --- contractions ---
+    // --- contractions: integers below 32 bits are summed in `i32`, every other type in itself ---
     /// `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` holds all heads, then all tails.
     Conv {
         strides: Vec<i64>,
@@ -41,6 +42,8 @@ pub enum Op {
         log: bool,
     },
     // --- pooling ---
+    /// An average divides by the kernel's elements inside the data, with `count_pad` also by those inside the pads; those
+    /// that only `ceil` reaches never count. Padding never is a maximum.
     Pool {
         mode: PoolMode,
         kernel: Vec<i64>,
@@ -96,6 +99,142 @@ pub enum Op {
     Identity,
 }
 
+/// What a pass may assume of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Sums products over a dimension.
+    Contraction,
+    /// Looks at many elements to scale each.
+    Normalisation,
+    /// Reduces windows.
+    Pool,
+    /// Makes one element of one element of each input.
+    Pointwise,
+    /// Only moves elements.
+    Movement,
+    /// The same elements in the same order, under another shape: free.
+    View,
+}
+
+impl Op {
+    /// The operator's name in texts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Conv { .. } => "conv",
+            Op::MatMul { .. } => "mat_mul",
+            Op::Dense => "dense",
+            Op::BatchNorm { .. } => "batch_norm",
+            Op::ScaleShift { .. } => "scale_shift",
+            Op::Softmax { .. } => "softmax",
+            Op::Pool { .. } => "pool",
+            Op::GlobalPool { .. } => "global_pool",
+            Op::BiasAdd { .. } => "bias_add",
+            Op::Unary { function } => function.name(),
+            Op::Clip { .. } => "clip",
+            Op::Binary { function } => function.name(),
+            Op::Cast { .. } => "cast",
+            Op::Reshape { .. } => "reshape",
+            Op::Flatten { .. } => "flatten",
+            Op::Transpose { .. } => "transpose",
+            Op::Concat { .. } => "concat",
+            Op::Pad { .. } => "pad",
+            Op::Identity => "identity",
+        }
+    }
+
+    /// How many inputs it takes.
+    pub fn arity(&self) -> RangeInclusive<usize> {
+        match self {
+            Op::Conv { .. } | Op::MatMul { .. } | Op::Dense | Op::BiasAdd { .. } | Op::Binary { .. } => 2..=2,
+            Op::BatchNorm { .. } => 5..=5,
+            Op::ScaleShift { .. } => 3..=3,
+            Op::Concat { .. } => 1..=4096,
+            Op::Softmax { .. }
+            | Op::Pool { .. }
+            | Op::GlobalPool { .. }
+            | Op::Unary { .. }
+            | Op::Clip { .. }
+            | Op::Cast { .. }
+            | Op::Reshape { .. }
+            | Op::Flatten { .. }
+            | Op::Transpose { .. }
+            | Op::Pad { .. }
+            | Op::Identity => 1..=1,
+        }
+    }
+
+    /// What a pass may assume of it.
+    pub fn class(&self) -> Class {
+        match self {
+            Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => Class::Contraction,
+            Op::BatchNorm { .. } | Op::Softmax { .. } => Class::Normalisation,
+            Op::Pool { .. } | Op::GlobalPool { .. } => Class::Pool,
+            Op::ScaleShift { .. }
+            | Op::BiasAdd { .. }
+            | Op::Unary { .. }
+            | Op::Clip { .. }
+            | Op::Binary { .. }
+            | Op::Cast { .. } => Class::Pointwise,
+            Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } => Class::Movement,
+            Op::Reshape { .. } | Op::Flatten { .. } | Op::Identity => Class::View,
+        }
+    }
+
+    /// Whether an input at this position usually is a constant of the model.
+    pub fn is_weight(&self, input: usize) -> bool {
+        match self {
+            Op::Conv { .. } | Op::Dense | Op::BatchNorm { .. } | Op::ScaleShift { .. } | Op::BiasAdd { .. } => {
+                input > 0
+            }
+            Op::MatMul { .. }
+            | Op::Softmax { .. }
+            | Op::Pool { .. }
+            | Op::GlobalPool { .. }
+            | Op::Unary { .. }
+            | Op::Clip { .. }
+            | Op::Binary { .. }
+            | Op::Cast { .. }
+            | Op::Reshape { .. }
+            | Op::Flatten { .. }
+            | Op::Transpose { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Identity => false,
+        }
+    }
+
+    /// The same operator with a negative axis counted from the front, the one form that is stored.
+    pub fn with_front_axis(mut self, rank: usize) -> Op {
+        let front = |axis: &mut i64| {
+            if *axis < 0 {
+                *axis = axis.saturating_add(i64::try_from(rank).unwrap_or(i64::MAX));
+            }
+        };
+        match &mut self {
+            Op::ScaleShift { axis }
+            | Op::BiasAdd { axis }
+            | Op::Softmax { axis, .. }
+            | Op::Flatten { axis }
+            | Op::Concat { axis } => front(axis),
+            Op::Transpose { permutation } => permutation.iter_mut().for_each(front),
+            Op::Conv { .. }
+            | Op::MatMul { .. }
+            | Op::Dense
+            | Op::BatchNorm { .. }
+            | Op::Pool { .. }
+            | Op::GlobalPool { .. }
+            | Op::Unary { .. }
+            | Op::Clip { .. }
+            | Op::Binary { .. }
+            | Op::Cast { .. }
+            | Op::Reshape { .. }
+            | Op::Pad { .. }
+            | Op::Identity => {}
+        }
+        self
+    }
+}
+
 /// How a window becomes one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,9 +254,11 @@ pub enum UnaryOp {
         alpha: f64,
     },
     Sigmoid,
+    /// `min(max(x / 6 + 1/2, 0), 1)`
     HardSigmoid,
     Tanh,
     Silu,
+    /// `x · HardSigmoid(x)`
     HardSwish,
     /// The exact form, with the error function.
     Gelu,
@@ -139,4 +280,39 @@ pub enum BinaryOp {
     Div,
     Max,
     Min,
+}
+
+impl UnaryOp {
+    /// The function's name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            UnaryOp::Relu => "relu",
+            UnaryOp::LeakyRelu { .. } => "leaky_relu",
+            UnaryOp::Sigmoid => "sigmoid",
+            UnaryOp::HardSigmoid => "hard_sigmoid",
+            UnaryOp::Tanh => "tanh",
+            UnaryOp::Silu => "silu",
+            UnaryOp::HardSwish => "hard_swish",
+            UnaryOp::Gelu => "gelu",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Log => "log",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Neg => "neg",
+            UnaryOp::Abs => "abs",
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The function's name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            BinaryOp::Max => "max",
+            BinaryOp::Min => "min",
+        }
+    }
 }

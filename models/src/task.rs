@@ -2,7 +2,11 @@
 //!
 //! A task is a straight line of steps. The first is the anchor; each later one is elementwise or broadcast over
 //! the anchor's output and uses the step before it. Names and places are not part of a task, so equal work in two
-//! models is one task with one hash.
+//! models is one task with one hash. `check` says what a well-formed task is; the pass that makes tasks makes only those.
+
+mod check;
+mod describe;
+mod hash;
 
 use crate::operator::Op;
 use crate::types::TensorType;
@@ -54,4 +58,37 @@ pub struct TaskUse {
     pub task: Task,
     /// Scopes of its anchors, one per occurrence, in graph order; the length is the count.
     pub places: Vec<String>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::infer::infer;
+    use crate::operator::UnaryOp;
+
+    /// The first layer of a well-known network.
+    pub(crate) fn conv_bias_relu() -> Task {
+        let conv = Op::Conv { strides: vec![2, 2], pads: vec![3; 4], dilations: vec![1, 1], groups: 1 };
+        let mut task = single(conv, &["f32[1,3,224,224]", "f32[64,3,7,7]"]);
+        let output = task.steps[0].output.clone();
+        task.parameters[1].is_constant = true;
+        task.parameters.push(Parameter { ty: TensorType::f32(&[64]), is_constant: true });
+        task.steps.push(Step {
+            op: Op::BiasAdd { axis: 1 },
+            inputs: vec![Operand::Step(0), Operand::Parameter(2)],
+            output: output.clone(),
+        });
+        let relu = Op::Unary { function: UnaryOp::Relu };
+        task.steps.push(Step { op: relu, inputs: vec![Operand::Step(1)], output });
+        task
+    }
+
+    /// A task of one operator over parameters of these types.
+    pub(crate) fn single(op: Op, types: &[&str]) -> Task {
+        let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().expect("a type")).collect();
+        let output = infer(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
+        let inputs = (0..types.len()).map(Operand::Parameter).collect();
+        let parameters = types.into_iter().map(|ty| Parameter { ty, is_constant: false }).collect();
+        Task { parameters, steps: vec![Step { op, inputs, output }] }
+    }
 }

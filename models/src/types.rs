@@ -167,3 +167,50 @@ impl fmt::Display for TensorType {
         f.write_str("]")
     }
 }
+
+/// What is wrong with the text of a type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a tensor type such as `f32[1,3,224,224]`")]
+pub struct NotAType(String);
+
+impl std::str::FromStr for TensorType {
+    type Err = NotAType;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<TensorType, NotAType> {
+        let parts = text.strip_suffix(']').and_then(|text| text.split_once('['));
+        let ty = parts.and_then(|(dtype, dims)| {
+            let dims = if dims.is_empty() { vec![] } else { dims.split(',').collect() };
+            let shape = dims.into_iter().map(dim_from_text).collect::<Option<Vec<Dim>>>()?;
+            Some(TensorType { dtype: DType::from_name(dtype)?, shape })
+        });
+        ty.ok_or_else(|| NotAType(text.to_owned()))
+    }
+}
+
+fn dim_from_text(text: &str) -> Option<Dim> {
+    if is_identifier(text) {
+        return Some(Dim::Symbol(text.to_owned()));
+    }
+    text.parse().ok().filter(|extent| *extent >= 0).map(Dim::Known)
+}
+
+/// Whether a name can stand for a dimension in a text.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_read_what_they_write() {
+        for text in ["f32[1,3,224,224]", "i8[]", "bf16[batch,0]", "bool[n_1]"] {
+            assert_eq!(text.parse::<TensorType>().map(|ty| ty.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["", "f32", "f32[", "f31[1]", "f32[1,]", "f32[-1]", "f32[1][2]", "f32[9223372036854775808]"] {
+            assert!(text.parse::<TensorType>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Builds a graph operator by operator; the only door through which readers, the zoo and the passes make one.
+//!
+//! Each operator's output type comes from the shape rules at the moment it is added, so a mistake is reported where
+//! it was made and not three layers later.
+
+use crate::error::{Error, Result};
+use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
+use crate::infer::infer;
+use crate::operator::Op;
+use crate::types::TensorType;
+
+/// A graph in the making.
+pub struct GraphBuilder {
+    graph: Graph,
+    origin: Origin,
+}
+
+impl GraphBuilder {
+    /// An empty graph.
+    pub fn new(name: &str) -> GraphBuilder {
+        let graph = Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] };
+        GraphBuilder { graph, origin: Origin::default() }
+    }
+
+    /// Adds a tensor that is given at every run.
+    pub fn input(&mut self, name: &str, ty: TensorType) -> Result<ValueId> {
+        let id = self.value(name, ty, None)?;
+        self.graph.inputs.push(id);
+        Ok(id)
+    }
+
+    /// Adds a constant of the model.
+    pub fn constant(&mut self, name: &str, ty: TensorType, data: Const) -> Result<ValueId> {
+        self.value(name, ty, Some(data))
+    }
+
+    /// Says where in the source the operators added from now on stand.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = origin;
+    }
+
+    /// Says in which place of the model the operators added from now on stand; their source has no names of its own.
+    pub fn set_scope(&mut self, scope: &str) {
+        self.set_origin(Origin { source_op: String::new(), scope: scope.to_owned() });
+    }
+
+    /// Adds an operator; its output is named after its place and its kind.
+    pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        let scope = if self.origin.scope.is_empty() { "" } else { "." };
+        let name = format!("{}{scope}{}", self.origin.scope, op.name());
+        self.push_named(&name, op, inputs)
+    }
+
+    /// Adds an operator whose output has a name in the source.
+    pub fn push_named(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        let types = inputs.iter().map(|&id| self.ty(id)).collect::<Result<Vec<_>>>()?;
+        let op = op.with_front_axis(types.first().map_or(0, |ty| ty.rank()));
+        let output = infer(&op, &types)?;
+        let id = self.value(name, output, None)?;
+        let origin = self.origin.clone();
+        self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), outputs: vec![id], origin });
+        Ok(id)
+    }
+
+    /// The type of a value added before.
+    pub fn ty(&self, id: ValueId) -> Result<&TensorType> {
+        self.graph.value(id).map(|value| &value.ty).ok_or_else(|| Error::Graph {
+            graph: self.graph.name.clone(),
+            place: format!("node {}", self.graph.nodes.len()),
+            reason: format!("value {} was never added", id.0),
+        })
+    }
+
+    /// The graph, checked.
+    pub fn finish(mut self, outputs: &[ValueId]) -> Result<Graph> {
+        self.graph.outputs = outputs.to_vec();
+        self.graph.check()?;
+        Ok(self.graph)
+    }
+
+    fn value(&mut self, name: &str, ty: TensorType, data: Option<Const>) -> Result<ValueId> {
+        let id = u32::try_from(self.graph.values.len()).map_err(|_| Error::Graph {
+            graph: self.graph.name.clone(),
+            place: format!("value `{name}`"),
+            reason: "there are more values than 32 bits can count".to_owned(),
+        })?;
+        self.graph.values.push(Value { name: name.to_owned(), ty, data });
+        Ok(ValueId(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::UnaryOp;
+
+    #[test]
+    fn axes_are_stored_from_the_front() {
+        let mut builder = GraphBuilder::new("one");
+        let x = builder.input("x", TensorType::f32(&[2, 3])).unwrap();
+        let y = builder.push(Op::Softmax { axis: -1, log: false }, &[x]).unwrap();
+        let graph = builder.finish(&[y]).unwrap();
+        assert_eq!(graph.nodes[0].op, Op::Softmax { axis: 1, log: false });
+    }
+
+    #[test]
+    fn a_value_of_another_graph_is_an_error() {
+        let mut builder = GraphBuilder::new("one");
+        let error = builder.push(Op::Unary { function: UnaryOp::Relu }, &[ValueId(7)]).unwrap_err();
+        assert_eq!(error.to_string(), "graph `one`, node 0: value 7 was never added");
+    }
+}

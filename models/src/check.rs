@@ -1,0 +1,171 @@
+//! The rules every graph keeps, tested after each reader and each pass.
+//!
+//! Topological order, one producer per value, stored types equal to inferred ones, and caps on sizes: whoever works
+//! on a checked graph may index without looking and add up bytes without overflow.
+
+use crate::error::{Error, Result};
+use crate::graph::{Const, Graph, Node, Value, ValueId};
+use crate::infer::infer;
+use crate::types::{Dim, is_identifier};
+
+/// Caps on what a graph may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one tensor.
+    pub tensor_bytes: u64,
+    /// Number of operators.
+    pub nodes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { tensor_bytes: 4 << 30, nodes: 1 << 20 }
+    }
+}
+
+impl Graph {
+    /// Tests every rule under the default limits.
+    pub fn check(&self) -> Result<()> {
+        self.check_within(&Limits::default())
+    }
+
+    /// Tests every rule.
+    pub fn check_within(&self, limits: &Limits) -> Result<()> {
+        if self.nodes.len() > limits.nodes {
+            let reason = format!("{} operators are above the limit of {}", self.nodes.len(), limits.nodes);
+            return Err(self.error("as a whole".to_owned(), reason));
+        }
+        let mut made = vec![false; self.values.len()];
+        for (index, value) in self.values.iter().enumerate() {
+            check_value(value, limits)
+                .map_err(|reason| self.error(format!("value {index} `{}`", value.name), reason))?;
+            made[index] = value.data.is_some();
+        }
+        for &id in &self.inputs {
+            self.make(id, &mut made).map_err(|reason| self.error("inputs".to_owned(), reason))?;
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            self.check_node(node, &mut made).map_err(|reason| {
+                let scope = &node.origin.scope;
+                self.error(format!("node {index} `{}`{}{scope}", node.op.name(), space_unless_empty(scope)), reason)
+            })?;
+        }
+        if let Some(index) = made.iter().position(|made| !made) {
+            let place = format!("value {index} `{}`", self.values[index].name);
+            return Err(self.error(place, "nothing makes it: no input, no constant, no operator".to_owned()));
+        }
+        for id in &self.outputs {
+            if self.value(*id).is_none() {
+                return Err(self.error("outputs".to_owned(), format!("there is no value {}", id.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_node(&self, node: &Node, made: &mut [bool]) -> Result<(), String> {
+        let mut types = Vec::with_capacity(node.inputs.len());
+        for id in &node.inputs {
+            let value = self.value(*id).ok_or_else(|| format!("there is no value {}", id.0))?;
+            if !made[id.0 as usize] {
+                return Err(format!("uses value {} `{}` before it is made", id.0, value.name));
+            }
+            types.push(&value.ty);
+        }
+        let inferred = infer(&node.op, &types).map_err(|error| error.to_string())?;
+        let [output] = node.outputs.as_slice() else {
+            return Err(format!("has {} outputs, must have 1", node.outputs.len()));
+        };
+        self.make(*output, made)?;
+        let stored = &self.values[output.0 as usize].ty;
+        if *stored != inferred {
+            return Err(format!("its output is stored as {stored}, the shape rule says {inferred}"));
+        }
+        Ok(())
+    }
+
+    fn make(&self, id: ValueId, made: &mut [bool]) -> Result<(), String> {
+        let slot = made.get_mut(id.0 as usize).ok_or_else(|| format!("there is no value {}", id.0))?;
+        if std::mem::replace(slot, true) {
+            return Err(format!("value {} `{}` is made twice", id.0, self.values[id.0 as usize].name));
+        }
+        Ok(())
+    }
+
+    fn error(&self, place: String, reason: String) -> Error {
+        Error::Graph { graph: self.name.clone(), place, reason }
+    }
+}
+
+fn check_value(value: &Value, limits: &Limits) -> Result<(), String> {
+    let ty = &value.ty;
+    for dim in &ty.shape {
+        match dim {
+            Dim::Known(extent) if *extent < 0 => return Err(format!("{ty} has the negative extent {extent}")),
+            Dim::Symbol(name) if !is_identifier(name) => {
+                return Err(format!("the dimension symbol `{name}` must be letters, digits and `_`, letter first"));
+            }
+            Dim::Known(_) | Dim::Symbol(_) => {}
+        }
+    }
+    if ty.extents().is_some() && ty.bytes().is_none_or(|bytes| bytes > limits.tensor_bytes) {
+        return Err(format!("{ty} is larger than the limit of {} bytes", limits.tensor_bytes));
+    }
+    match &value.data {
+        None | Some(Const::Random { .. } | Const::Fill(_)) => Ok(()),
+        Some(Const::Small(numbers)) if ty.elements() == Some(numbers.len() as u64) => Ok(()),
+        Some(Const::Small(numbers)) => Err(format!("{ty} is given {} numbers", numbers.len())),
+    }
+}
+
+fn space_unless_empty(text: &str) -> &'static str {
+    if text.is_empty() { "" } else { " at " }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::GraphBuilder;
+    use crate::operator::{BinaryOp, Op, UnaryOp};
+    use crate::types::TensorType;
+
+    fn two_nodes() -> Graph {
+        let mut builder = GraphBuilder::new("two");
+        let x = builder.input("x", TensorType::f32(&[4])).unwrap();
+        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).unwrap();
+        let z = builder.push(Op::Binary { function: BinaryOp::Add }, &[x, y]).unwrap();
+        builder.finish(&[z]).unwrap()
+    }
+
+    #[track_caller]
+    fn check_refused(break_it: impl FnOnce(&mut Graph), says: &str) {
+        let mut graph = two_nodes();
+        break_it(&mut graph);
+        let error = graph.check().unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn broken_graphs_are_refused() {
+        check_refused(|graph| graph.nodes.swap(0, 1), "uses value 1 `relu` before it is made");
+        check_refused(|graph| graph.nodes[1].outputs = vec![ValueId(1)], "value 1 `relu` is made twice");
+        check_refused(|graph| graph.nodes[1].inputs[1] = ValueId(9), "there is no value 9");
+        check_refused(|graph| graph.outputs[0] = ValueId(9), "there is no value 9");
+        check_refused(
+            |graph| graph.values[2].ty = TensorType::f32(&[5]),
+            "stored as f32[5], the shape rule says f32[4]",
+        );
+        check_refused(|graph| graph.values[0].ty = TensorType::f32(&[-4]), "negative extent -4");
+        check_refused(|graph| graph.values[0].ty = TensorType::f32(&[1 << 31]), "larger than the limit");
+        check_refused(|graph| graph.values[0].ty.shape[0] = Dim::Symbol("a,b".to_owned()), "dimension symbol `a,b`");
+        check_refused(|graph| graph.nodes.truncate(1), "nothing makes it");
+        check_refused(|graph| graph.nodes[1].inputs.truncate(1), "takes 2 inputs, got 1");
+        check_refused(|graph| graph.nodes[1].outputs.clear(), "has 0 outputs");
+    }
+
+    #[test]
+    fn limits_hold() {
+        let limits = Limits { nodes: 1, ..Limits::default() };
+        let error = two_nodes().check_within(&limits).unwrap_err().to_string();
+        assert!(error.contains("2 operators are above the limit of 1"), "{error}");
+    }
+}

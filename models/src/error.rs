@@ -1,0 +1,97 @@
+//! What can go wrong, in words for the person who gave the model.
+
+use thiserror::Error;
+
+/// The result of everything here that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a graph, a task or a text was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operator does not fit the tensors it was given.
+    #[error("`{op}` does not fit its inputs ({inputs}): {reason}")]
+    Infer {
+        /// Name of the operator.
+        op: &'static str,
+        /// Types of the inputs.
+        inputs: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A graph breaks one of its rules.
+    #[error("graph `{graph}`, {place}: {reason}")]
+    Graph {
+        /// Name of the graph.
+        graph: String,
+        /// The node or value.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A pass failed, or left a graph that breaks a rule.
+    #[error("pass `{pass}` failed")]
+    Pass {
+        /// Name of the pass.
+        pass: &'static str,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// A task breaks one of its rules.
+    #[error("task `{task}`: {reason}")]
+    Task {
+        /// Name of the task.
+        task: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No model of that name.
+    #[error("unknown model `{name}`; {hint}")]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// The nearest names there are.
+        hint: String,
+    },
+    /// A model was asked for with a size it cannot have.
+    #[error("model `{model}`: {reason}")]
+    Model {
+        /// Name of the model.
+        model: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The text of a graph does not parse.
+    #[error("graph text, line {line}: {reason}")]
+    Text {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The text of a simple operator does not parse.
+    #[error("simple operator `{text}`: {reason}")]
+    Simple {
+        /// The text.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A tensor does not fit its type or its use.
+    #[error("tensor {ty}: {reason}")]
+    Tensor {
+        /// Type of the tensor.
+        ty: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A count was asked of a shape that is not all numbers.
+    #[error("`{ty}` has a dimension without a number, so {what} cannot be counted; bind its symbols first")]
+    Symbolic {
+        /// The type.
+        ty: String,
+        /// What was to be counted.
+        what: &'static str,
+    },
+}

@@ -1,0 +1,225 @@
+//! Shape rules: what an operator makes of the types it is given.
+//!
+//! Every reader and every pass goes through here, so a rule exists once. Attributes come from files, hence nothing
+//! is trusted: extents are computed in 128 bits or with checks, and an error names the number that was wrong.
+//! Symbols pass through wherever a dimension is only carried along; where arithmetic is needed they are refused.
+
+mod movement;
+mod window;
+
+use crate::error::{Error, Result};
+use crate::operator::{Op, UnaryOp};
+use crate::types::{DType, Dim, TensorType};
+
+/// Reasons are plain words here; `infer` adds the operator and its inputs.
+type Rule<T> = std::result::Result<T, String>;
+
+/// The type of an operator's output.
+pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
+    check_inputs(op, inputs).and_then(|()| rule(op, inputs)).and_then(check_output).map_err(|reason| Error::Infer {
+        op: op.name(),
+        inputs: inputs.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", "),
+        reason,
+    })
+}
+
+/// Element type in which a contraction of this element type answers: narrow integers are summed in 32 bits.
+pub fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::I8 | DType::I16 | DType::U8 | DType::U16 => DType::I32,
+        wide => wide,
+    }
+}
+
+fn check_inputs(op: &Op, inputs: &[&TensorType]) -> Rule<()> {
+    let arity = op.arity();
+    if !arity.contains(&inputs.len()) {
+        return Err(match (arity.start(), arity.end()) {
+            (low, high) if low == high => format!("takes {low} inputs, got {}", inputs.len()),
+            (low, high) => format!("takes {low} to {high} inputs, got {}", inputs.len()),
+        });
+    }
+    inputs.iter().try_for_each(|ty| check_output((*ty).clone()).map(drop))
+}
+
+fn check_output(ty: TensorType) -> Rule<TensorType> {
+    let mut bytes = ty.dtype.bytes();
+    for dim in &ty.shape {
+        let Dim::Known(extent) = dim else { continue };
+        let extent = u64::try_from(*extent).map_err(|_| format!("{ty} has the negative extent {extent}"))?;
+        bytes = bytes.checked_mul(extent).ok_or_else(|| format!("{ty} has more bytes than 64 bits can count"))?;
+    }
+    Ok(ty)
+}
+
+fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
+    let x = inputs[0];
+    match op {
+        Op::Conv { strides, pads, dilations, groups } => {
+            window::conv(x, inputs[1], &window::Window { strides, pads, dilations, groups: *groups })
+        }
+        Op::MatMul { transpose_a, transpose_b } => mat_mul(x, inputs[1], *transpose_a, *transpose_b),
+        Op::Dense => dense(x, inputs[1]),
+        Op::BatchNorm { epsilon } => {
+            finite_positive(*epsilon, "epsilon")?;
+            floating(x)?;
+            vectors(x, 1, &inputs[1..])
+        }
+        Op::ScaleShift { axis } | Op::BiasAdd { axis } => vectors(x, axis_of(*axis, x)?, &inputs[1..]),
+        Op::Softmax { axis, .. } => {
+            axis_of(*axis, x)?;
+            floating(x)
+        }
+        Op::Pool { mode, kernel, strides, pads, dilations, ceil, .. } => {
+            numeric(x)?;
+            let window = window::Window { strides, pads, dilations, groups: 1 };
+            window::pool(x, *mode, kernel, &window, *ceil)
+        }
+        Op::GlobalPool { mode } => window::global_pool(x, *mode),
+        Op::Unary { function } => unary(*function, x),
+        Op::Clip { low, high } => {
+            if !(low.is_finite() && high.is_finite() && low <= high) {
+                return Err(format!(
+                    "bounds {low} and {high} must be finite and in order; for an open side give the largest number \
+                     of the element type"
+                ));
+            }
+            numeric(x)
+        }
+        Op::Binary { .. } => {
+            same_dtype(x, inputs[1])?;
+            numeric(x)?;
+            Ok(TensorType { dtype: x.dtype, shape: broadcast(&x.shape, &inputs[1].shape)? })
+        }
+        Op::Cast { to } => Ok(TensorType { dtype: *to, shape: x.shape.clone() }),
+        Op::Reshape { shape } => movement::reshape(x, shape),
+        Op::Flatten { axis } => movement::flatten(x, *axis),
+        Op::Transpose { permutation } => movement::transpose(x, permutation),
+        Op::Concat { axis } => movement::concat(inputs, *axis),
+        Op::Pad { pads, value } => movement::pad(x, pads, *value),
+        Op::Identity => Ok(x.clone()),
+    }
+}
+
+fn mat_mul(a: &TensorType, b: &TensorType, transpose_a: bool, transpose_b: bool) -> Rule<TensorType> {
+    same_dtype(a, b)?;
+    numeric(a)?;
+    for (name, ty) in [("a", a), ("b", b)] {
+        if ty.rank() < 2 {
+            return Err(format!("`{name}` must have at least 2 dimensions, has {}; reshape it first", ty.rank()));
+        }
+    }
+    let (a_batch, a_matrix) = a.shape.split_at(a.rank() - 2);
+    let (b_batch, b_matrix) = b.shape.split_at(b.rank() - 2);
+    let (m, k) = if transpose_a { (&a_matrix[1], &a_matrix[0]) } else { (&a_matrix[0], &a_matrix[1]) };
+    let (k_of_b, n) = if transpose_b { (&b_matrix[1], &b_matrix[0]) } else { (&b_matrix[0], &b_matrix[1]) };
+    if k != k_of_b {
+        return Err(format!("`a` is summed over {k} elements, `b` over {k_of_b}"));
+    }
+    let mut shape = broadcast(a_batch, b_batch)?;
+    shape.extend([m.clone(), n.clone()]);
+    Ok(TensorType { dtype: accumulator(a.dtype), shape })
+}
+
+fn dense(x: &TensorType, w: &TensorType) -> Rule<TensorType> {
+    same_dtype(x, w)?;
+    numeric(x)?;
+    let [n, k] = w.shape.as_slice() else {
+        return Err(format!("`w` must have 2 dimensions (outputs, inputs), has {}", w.rank()));
+    };
+    let Some((last, leading)) = x.shape.split_last() else {
+        return Err("`x` must have at least 1 dimension".to_owned());
+    };
+    if last != k {
+        return Err(format!("the last dimension of `x` is {last}, `w` takes {k}"));
+    }
+    let mut shape = leading.to_vec();
+    shape.push(n.clone());
+    Ok(TensorType { dtype: accumulator(x.dtype), shape })
+}
+
+/// Rule of operators with one vector per channel: each vector has the extent of `axis`; the output is as `x`.
+fn vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorType> {
+    let Some(channels) = x.shape.get(axis) else {
+        return Err(format!("`x` has {} dimensions, the channel is dimension {axis}", x.rank()));
+    };
+    numeric(x)?;
+    for vector in vectors {
+        same_dtype(x, vector)?;
+        if vector.shape.as_slice() != std::slice::from_ref(channels) {
+            return Err(format!("{vector} must be a vector of {channels}, one element per channel"));
+        }
+    }
+    Ok(x.clone())
+}
+
+fn unary(function: UnaryOp, x: &TensorType) -> Rule<TensorType> {
+    match function {
+        UnaryOp::Relu | UnaryOp::Neg | UnaryOp::Abs => numeric(x),
+        UnaryOp::LeakyRelu { alpha } if !alpha.is_finite() => Err(format!("alpha {alpha} must be finite")),
+        UnaryOp::LeakyRelu { .. }
+        | UnaryOp::Sigmoid
+        | UnaryOp::HardSigmoid
+        | UnaryOp::Tanh
+        | UnaryOp::Silu
+        | UnaryOp::HardSwish
+        | UnaryOp::Gelu
+        | UnaryOp::Exp
+        | UnaryOp::Log
+        | UnaryOp::Sqrt => floating(x),
+    }
+}
+
+/// The shape two shapes broadcast to, as numpy does.
+pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
+    let rank = a.len().max(b.len());
+    let one = Dim::Known(1);
+    let from = |shape: &[Dim], index: usize| match (index + shape.len()).checked_sub(rank) {
+        Some(index) => shape[index].clone(),
+        None => one.clone(),
+    };
+    (0..rank)
+        .map(|index| match (from(a, index), from(b, index)) {
+            (a, b) if a == b || b == one => Ok(a),
+            (a, b) if a == one => Ok(b),
+            (a, b) => Err(format!("extents {a} and {b} of dimension {index} do not broadcast")),
+        })
+        .collect()
+}
+
+/// The axis as an index; the builder has made negative ones positive.
+pub(super) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
+    usize::try_from(axis)
+        .ok()
+        .filter(|&axis| axis < x.rank())
+        .ok_or_else(|| format!("axis {axis} is not below the rank {}", x.rank()))
+}
+
+fn same_dtype(a: &TensorType, b: &TensorType) -> Rule<()> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(format!("element types {} and {} differ; cast one of them", a.dtype, b.dtype))
+}
+
+fn floating(x: &TensorType) -> Rule<TensorType> {
+    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("needs a floating type, not {}", x.dtype)) }
+}
+
+fn numeric(x: &TensorType) -> Rule<TensorType> {
+    if x.dtype == DType::Bool { Err("needs numbers, not bool".to_owned()) } else { Ok(x.clone()) }
+}
+
+fn finite_positive(value: f64, name: &str) -> Rule<()> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(format!("{name} {value} must be finite and positive")) }
+}
+
+fn known(dim: &Dim, what: &str) -> Rule<i64> {
+    match dim {
+        Dim::Known(extent) => Ok(*extent),
+        Dim::Symbol(name) => Err(format!("{what} is the symbol `{name}`; bind it to a number first")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+use super::*;
+use crate::operator::{BinaryOp, PoolMode};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+/// `f32[1,3,8,8] f32[4,3,3,3]` as types.
+fn types(text: &str) -> Vec<TensorType> {
+    text.split(' ').map(|ty| ty.parse().expect("a type")).collect()
+}
+
+#[track_caller]
+fn check(op: Op, inputs: &str, expected: Expect) {
+    let inputs = types(inputs);
+    let inputs: Vec<&TensorType> = inputs.iter().collect();
+    let text = match infer(&op, &inputs) {
+        Ok(ty) => ty.to_string(),
+        Err(Error::Infer { reason, .. }) => reason,
+        Err(error) => error.to_string(),
+    };
+    expected.assert_eq(&text);
+}
+
+fn conv(stride: i64, pad: i64, dilation: i64, groups: i64) -> Op {
+    Op::Conv { strides: vec![stride; 2], pads: vec![pad; 4], dilations: vec![dilation; 2], groups }
+}
+
+fn max_pool(kernel: i64, stride: i64, pad: i64, ceil: bool) -> Op {
+    Op::Pool {
+        mode: PoolMode::Max,
+        kernel: vec![kernel; 2],
+        strides: vec![stride; 2],
+        pads: vec![pad; 4],
+        dilations: vec![1; 2],
+        ceil,
+        count_pad: false,
+    }
+}
+
+#[test]
+fn convolution() {
+    check(conv(2, 3, 1, 1), "f32[1,3,224,224] f32[64,3,7,7]", expect!["f32[1,64,112,112]"]);
+    check(conv(1, 2, 2, 4), "f32[batch,8,9,9] f32[12,2,3,3]", expect!["f32[batch,12,9,9]"]);
+    check(conv(1, 0, 1, 1), "i8[1,3,4,4] i8[5,3,1,1]", expect!["i32[1,5,4,4]"]);
+    check(
+        conv(1, 0, 1, 1),
+        "f32[1,3,4,4] f32[5,4,1,1]",
+        expect!["`x` has 3 channels in 1 groups, so `w` must take 3, takes 4"],
+    );
+    check(
+        conv(1, 0, 1, 2),
+        "f32[1,3,4,4] f32[5,4,1,1]",
+        expect!["2 groups do not divide 3 input and 5 output channels"],
+    );
+    check(
+        conv(1, 0, 1, 1),
+        "f32[1,3,4,4] f32[5,3,7,7]",
+        expect!["a window of 7 does not fit into 4 + 0 + 0 elements of spatial dimension 0"],
+    );
+    check(conv(0, 0, 1, 1), "f32[1,3,4,4] f32[5,3,1,1]", expect!["stride 0 must be at least 1"]);
+    check(conv(1, 0, 1, 1), "f32[1,3,4] f32[5,3,1,1]", expect!["`x` must have 4 dimensions for 2 strides, has 3"]);
+    check(
+        conv(1, 0, 1, 1),
+        "f32[1,3,height,4] f32[5,3,1,1]",
+        expect!["a spatial extent of `x` is the symbol `height`; bind it to a number first"],
+    );
+    check(conv(1, 0, 1, 1), "f32[1,3,4,4]", expect!["takes 2 inputs, got 1"]);
+}
+
+#[test]
+fn absurd_attributes_are_refused_without_overflow() {
+    let huge = i64::MAX;
+    check(
+        conv(1, huge, 1, 1),
+        "f32[1,3,4,4] f32[5,3,1,1]",
+        expect!["18446744073709551618 window places are more than 64 bits can count"],
+    );
+    check(
+        conv(1, 0, huge, 1),
+        "f32[1,3,4,4] f32[5,3,3,3]",
+        expect!["a window of 18446744073709551615 does not fit into 4 + 0 + 0 elements of spatial dimension 0"],
+    );
+    check(
+        Op::Pad { pads: vec![huge, huge], value: 0.0 },
+        "f32[4]",
+        expect!["the padded extent is more than 64 bits can count"],
+    );
+    check(
+        Op::Reshape { shape: vec![huge, huge] },
+        "f32[4]",
+        expect!["the element count is more than 64 bits can count"],
+    );
+    check(
+        Op::Reshape { shape: vec![i64::MIN] },
+        "f32[4]",
+        expect!["extent -9223372036854775808 is neither positive, 0 nor -1"],
+    );
+    check(
+        Op::Softmax { axis: i64::MIN, log: false },
+        "f32[4]",
+        expect!["axis -9223372036854775808 is not below the rank 1"],
+    );
+    check(
+        Op::Concat { axis: 0 },
+        "i8[9223372036854775807] i8[9223372036854775807]",
+        expect!["the joined extent is more than 64 bits can count"],
+    );
+    check(
+        Op::Identity,
+        "f32[9223372036854775807]",
+        expect!["f32[9223372036854775807] has more bytes than 64 bits can count"],
+    );
+}
+
+#[test]
+fn pooling() {
+    check(max_pool(3, 2, 1, false), "f32[1,64,112,112]", expect!["f32[1,64,56,56]"]);
+    check(max_pool(3, 2, 0, false), "f32[1,64,111,112]", expect!["f32[1,64,55,55]"]);
+    check(max_pool(3, 2, 0, true), "f32[1,64,111,112]", expect!["f32[1,64,55,56]"]);
+    // The partial window would start in the trailing pad.
+    check(max_pool(2, 3, 1, true), "f32[1,1,4,5]", expect!["f32[1,1,2,2]"]);
+    check(max_pool(2, 2, 2, false), "f32[1,64,8,8]", expect!["pad 2 must be smaller than the kernel extent 2"]);
+    check(Op::GlobalPool { mode: PoolMode::Average }, "f32[2,8,7,7]", expect!["f32[2,8,1,1]"]);
+    check(
+        Op::GlobalPool { mode: PoolMode::Average },
+        "i32[2,8,7,7]",
+        expect!["an average needs a floating type, not i32"],
+    );
+}
+
+#[test]
+fn products() {
+    let plain = || Op::MatMul { transpose_a: false, transpose_b: false };
+    check(plain(), "f32[8,1,3,4] f32[5,4,6]", expect!["f32[8,5,3,6]"]);
+    check(plain(), "f32[batch,4] f32[4,6]", expect!["f32[batch,6]"]);
+    check(Op::MatMul { transpose_a: true, transpose_b: true }, "f32[4,3] f32[6,4]", expect!["f32[3,6]"]);
+    check(plain(), "f32[3,4] f32[5,6]", expect!["`a` is summed over 4 elements, `b` over 5"]);
+    check(plain(), "f32[4] f32[4,6]", expect!["`a` must have at least 2 dimensions, has 1; reshape it first"]);
+    check(Op::Dense, "f32[2,3,4] f32[6,4]", expect!["f32[2,3,6]"]);
+    check(Op::Dense, "f32[2,3,4] f64[6,4]", expect!["element types f32 and f64 differ; cast one of them"]);
+}
+
+#[test]
+fn pointwise() {
+    check(Op::Binary { function: BinaryOp::Add }, "f32[2,1,4] f32[batch,1]", expect!["f32[2,batch,4]"]);
+    check(
+        Op::Binary { function: BinaryOp::Add },
+        "f32[2,3] f32[4,3]",
+        expect!["extents 2 and 4 of dimension 0 do not broadcast"],
+    );
+    check(Op::BiasAdd { axis: 1 }, "f32[1,8,4] f32[8]", expect!["f32[1,8,4]"]);
+    check(
+        Op::BiasAdd { axis: 1 },
+        "f32[1,8,4] f32[4]",
+        expect!["f32[4] must be a vector of 8, one element per channel"],
+    );
+    check(Op::BatchNorm { epsilon: 1e-5 }, "f32[1,8,4] f32[8] f32[8] f32[8] f32[8]", expect!["f32[1,8,4]"]);
+    check(Op::Unary { function: UnaryOp::Gelu }, "i32[4]", expect!["needs a floating type, not i32"]);
+    check(
+        Op::Clip { low: 6.0, high: 0.0 },
+        "f32[4]",
+        expect![
+            "bounds 6 and 0 must be finite and in order; for an open side give the largest number of the element type"
+        ],
+    );
+    check(Op::Cast { to: DType::Bool }, "f32[4]", expect!["bool[4]"]);
+}
+
+#[test]
+fn movement() {
+    check(Op::Reshape { shape: vec![0, -1] }, "f32[batch,8,4,4]", expect!["f32[batch,128]"]);
+    check(Op::Reshape { shape: vec![-1, 128] }, "f32[batch,8,4,4]", expect!["f32[batch,128]"]);
+    check(
+        Op::Reshape { shape: vec![4, 32] },
+        "f32[batch,8,4,4]",
+        expect!["[4, 32] does not say where batch goes; bind it to a number"],
+    );
+    check(
+        Op::Reshape { shape: vec![-1, 3] },
+        "f32[8]",
+        expect!["f32[8] cannot be seen as [-1, 3]: the element counts differ"],
+    );
+    check(Op::Reshape { shape: vec![-1, -1] }, "f32[8]", expect!["more than one extent is -1"]);
+    check(Op::Reshape { shape: vec![] }, "f32[1,1]", expect!["f32[]"]);
+    check(Op::Flatten { axis: 1 }, "f32[batch,8,4,4]", expect!["f32[batch,128]"]);
+    check(Op::Transpose { permutation: vec![2, 0, 1] }, "f32[2,3,4]", expect!["f32[4,2,3]"]);
+    check(
+        Op::Transpose { permutation: vec![0, 0, 1] },
+        "f32[2,3,4]",
+        expect!["permutation [0, 0, 1] must name each of 3 dimensions once"],
+    );
+    check(Op::Concat { axis: 1 }, "f32[2,3] f32[2,5]", expect!["f32[2,8]"]);
+    check(Op::Concat { axis: 1 }, "f32[2,3] f32[4,5]", expect!["f32[4,5] and f32[2,3] differ outside axis 1"]);
+    check(Op::Pad { pads: vec![0, 1, 0, 2], value: 0.0 }, "f32[batch,3]", expect!["f32[batch,6]"]);
+}
+
+proptest! {
+    /// The formula agrees with sliding a window by hand.
+    #[test]
+    fn window_places_are_those_one_can_walk(
+        extent in 1i64..20, kernel in 1i64..5, stride in 1i64..5, head in 0i64..4, tail in 0i64..4, dilation in 1i64..4,
+    ) {
+        let op = Op::Conv { strides: vec![stride], pads: vec![head, tail], dilations: vec![dilation], groups: 1 };
+        let x = TensorType::f32(&[1, 1, extent]);
+        let w = TensorType::f32(&[1, 1, kernel]);
+        let reach = dilation * (kernel - 1);
+        let walked = (-head..).step_by(stride as usize).take_while(|start| start + reach < extent + tail).count() as i64;
+        match infer(&op, &[&x, &w]) {
+            Ok(ty) => prop_assert_eq!(ty, TensorType::f32(&[1, 1, walked])),
+            Err(_) => prop_assert_eq!(walked, 0),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How much there is to compute and to move, counted from shapes.
+//!
+//! The definitions, which the columns of a dataset repeat: a contraction counts two operations per multiply-add,
+//! also those that meet padding; everything else counts one per addition, multiplication, division, comparison,
+//! selection, maximum or transcendental function of an element. Transcendental functions are also counted apart, because
+//! they cost a target more or less than one. Moving and casting count nothing. Numbers that exist once per channel or
+//! row (the inverse deviation of a normalisation) are left out.
+
+use crate::error::{Error, Result};
+use crate::operator::{Op, PoolMode, UnaryOp};
+use crate::task::{Operand, Task};
+use crate::types::TensorType;
+use serde::{Deserialize, Serialize};
+
+/// Work of one operator or task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Arithmetic operations, with two per multiply-add and one per transcendental function.
+    pub flops: u64,
+    /// Multiply-adds of contractions.
+    pub macs: u64,
+    /// Transcendental functions.
+    pub exps: u64,
+    /// Bytes of the activations read, each tensor once.
+    pub bytes_in: u64,
+    /// Bytes of the result.
+    pub bytes_out: u64,
+    /// Bytes of the constants read, each tensor once.
+    pub bytes_weights: u64,
+}
+
+/// Work of one operator. Inputs at the operator's weight positions count as weights.
+pub fn work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    let mut work = arithmetic(op, inputs, output)?;
+    for (index, ty) in inputs.iter().enumerate() {
+        let bytes = if op.is_weight(index) { &mut work.bytes_weights } else { &mut work.bytes_in };
+        *bytes = bytes.saturating_add(bytes_of(ty)?);
+    }
+    work.bytes_out = bytes_of(output)?;
+    Ok(work)
+}
+
+impl Task {
+    /// Work of the whole task: what lies between its steps is never stored.
+    pub fn work(&self) -> Result<Work> {
+        let mut sum = Work::default();
+        for step in &self.steps {
+            let inputs = step.inputs.iter().map(|operand| self.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
+            let work = arithmetic(&step.op, &inputs, &step.output)?;
+            sum.flops = sum.flops.saturating_add(work.flops);
+            sum.macs = sum.macs.saturating_add(work.macs);
+            sum.exps = sum.exps.saturating_add(work.exps);
+        }
+        for parameter in &self.parameters {
+            let bytes = if parameter.is_constant { &mut sum.bytes_weights } else { &mut sum.bytes_in };
+            *bytes = bytes.saturating_add(bytes_of(&parameter.ty)?);
+        }
+        sum.bytes_out = self.steps.last().map_or(Ok(0), |step| bytes_of(&step.output))?;
+        Ok(sum)
+    }
+
+    /// The type of a step's input.
+    pub fn operand_type(&self, operand: Operand) -> Result<&TensorType> {
+        let ty = match operand {
+            Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
+            Operand::Step(index) => self.steps.get(index).map(|step| &step.output),
+        };
+        ty.ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {operand:?}") })
+    }
+}
+
+/// The part that does not depend on where tensors live. Sums saturate: checked graphs cannot reach the end.
+fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    let out = elements(output)?;
+    let x = inputs.first().map_or(Ok(0), |ty| elements(ty))?;
+    let pointwise = |flops: u64| Work { flops: out.saturating_mul(flops), ..Work::default() };
+    let contraction = |macs: u64| Work { macs, flops: macs.saturating_mul(2), ..Work::default() };
+    Ok(match op {
+        Op::Conv { .. } => {
+            // Each output element sums over one filter.
+            let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
+            contraction(out.saturating_mul(filter))
+        }
+        Op::MatMul { transpose_a, .. } => {
+            let from_end = if *transpose_a { 2 } else { 1 };
+            contraction(out.saturating_mul(extent(inputs[0], inputs[0].rank() - from_end)?))
+        }
+        Op::Dense => contraction(out.saturating_mul(extent(inputs[1], 1)?)),
+        Op::BatchNorm { .. } => pointwise(4),
+        Op::ScaleShift { .. } => pointwise(2),
+        // Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
+        Op::Softmax { .. } => Work { exps: out, ..pointwise(5) },
+        Op::Pool { mode, kernel, .. } => {
+            let window = kernel.iter().fold(1u64, |product, &k| product.saturating_mul(k.unsigned_abs()));
+            pointwise(match mode {
+                PoolMode::Max => window.saturating_sub(1),
+                PoolMode::Average => window,
+            })
+        }
+        Op::GlobalPool { mode: PoolMode::Max } => Work { flops: x.saturating_sub(out), ..Work::default() },
+        Op::GlobalPool { mode: PoolMode::Average } => Work { flops: x, ..Work::default() },
+        Op::Unary { function } => {
+            let (flops, exps) = unary(*function);
+            Work { exps: out.saturating_mul(exps), ..pointwise(flops) }
+        }
+        Op::Clip { .. } => pointwise(2),
+        Op::BiasAdd { .. } | Op::Binary { .. } => pointwise(1),
+        Op::Cast { .. }
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::Identity => Work::default(),
+    })
+}
+
+/// Operations and transcendental functions of one element.
+fn unary(function: UnaryOp) -> (u64, u64) {
+    match function {
+        UnaryOp::Relu | UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt => (1, 0),
+        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh => (1, 1),
+        // Comparison, multiplication, selection.
+        UnaryOp::LeakyRelu { .. } => (3, 0),
+        // Multiplication, addition, maximum, minimum.
+        UnaryOp::HardSigmoid => (4, 0),
+        UnaryOp::HardSwish => (5, 0),
+        // Negation, exponential, addition, division.
+        UnaryOp::Sigmoid => (4, 1),
+        UnaryOp::Silu => (5, 1),
+        // Scaling, error function, addition, two multiplications.
+        UnaryOp::Gelu => (5, 1),
+    }
+}
+
+fn elements(ty: &TensorType) -> Result<u64> {
+    ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
+}
+
+fn bytes_of(ty: &TensorType) -> Result<u64> {
+    ty.bytes().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "bytes" })
+}
+
+fn extent(ty: &TensorType, axis: usize) -> Result<u64> {
+    let extent = ty.extents().and_then(|extents| extents.get(axis).copied());
+    let extent = extent.and_then(|extent| u64::try_from(extent).ok());
+    extent.ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::infer;
+
+    #[track_caller]
+    fn check(op: &Op, inputs: &[TensorType], flops: u64, macs: u64, exps: u64) -> Work {
+        let inputs: Vec<&TensorType> = inputs.iter().collect();
+        let work = work(op, &inputs, &infer(op, &inputs).unwrap()).unwrap();
+        assert_eq!((work.flops, work.macs, work.exps), (flops, macs, exps));
+        work
+    }
+
+    #[test]
+    fn contractions_count_two_per_multiply_add() {
+        let first_of_resnet = Op::Conv { strides: vec![2, 2], pads: vec![3; 4], dilations: vec![1, 1], groups: 1 };
+        let types = [TensorType::f32(&[1, 3, 224, 224]), TensorType::f32(&[64, 3, 7, 7])];
+        let work = check(&first_of_resnet, &types, 236_027_904, 118_013_952, 0);
+        assert_eq!((work.bytes_in, work.bytes_weights, work.bytes_out), (602_112, 37_632, 3_211_264));
+
+        let depthwise = Op::Conv { strides: vec![1], pads: vec![1; 2], dilations: vec![1], groups: 8 };
+        check(&depthwise, &[TensorType::f32(&[1, 8, 10]), TensorType::f32(&[8, 1, 3])], 480, 240, 0);
+
+        let types = [TensorType::f32(&[2, 5, 3]), TensorType::f32(&[5, 7])];
+        check(&Op::MatMul { transpose_a: true, transpose_b: false }, &types, 420, 210, 0);
+        check(&Op::Dense, &[TensorType::f32(&[4, 5]), TensorType::f32(&[7, 5])], 280, 140, 0);
+    }
+
+    #[test]
+    fn the_rest_counts_one_per_operation() {
+        let x = [TensorType::f32(&[2, 8])];
+        check(&Op::Softmax { axis: 1, log: false }, &x, 80, 0, 16);
+        check(&Op::Unary { function: UnaryOp::Gelu }, &x, 80, 0, 16);
+        check(&Op::Transpose { permutation: vec![1, 0] }, &x, 0, 0, 0);
+        check(&Op::GlobalPool { mode: PoolMode::Average }, &[TensorType::f32(&[1, 2, 3, 3])], 18, 0, 0);
+    }
+
+    #[test]
+    fn a_symbol_cannot_be_counted() {
+        let mut x = TensorType::f32(&[1, 8]);
+        x.shape[0] = crate::types::Dim::Symbol("batch".to_owned());
+        let op = Op::Unary { function: UnaryOp::Relu };
+        let error = work(&op, &[&x], &x).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`f32[batch,8]` has a dimension without a number, so work cannot be counted; bind its symbols first"
+        );
+    }
+}
