@@ -176,7 +176,7 @@ fn reading_refuses_what_it_does_not_know() {
     check_json_refusal(
         |_| "[1, 2]".to_owned(),
         expect![
-            "`[1, 2]` is not a JSON object of columns: invalid type: sequence, expected a record: an object of columns at line 1 column 0"
+            "`[1, 2]` is not a JSON object of columns: invalid type: sequence, expected a record: an object of columns at column 0"
         ],
     );
 }
