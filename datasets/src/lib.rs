@@ -1,1 +1,19 @@
-//! datasets
+//! Records of measurements: one table of columns, the files they live in, and the store that many processes share.
+//!
+//! Knows nothing of how a time is taken. Has no clock except where a file is named after the moment of its creation,
+//! prints nothing, and treats every file as written by a stranger: sizes are checked before memory is taken.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod record;
+
+pub use error::{Error, Result, RowError};
+pub use record::SCHEMA_VERSION;
+pub use record::cell::Cell;
+pub use record::choose::choose;
+pub use record::column::{Column, Kind, Known};
+pub use record::json::Json;
+pub use record::key::Key;
+pub use record::table::{COLUMNS, ColumnId, Record};
+pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};

@@ -1,0 +1,209 @@
+//! One value of one row, whatever its column, and the Rust types that can stand in a column.
+
+use super::json::Json;
+use super::key::Key;
+use crate::error::RowError;
+
+/// The value of one column in one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// An integer or a time.
+    Integer(i64),
+    /// A float.
+    Float(f64),
+    /// Text, a label, or the text of a JSON value.
+    Text(&'a str),
+    /// A list of floats.
+    List(&'a [f64]),
+    /// A key.
+    Key(Key),
+}
+
+/// The form in which a Rust type gives its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// `Cell::Bool`
+    Bool,
+    /// `Cell::Integer`
+    Integer,
+    /// `Cell::Float`
+    Float,
+    /// `Cell::Text`
+    Text,
+    /// `Cell::Text` that holds JSON
+    Json,
+    /// `Cell::List`
+    List,
+    /// `Cell::Key`
+    Key,
+}
+
+/// A Rust type that can stand in a column.
+pub trait Field: Sized {
+    /// The form of its value.
+    const STORAGE: Storage;
+    /// Whether it can be absent.
+    const NULLABLE: bool = false;
+    /// The value of a row that says nothing.
+    fn empty() -> Self;
+    /// The value as a cell.
+    fn cell(&self) -> Cell<'_>;
+    /// The value of a cell.
+    fn from_cell(cell: Cell<'_>) -> Result<Self, RowError>;
+}
+
+/// The error for a cell of another form than the column's.
+fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
+    match cell {
+        Cell::Null => RowError::new(format!("no value, but {wanted} is required")),
+        _ => RowError::new(format!("{} where {wanted} is required", cell.form())),
+    }
+}
+
+impl Cell<'_> {
+    /// What the value is, for messages.
+    fn form(&self) -> &'static str {
+        match self {
+            Cell::Null => "nothing",
+            Cell::Bool(_) => "a bool",
+            Cell::Integer(_) => "an integer",
+            Cell::Float(_) => "a float",
+            Cell::Text(_) => "a text",
+            Cell::List(_) => "a list",
+            Cell::Key(_) => "a key",
+        }
+    }
+}
+
+impl Field for bool {
+    const STORAGE: Storage = Storage::Bool;
+    fn empty() -> bool {
+        false
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Bool(*self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<bool, RowError> {
+        match cell {
+            Cell::Bool(value) => Ok(value),
+            other => Err(mismatch("a bool", other)),
+        }
+    }
+}
+
+impl Field for i64 {
+    const STORAGE: Storage = Storage::Integer;
+    fn empty() -> i64 {
+        0
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Integer(*self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<i64, RowError> {
+        match cell {
+            Cell::Integer(value) => Ok(value),
+            other => Err(mismatch("an integer", other)),
+        }
+    }
+}
+
+impl Field for f64 {
+    const STORAGE: Storage = Storage::Float;
+    fn empty() -> f64 {
+        0.0
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Float(*self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<f64, RowError> {
+        match cell {
+            Cell::Float(value) => Ok(value),
+            other => Err(mismatch("a float", other)),
+        }
+    }
+}
+
+impl Field for String {
+    const STORAGE: Storage = Storage::Text;
+    fn empty() -> String {
+        String::new()
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Text(self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<String, RowError> {
+        match cell {
+            Cell::Text(text) => Ok(text.to_owned()),
+            other => Err(mismatch("a text", other)),
+        }
+    }
+}
+
+impl Field for Vec<f64> {
+    const STORAGE: Storage = Storage::List;
+    fn empty() -> Vec<f64> {
+        Vec::new()
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::List(self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<Vec<f64>, RowError> {
+        match cell {
+            Cell::List(values) => Ok(values.to_vec()),
+            other => Err(mismatch("a list", other)),
+        }
+    }
+}
+
+impl Field for Key {
+    const STORAGE: Storage = Storage::Key;
+    fn empty() -> Key {
+        Key::default()
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Key(*self)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<Key, RowError> {
+        match cell {
+            Cell::Key(key) => Ok(key),
+            other => Err(mismatch("a key", other)),
+        }
+    }
+}
+
+impl Field for Json {
+    const STORAGE: Storage = Storage::Json;
+    fn empty() -> Json {
+        Json::null()
+    }
+    fn cell(&self) -> Cell<'_> {
+        Cell::Text(self.text())
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<Json, RowError> {
+        match cell {
+            Cell::Text(text) => Json::parse(text),
+            other => Err(mismatch("JSON", other)),
+        }
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    const STORAGE: Storage = T::STORAGE;
+    const NULLABLE: bool = true;
+    fn empty() -> Option<T> {
+        None
+    }
+    fn cell(&self) -> Cell<'_> {
+        self.as_ref().map_or(Cell::Null, T::cell)
+    }
+    fn from_cell(cell: Cell<'_>) -> Result<Option<T>, RowError> {
+        match cell {
+            Cell::Null => Ok(None),
+            other => T::from_cell(other).map(Some),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The rules every record keeps, applied before it is written and after it is read.
+//!
+//! Besides catching mistakes they make the formats lossless: no float that JSON cannot write, and no empty text or
+//! JSON `null` that a CSV cell or a JSON object could not tell from an absent value.
+
+use super::SCHEMA_VERSION;
+use super::cell::Cell;
+use super::column::{Column, Kind};
+use super::key::Key;
+use super::table::{COLUMNS, Record};
+use super::words::Outcome;
+use crate::error::RowError;
+
+/// Rounding may put a mean this far, relatively, below the smallest sample.
+const ROUNDING: f64 = 1e-9;
+
+impl Record {
+    /// Whether the record keeps every rule; the first that it breaks otherwise.
+    pub fn check(&self) -> Result<(), RowError> {
+        self.check_identity()?;
+        for column in COLUMNS {
+            check_cell(column, self.cell(column.id)).map_err(|error| error.in_field(column.name))?;
+        }
+        match self.outcome {
+            Outcome::Ok => self.check_times(),
+            _ => self.check_failure(),
+        }
+    }
+
+    fn check_identity(&self) -> Result<(), RowError> {
+        if self.schema_version > SCHEMA_VERSION {
+            return Err(RowError::new(format!(
+                "written by schema {}, this program reads up to {SCHEMA_VERSION}",
+                self.schema_version
+            ))
+            .in_field("schema_version")
+            .with_hint("update the program"));
+        }
+        require(self.schema_version >= 1, "schema_version", "the first schema version is 1")?;
+        require(self.key != Key::default(), "key", "the key is empty")?;
+        require(self.attempt >= 1, "attempt", "the first attempt is 1")?;
+        require(self.started_at_us > 0, "started_at_us", "the time of the attempt is missing")?;
+        require(self.cache_share.is_none_or(|share| share <= 1.0), "cache_share", "a share is at most 1")
+    }
+
+    fn check_times(&self) -> Result<(), RowError> {
+        require(self.reason.is_none(), "reason", "a record that is `ok` has no reason to fail")?;
+        require(self.n >= 1, "n", "a record that is `ok` has at least one sample")?;
+        let known = |time: Option<f64>, name| time.ok_or_else(|| RowError::new("an `ok` record has it").in_field(name));
+        let (min, median) = (known(self.min_ns, "min_ns")?, known(self.median_ns, "median_ns")?);
+        let (mean, p95) = (known(self.mean_ns, "mean_ns")?, known(self.p95_ns, "p95_ns")?);
+        require(min <= median, "min_ns", "the minimum is above the median")?;
+        require(median <= p95, "p95_ns", "the 95th percentile is below the median")?;
+        require(mean >= min * (1.0 - ROUNDING), "mean_ns", "the mean is below the minimum")?;
+        let counted = self.samples_ns.is_empty() || self.samples_ns.len() as u64 == self.n as u64;
+        require(counted, "samples_ns", "the number of samples differs from `n`")
+    }
+
+    fn check_failure(&self) -> Result<(), RowError> {
+        require(self.reason.is_some(), "reason", "a record that is not `ok` says why")?;
+        require(self.n == 0 && self.samples_ns.is_empty(), "n", "a record that is not `ok` has no samples")?;
+        let times = [
+            ("median_ns", self.median_ns),
+            ("mean_ns", self.mean_ns),
+            ("min_ns", self.min_ns),
+            ("p95_ns", self.p95_ns),
+            ("std_ns", self.std_ns),
+            ("cv", self.cv),
+            ("first_run_ns", self.first_run_ns),
+            ("median_interval_ns", self.median_interval_ns),
+        ];
+        times.iter().try_for_each(|(name, time)| require(time.is_none(), name, "a record that is not `ok` has no time"))
+    }
+}
+
+/// Rules that hold for a column whatever the rest of the row says.
+fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
+    let wrong = |problem: &str, hint: &str| Err(RowError::new(problem).with_hint(hint));
+    match cell {
+        Cell::Float(value) if !value.is_finite() => wrong("the value is NaN or infinite", "leave the column empty"),
+        Cell::Float(value) if value < 0.0 && column.unit != "value" => wrong("the value is negative", "check the sum"),
+        Cell::Integer(value) if value < 0 && column.unit != "number" => wrong("the value is negative", "check the sum"),
+        Cell::List(values) if values.iter().any(|value| !value.is_finite() || *value < 0.0) => {
+            wrong("a value of the list is negative, NaN or infinite", "drop the sample and say so in `warnings`")
+        }
+        Cell::Text("") if column.nullable => wrong("the text is empty", "leave the column empty instead"),
+        Cell::Text("") => Err(RowError::new("the text is empty, but the column is required")),
+        Cell::Text("null") if column.kind == Kind::Json => {
+            wrong("the JSON is `null`", "leave the column empty instead")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn require(holds: bool, field: &str, problem: &str) -> Result<(), RowError> {
+    if holds { Ok(()) } else { Err(RowError::new(problem).in_field(field)) }
+}

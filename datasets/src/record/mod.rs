@@ -1,0 +1,101 @@
+//! The record: one attempt to measure one candidate, as one flat row.
+//!
+//! `table` lists the columns; this module turns the list into the `Record` struct and into `COLUMNS`, through which
+//! codecs, schemas and documentation see a row as a line of cells and never name a column themselves.
+
+pub mod cell;
+pub mod check;
+pub mod choose;
+pub mod column;
+pub mod experiment;
+pub mod json;
+pub mod key;
+mod serial;
+pub mod table;
+pub mod words;
+
+/// Generates `Record`, `ColumnId` and `COLUMNS` from the list in `table`.
+macro_rules! columns {
+    ($( $group:literal { $( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $kind:ident, $unit:literal, $known:ident, since $since:literal; )+ } )+) => {
+
+        /// One attempt to measure one candidate: one row.
+        ///
+        /// Start from `Record::default()`, fill what is known, and let `check` say what is missing or contradicts.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Record {
+            $($(
+                $(#[doc = $doc])+
+                #[doc = concat!("\n\nUnit: ", $unit, ".")]
+                pub $name: $type,
+            )+)+
+        }
+
+        /// The columns by name, in the order of the table; `as usize` gives the index into `COLUMNS`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(non_camel_case_types, missing_docs)]
+        pub enum ColumnId { $($( $name, )+)+ }
+
+        /// Every column, in the order in which files hold them.
+        pub const COLUMNS: &[Column] = &[$($(
+            Column {
+                id: ColumnId::$name,
+                name: stringify!($name),
+                group: $group,
+                kind: Kind::$kind,
+                unit: $unit,
+                nullable: <$type as Field>::NULLABLE,
+                doc: concat!($($doc),+),
+                since: $since,
+                known: Known::$known,
+            },
+        )+)+];
+
+        // A column's kind decides how files store it, its type how programs see it; the two must agree.
+        $($( const _: () = assert!(Kind::$kind.stores(<$type as Field>::STORAGE), stringify!($name)); )+)+
+
+        impl Record {
+            /// A row with every column empty, to be filled from cells.
+            pub(crate) fn empty() -> Record {
+                Record { $($( $name: <$type as Field>::empty(), )+)+ }
+            }
+
+            /// The value of one column.
+            pub fn cell(&self, id: ColumnId) -> Cell<'_> {
+                match id { $($( ColumnId::$name => self.$name.cell(), )+)+ }
+            }
+
+            /// Sets one column.
+            pub fn set(&mut self, id: ColumnId, cell: Cell<'_>) -> Result<(), RowError> {
+                match id { $($( ColumnId::$name => self.$name = <$type as Field>::from_cell(cell)?, )+)+ }
+                Ok(())
+            }
+
+            /// Sets one column from the next value of a map.
+            pub(super) fn take<'de, A: MapAccess<'de>>(&mut self, id: ColumnId, map: &mut A) -> Result<(), A::Error> {
+                match id { $($( ColumnId::$name => self.$name = map.next_value::<$type>()?, )+)+ }
+                Ok(())
+            }
+        }
+
+        impl ColumnId {
+            /// The column of a name.
+            pub fn from_name(name: &str) -> Option<ColumnId> {
+                match name { $($( stringify!($name) => Some(ColumnId::$name), )+)+ _ => None }
+            }
+        }
+    };
+}
+use columns;
+
+/// Version of the table of columns that this program writes; it reads this version and all before it.
+pub const SCHEMA_VERSION: i64 = 1;
+
+impl Default for table::Record {
+    /// The current schema version and the first attempt; everything else empty.
+    fn default() -> table::Record {
+        let mut record = table::Record::empty();
+        record.schema_version = SCHEMA_VERSION;
+        record.attempt = 1;
+        record
+    }
+}

@@ -1,0 +1,227 @@
+//! The one table of columns.
+//!
+//! Everything that knows a column by name is generated from this list: the `Record` struct, its JSON, the CSV header,
+//! the Parquet and SQL schemas and `docs/dataset-format.md`. To add a column, append a line with the next schema
+//! version and an `Option` type (older files lack it), raise `SCHEMA_VERSION`, and say so in the change log. Names are
+//! never changed or reused; units stand last in them.
+//!
+//! A line reads `name: type = kind, unit, when known, since version`. Only columns known `Before` the run may feed a
+//! predictor that answers before the run.
+
+use super::cell::{Cell, Field};
+use super::column::{Column, Kind, Known};
+use super::columns;
+use super::json::Json;
+use super::key::Key;
+use super::words::{CacheState, Outcome, ScheduleSource, Source, Target};
+use crate::error::RowError;
+use serde::de::MapAccess;
+
+columns! {
+    "Identity" {
+        /// Version of this table that the row was written with.
+        schema_version: i64 = Integer, "count", Before, since 1;
+        /// The experiment: equal keys mean the same candidate, host class, plan, seed and versions.
+        key: Key = Key, "hex", Before, since 1;
+        /// How often this experiment had been tried in this run, counting this one; the first is 1.
+        attempt: i64 = Integer, "count", Before, since 1;
+        /// The run of the program that produced the row.
+        run_id: String = Label, "text", Before, since 1;
+        /// When the attempt began, in microseconds since 1970-01-01 UTC.
+        started_at_us: i64 = Time, "us", Before, since 1;
+    }
+    "Model" {
+        /// Where the model came from: `local`, `transformers`, `onnx`, `torch`, `tflite`, `simple`.
+        model_source: Option<String> = Label, "name", Before, since 1;
+        /// Name, architecture or file of the model the task was found in.
+        model_name: Option<String> = Label, "name", Before, since 1;
+        /// Batch size the model was loaded with.
+        batch: Option<i64> = Integer, "count", Before, since 1;
+        /// Scope of the task's first occurrence in the model.
+        place: Option<String> = Text, "text", Before, since 1;
+        /// How often the task occurs in the model.
+        place_count: Option<i64> = Integer, "count", Before, since 1;
+        /// Scopes of all occurrences, a list of texts.
+        places: Option<Json> = Json, "JSON", Before, since 1;
+    }
+    "Operator" {
+        /// Stable hash of the task: operator, fused epilogue, shapes and element types.
+        task_hash: String = Label, "hex", Before, since 1;
+        /// Kind of the anchor operator.
+        op_kind: String = Label, "name", Before, since 1;
+        /// Anchor and epilogue, such as `conv2d+bias+relu`.
+        op_name: String = Label, "name", Before, since 1;
+        /// The task for a reader: operators, attributes, shapes.
+        op_text: String = Label, "text", Before, since 1;
+        /// The task for a program: enough to compile it again.
+        task: Option<Json> = Json, "JSON", Before, since 1;
+        /// Data layout, such as `NCHW`.
+        layout: Option<String> = Label, "name", Before, since 1;
+        /// Shapes of the inputs in argument order, a list of lists.
+        input_shapes: Option<Json> = Json, "JSON", Before, since 1;
+        /// Shape of the output, a list.
+        output_shape: Option<Json> = Json, "JSON", Before, since 1;
+        /// Element type of the anchor's first input.
+        dtype: Option<String> = Label, "name", Before, since 1;
+    }
+    "Work" {
+        /// Floating-point (or integer) operations of one run, a multiply-add counting as two.
+        flops: Option<i64> = Integer, "operations", Before, since 1;
+        /// Multiply-adds of one run.
+        macs: Option<i64> = Integer, "operations", Before, since 1;
+        /// Bytes of all inputs that are not weights.
+        bytes_in: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Bytes of the output.
+        bytes_out: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Bytes of the inputs that are constants of the model.
+        bytes_weights: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Operations per byte moved at least once.
+        arithmetic_intensity: Option<f64> = Float, "operations/byte", Before, since 1;
+    }
+    "Schedule" {
+        /// Stable hash of the schedule.
+        schedule_hash: Option<String> = Text, "hex", Before, since 1;
+        /// What proposed the schedule.
+        schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
+        /// Knob values or trace: enough to apply it again.
+        schedule: Option<Json> = Json, "JSON", Before, since 1;
+        /// Size of the generated machine code.
+        code_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Time to compile the artifact.
+        build_ms: Option<f64> = Float, "ms", After, since 1;
+        /// Static features of the generated code, name to number.
+        features: Option<Json> = Json, "JSON", Before, since 1;
+    }
+    "Target" {
+        /// Kind of target.
+        target: Target = Label, "name", Before, since 1;
+        /// The full target as given to the compiler.
+        target_text: Option<String> = Label, "text", Before, since 1;
+        /// Board, when the target is one.
+        board: Option<String> = Label, "name", Before, since 1;
+        /// Device that ran the artifact, such as the name of a GPU.
+        device: Option<String> = Label, "name", Before, since 1;
+    }
+    "Threads" {
+        /// Threads the operator was allowed.
+        threads: Option<i64> = Integer, "count", Before, since 1;
+        /// Numbers of the CPUs the threads were bound to, a list.
+        cpus: Option<Json> = Json, "JSON", Before, since 1;
+        /// How threads were bound to CPUs.
+        thread_mode: Option<String> = Label, "name", Before, since 1;
+        /// How often an idle worker thread polls before it sleeps.
+        spin_count: Option<i64> = Integer, "count", Before, since 1;
+        /// How operators share the machine in a co-run: `stream` or `full`.
+        parallel_type: Option<String> = Label, "name", Before, since 1;
+        /// Task hashes of the operators that ran beside this one, a list.
+        co_run: Option<Json> = Json, "JSON", Before, since 1;
+        /// Share of the last-level cache given to the run, from 0 to 1.
+        cache_share: Option<f64> = Float, "fraction", Before, since 1;
+    }
+    "Host" {
+        /// Name of the host.
+        host: String = Label, "name", Before, since 1;
+        /// Class of hosts whose times may be compared.
+        host_class: String = Label, "name", Before, since 1;
+        /// CPU model name.
+        cpu_model: Option<String> = Label, "name", Before, since 1;
+        /// CPU architecture.
+        cpu_arch: Option<String> = Label, "name", Before, since 1;
+        /// CPUs the operating system schedules on.
+        logical_cpus: Option<i64> = Integer, "count", Before, since 1;
+        /// Physical cores.
+        physical_cores: Option<i64> = Integer, "count", Before, since 1;
+        /// First-level data cache of one core.
+        l1d_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Second-level cache of one core.
+        l2_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Last-level cache.
+        l3_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Main memory.
+        memory_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Clock governor and limits in force.
+        clock_policy: Option<String> = Label, "text", Before, since 1;
+        /// Whether the host is a virtual machine.
+        is_virtual_machine: Option<bool> = Bool, "claim", Before, since 1;
+        /// Operating system.
+        os: Option<String> = Label, "name", Before, since 1;
+        /// Kernel release.
+        kernel: Option<String> = Label, "name", Before, since 1;
+        /// Version of TVM.
+        tvm_version: Option<String> = Label, "name", Before, since 1;
+        /// Version of LLVM inside TVM.
+        llvm_version: Option<String> = Label, "name", Before, since 1;
+        /// Version of the accelerator's driver.
+        driver_version: Option<String> = Label, "name", Before, since 1;
+    }
+    "Outcome" {
+        /// How the time came about; kinds are never mixed in an average, fit or table.
+        source: Source = Label, "name", Before, since 1;
+        /// How the attempt ended.
+        outcome: Outcome = Label, "name", After, since 1;
+        /// Why it ended so; given for every outcome but `ok`.
+        reason: Option<String> = Text, "text", After, since 1;
+    }
+    "Times" {
+        /// Number of samples.
+        n: i64 = Integer, "count", After, since 1;
+        /// Median time of one run.
+        median_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Mean time of one run.
+        mean_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Smallest sample.
+        min_ns: Option<f64> = Float, "ns", After, since 1;
+        /// 95th percentile of the samples.
+        p95_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Standard deviation of the samples.
+        std_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Standard deviation over mean.
+        cv: Option<f64> = Float, "fraction", After, since 1;
+        /// Time of the very first run, before any warm-up.
+        first_run_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Runs timed together as one sample.
+        batch_size: Option<i64> = Integer, "count", After, since 1;
+        /// Half-width of the 95 % confidence interval of the median.
+        median_interval_ns: Option<f64> = Float, "ns", After, since 1;
+        /// Whether caches held the operands when a sample began.
+        cache_state: Option<CacheState> = Label, "name", Before, since 1;
+        /// All samples in the order taken, each the time of one run.
+        samples_ns: Vec<f64> = List, "ns", After, since 1;
+    }
+    "Check" {
+        /// Largest absolute difference from the reference computation.
+        max_abs_error: Option<f64> = Float, "value", After, since 1;
+        /// Largest relative difference from the reference computation.
+        max_rel_error: Option<f64> = Float, "fraction", After, since 1;
+    }
+    "Counters" {
+        /// Counters of one run, name to value.
+        counters: Option<Json> = Json, "JSON", After, since 1;
+        /// Counters that were asked for and refused, name to reason.
+        counters_refused: Option<Json> = Json, "JSON", After, since 1;
+        /// What read the counters.
+        counter_source: Option<String> = Label, "name", After, since 1;
+        /// CPU time of all threads in one run.
+        cpu_time_ns: Option<f64> = Float, "ns", After, since 1;
+    }
+    "Memory and energy" {
+        /// Largest resident memory of the runner.
+        peak_memory_bytes: Option<i64> = Integer, "bytes", After, since 1;
+        /// Scratch memory the artifact allocates beside its operands.
+        workspace_bytes: Option<i64> = Integer, "bytes", Before, since 1;
+        /// Energy of one run.
+        energy_joules: Option<f64> = Float, "joules", After, since 1;
+    }
+    "Provenance" {
+        /// What to know before trusting the row, a list of texts.
+        warnings: Option<Json> = Json, "JSON", After, since 1;
+        /// Version of the program that wrote the row.
+        program_version: String = Label, "name", Before, since 1;
+        /// Hash of the resolved configuration.
+        config_hash: Option<String> = Label, "hex", Before, since 1;
+        /// Seed of everything random in the run.
+        seed: Option<i64> = Integer, "number", Before, since 1;
+        /// Settings of measuring: warm-up, repeats, stopping rule, deadlines.
+        plan: Option<Json> = Json, "JSON", Before, since 1;
+    }
+}

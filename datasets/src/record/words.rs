@@ -1,0 +1,122 @@
+//! Columns whose value is one word of a closed set.
+
+use super::cell::{Cell, Field, Storage};
+use crate::error::RowError;
+use std::fmt;
+
+/// Generates an enum that is one word in files.
+macro_rules! words {
+    ($(#[doc = $doc:literal])+ $type:ident { $first:ident = $first_word:literal: $first_doc:literal, $( $variant:ident = $word:literal: $variant_doc:literal, )* }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type {
+            #[doc = $first_doc]
+            #[default]
+            $first,
+            $( #[doc = $variant_doc] $variant, )*
+        }
+
+        impl $type {
+            /// Every value, in the order of the enum.
+            pub const ALL: &[$type] = &[$type::$first, $( $type::$variant, )*];
+
+            /// The word in files.
+            pub fn name(self) -> &'static str {
+                match self { $type::$first => $first_word, $( $type::$variant => $word, )* }
+            }
+
+            /// The value of a word.
+            pub fn from_name(word: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.name() == word)
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                $type::from_cell(Cell::Text(&word)).map_err(|error| serde::de::Error::custom(error.problem))
+            }
+        }
+
+        impl Field for $type {
+            const STORAGE: Storage = Storage::Text;
+            fn empty() -> $type {
+                $type::default()
+            }
+            fn cell(&self) -> Cell<'_> {
+                Cell::Text(self.name())
+            }
+            fn from_cell(cell: Cell<'_>) -> Result<$type, RowError> {
+                let Cell::Text(word) = cell else {
+                    return Err(RowError::new("no word"));
+                };
+                $type::from_name(word).ok_or_else(|| {
+                    let allowed: Vec<_> = $type::ALL.iter().map(|value| format!("`{value}`")).collect();
+                    RowError::new(format!("unknown word `{word}`, allowed are {}", allowed.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// How a time came about. Times of different sources are never mixed.
+    Source {
+        Measured = "measured": "Taken on the hardware the row names.",
+        Emulated = "emulated": "Taken on an emulator of the hardware.",
+        Simulated = "simulated": "Computed by a simulator.",
+        Imported = "imported": "Taken over from a file that others wrote.",
+    }
+}
+
+words! {
+    /// How an attempt ended.
+    Outcome {
+        Ok = "ok": "It was measured.",
+        BuildFailed = "build_failed": "The artifact could not be built.",
+        RunFailed = "run_failed": "The artifact refused to run.",
+        Crashed = "crashed": "The process that built or ran it died.",
+        TimedOut = "timed_out": "A deadline passed.",
+        WrongResult = "wrong_result": "Its output differs from the reference.",
+        Skipped = "skipped": "It was not tried, for the reason given.",
+    }
+}
+
+words! {
+    /// Whether caches held the operands when a sample began.
+    CacheState {
+        Warm = "warm": "The run before left them there.",
+        Cold = "cold": "They were evicted before each sample.",
+    }
+}
+
+words! {
+    /// What proposed a schedule.
+    ScheduleSource {
+        Default = "default": "The compiler's default lowering.",
+        Template = "template": "Knobs of a hand-written template.",
+        MetaSchedule = "metaschedule": "TVM's search.",
+        Trace = "trace": "A recorded trace.",
+    }
+}
+
+words! {
+    /// Kind of target.
+    Target {
+        Llvm = "llvm": "A CPU, through LLVM.",
+        Cuda = "cuda": "An NVIDIA GPU.",
+        Pynq = "pynq": "A PYNQ board: ARM cores and an FPGA.",
+    }
+}

@@ -1,0 +1,230 @@
+//! The record: its JSON, its rules, and which of two rows stays.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{any_record, failed, measured};
+use datasets::{COLUMNS, Json, Key, Outcome, Record, choose};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::cmp::Ordering;
+
+fn check_refusal(change: impl FnOnce(&mut Record), expected: Expect) {
+    let mut record = measured(1);
+    change(&mut record);
+    expected.assert_eq(&record.check().unwrap_err().to_string());
+}
+
+fn check_json_refusal(change: impl FnOnce(String) -> String, expected: Expect) {
+    let text = change(serde_json::to_string(&measured(1)).unwrap());
+    expected.assert_eq(&Record::from_json(text.as_bytes()).unwrap_err().to_string());
+}
+
+#[test]
+fn the_plain_records_are_fit() {
+    measured(1).check().unwrap();
+    failed(1).check().unwrap();
+}
+
+#[test]
+fn rules_name_the_column_they_defend() {
+    check_refusal(
+        |r| r.key = Key::default(),
+        expect![[r#"
+        the key is empty
+          at field `key`"#]],
+    );
+    check_refusal(
+        |r| r.n = 0,
+        expect![[r#"
+        a record that is `ok` has at least one sample
+          at field `n`"#]],
+    );
+    check_refusal(
+        |r| r.n = 4,
+        expect![[r#"
+        the number of samples differs from `n`
+          at field `samples_ns`"#]],
+    );
+    check_refusal(
+        |r| r.median_ns = None,
+        expect![[r#"
+        an `ok` record has it
+          at field `median_ns`"#]],
+    );
+    check_refusal(
+        |r| r.min_ns = Some(2000.0),
+        expect![[r#"
+        the minimum is above the median
+          at field `min_ns`"#]],
+    );
+    check_refusal(
+        |r| r.p95_ns = Some(995.0),
+        expect![[r#"
+        the 95th percentile is below the median
+          at field `p95_ns`"#]],
+    );
+    check_refusal(
+        |r| r.std_ns = Some(f64::NAN),
+        expect![[r#"
+        the value is NaN or infinite
+          at field `std_ns`
+        hint: leave the column empty"#]],
+    );
+    check_refusal(
+        |r| r.samples_ns[1] = -1.0,
+        expect![[r#"
+        a value of the list is negative, NaN or infinite
+          at field `samples_ns`
+        hint: drop the sample and say so in `warnings`"#]],
+    );
+    check_refusal(
+        |r| r.flops = Some(-1),
+        expect![[r#"
+        the value is negative
+          at field `flops`
+        hint: check the sum"#]],
+    );
+    check_refusal(
+        |r| r.board = Some(String::new()),
+        expect![[r#"
+        the text is empty
+          at field `board`
+        hint: leave the column empty instead"#]],
+    );
+    check_refusal(
+        |r| r.host = String::new(),
+        expect![[r#"
+        the text is empty, but the column is required
+          at field `host`"#]],
+    );
+    check_refusal(
+        |r| r.plan = Some(Json::null()),
+        expect![[r#"
+        the JSON is `null`
+          at field `plan`
+        hint: leave the column empty instead"#]],
+    );
+    check_refusal(
+        |r| r.schema_version = 9,
+        expect![[r#"
+        written by schema 9, this program reads up to 1
+          at field `schema_version`
+        hint: update the program"#]],
+    );
+    check_refusal(
+        |r| r.outcome = Outcome::Crashed,
+        expect![[r#"
+        a record that is not `ok` says why
+          at field `reason`"#]],
+    );
+    check_refusal(
+        |r| *r = Record { median_ns: Some(1.0), ..failed(1) },
+        expect![[r#"
+        a record that is not `ok` has no time
+          at field `median_ns`"#]],
+    );
+}
+
+#[test]
+fn reading_refuses_what_it_does_not_know() {
+    check_json_refusal(
+        |text| text.replace("\"host\"", "\"hots\""),
+        expect![[r#"
+        unknown column `hots`
+          at field `hots`
+        hint: the nearest column is `host`; rename or drop it"#]],
+    );
+    check_json_refusal(
+        |text| text.replace("\"host\":\"bench-1\",", ""),
+        expect![[r#"
+        required column `host` is missing
+          at field `host`
+        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+    );
+    check_json_refusal(
+        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":1", "version\":2"),
+        expect![[r#"
+        unknown column `extra`
+          at field `extra`
+        hint: written by schema 2, this program reads up to 1; update the program"#]],
+    );
+    check_json_refusal(
+        |text| text.replace("\"n\":3", "\"n\":\"three\""),
+        expect![[r#"
+            invalid type: string "three", expected i64 at column 434
+              at field `n`"#]],
+    );
+    check_json_refusal(
+        |text| text.replace("\"n\":3", "\"n\":3,\"n\":3"),
+        expect![[r#"
+        the column is given twice
+          at field `n`"#]],
+    );
+    check_json_refusal(
+        |text| text.replace("\"source\":\"measured\"", "\"source\":\"guessed\""),
+        expect![[r#"
+        unknown word `guessed`, allowed are `measured`, `emulated`, `simulated`, `imported`
+          at field `source`"#]],
+    );
+    check_json_refusal(
+        |text| text[..text.len() / 2].to_owned(),
+        expect![[r#"
+            EOF while parsing a value at column 302
+              at field `schedule_hash`"#]],
+    );
+    check_json_refusal(
+        |_| "[1, 2]".to_owned(),
+        expect![
+            "`[1, 2]` is not a JSON object of columns: invalid type: sequence, expected a record: an object of columns at column 0"
+        ],
+    );
+}
+
+#[test]
+fn the_same_experiment_has_the_same_key_and_another_has_another() {
+    let (first, mut again, mut other) = (measured(1), failed(1), measured(1));
+    again.started_at_us += 5;
+    other.threads = Some(4);
+    assert_eq!(first.experiment_key(), again.experiment_key());
+    assert_ne!(first.experiment_key(), other.experiment_key());
+}
+
+#[test]
+fn the_key_of_an_experiment_does_not_drift() {
+    // Keys name rows in stores that exist: a change here makes every old row look unmeasured.
+    expect!["d5653047deb968e6fa13601744a72893"].assert_eq(&measured(1).experiment_key().to_string());
+}
+
+#[test]
+fn ok_beats_failed_and_the_earlier_beats_the_later() {
+    let late = Record { started_at_us: measured(1).started_at_us + 1, ..measured(1) };
+    let early_failure = Record { started_at_us: 1, ..failed(1) };
+    assert_eq!(choose(&late, &early_failure), Ordering::Less);
+    assert_eq!(choose(&late, &measured(1)), Ordering::Greater);
+}
+
+#[test]
+fn a_name_stands_once_in_the_table() {
+    let mut names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), COLUMNS.len());
+}
+
+proptest! {
+    #[test]
+    fn json_keeps_every_record(record in any_record()) {
+        record.check().unwrap();
+        let text = serde_json::to_string(&record).unwrap();
+        prop_assert!(!text.contains('\n'));
+        prop_assert_eq!(&Record::from_json(text.as_bytes()).unwrap(), &record);
+        prop_assert_eq!(&serde_json::from_str::<Record>(&text).unwrap(), &record);
+    }
+
+    #[test]
+    fn choosing_does_not_depend_on_the_order(left in any_record(), right in any_record()) {
+        prop_assert_eq!(choose(&left, &right), choose(&right, &left).reverse());
+        prop_assert_eq!(choose(&left, &left), Ordering::Equal);
+    }
+}
