@@ -5,3 +5,4 @@ pub mod space;
 pub mod target;
 #[allow(unsafe_code)]
 pub mod tvm;
+pub mod worker;

@@ -1,0 +1,162 @@
+//! One frame: a length of four bytes, little-endian, then that many bytes of postcard.
+//!
+//! The reader trusts nothing: the length has a cap, memory grows with the bytes that really arrive, and a frame must
+//! be used up to its last byte. Every way to fail has its own name, since the supervisor decides on it.
+
+use std::io::{ErrorKind, Read, Write};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The longest content of a frame. Object code and samples are far below; a larger length is damage.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// Why a frame could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The other side closed the connection between two frames.
+    #[error("the connection was closed")]
+    Closed,
+    /// The connection ended inside a frame.
+    #[error("frame is cut off: {got_bytes} of {expected_bytes} bytes arrived")]
+    Truncated {
+        /// Bytes the length field promised, or the size of the length field itself.
+        expected_bytes: usize,
+        /// Bytes that arrived.
+        got_bytes: usize,
+    },
+    /// The length is above [`FRAME_BYTES_MAX`].
+    #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
+    Oversized {
+        /// The length read or about to be written.
+        length_bytes: usize,
+    },
+    /// The content is not the expected type.
+    #[error("frame content cannot be decoded: {why}")]
+    Malformed {
+        /// The decoder's reason.
+        why: String,
+    },
+    /// The value cannot be written as postcard.
+    #[error("value cannot be encoded: {why}")]
+    Unencodable {
+        /// The encoder's reason.
+        why: String,
+    },
+    /// The deadline of the stream passed.
+    #[error("no complete frame before the deadline")]
+    TimedOut,
+    /// The operating system refused.
+    #[error("frame transfer failed: {0}")]
+    Io(#[source] std::io::Error),
+}
+
+/// Writes one value as a frame, with a single write in the usual case.
+pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(), FrameError> {
+    let mut bytes = postcard::to_extend(value, vec![0_u8; 4])
+        .map_err(|error| FrameError::Unencodable { why: error.to_string() })?;
+    let length_bytes = bytes.len() - 4;
+    if length_bytes > FRAME_BYTES_MAX {
+        return Err(FrameError::Oversized { length_bytes });
+    }
+    let length = u32::try_from(length_bytes).expect("the cap fits into 32 bits");
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    writer.write_all(&bytes).and_then(|()| writer.flush()).map_err(from_io)
+}
+
+/// Reads one value from a frame.
+pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
+    let mut head = Vec::with_capacity(4);
+    read_up_to(reader, 4, &mut head)?;
+    let Ok(head) = <[u8; 4]>::try_from(head.as_slice()) else {
+        return Err(match head.len() {
+            0 => FrameError::Closed,
+            got_bytes => FrameError::Truncated { expected_bytes: 4, got_bytes },
+        });
+    };
+    let expected_bytes = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
+    if expected_bytes > FRAME_BYTES_MAX {
+        return Err(FrameError::Oversized { length_bytes: expected_bytes });
+    }
+    let mut content = Vec::new();
+    read_up_to(reader, expected_bytes, &mut content)?;
+    if content.len() < expected_bytes {
+        return Err(FrameError::Truncated { expected_bytes, got_bytes: content.len() });
+    }
+    match postcard::take_from_bytes(&content) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(FrameError::Malformed { why: format!("{} bytes too many", rest.len()) }),
+        Err(error) => Err(FrameError::Malformed { why: error.to_string() }),
+    }
+}
+
+/// Reads until `limit` bytes or the end of the stream; memory follows what arrives, not what was promised.
+fn read_up_to(reader: &mut impl Read, limit: usize, into: &mut Vec<u8>) -> Result<(), FrameError> {
+    reader.by_ref().take(limit as u64).read_to_end(into).map(drop).map_err(from_io)
+}
+
+fn from_io(error: std::io::Error) -> FrameError {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => FrameError::TimedOut,
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => FrameError::Closed,
+        _ => FrameError::Io(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn check_refused(bytes: &[u8], expected: Expect) {
+        let error = read_frame::<Vec<u32>>(&mut &bytes[..]).expect_err("a damaged frame");
+        expected.assert_eq(&error.to_string());
+    }
+
+    #[test]
+    fn every_damage_has_its_name() {
+        check_refused(&[], expect!["the connection was closed"]);
+        check_refused(&[3, 0], expect!["frame is cut off: 2 of 4 bytes arrived"]);
+        check_refused(&[3, 0, 0, 0, 1], expect!["frame is cut off: 1 of 3 bytes arrived"]);
+        check_refused(
+            &[0xff, 0xff, 0xff, 0xff, 1],
+            expect!["frame of 4294967295 bytes is above the cap of 67108864 bytes"],
+        );
+        check_refused(&[3, 0, 0, 0, 1, 7, 9], expect!["frame content cannot be decoded: 1 bytes too many"]);
+        check_refused(
+            &[1, 0, 0, 0, 5],
+            expect!["frame content cannot be decoded: Hit the end of buffer, expected more data"],
+        );
+    }
+
+    #[test]
+    fn a_value_above_the_cap_is_not_sent() {
+        let mut sink = Vec::new();
+        let error = write_frame(&mut sink, &vec![0_u8; FRAME_BYTES_MAX]).expect_err("length prefix makes it too long");
+        assert!(matches!(error, FrameError::Oversized { .. }), "{error}");
+        assert!(sink.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn frames_follow_each_other(values in prop::collection::vec(any::<(u64, String, Option<f64>)>(), 0..8)) {
+            let mut wire = Vec::new();
+            for value in &values {
+                write_frame(&mut wire, value).unwrap();
+            }
+            let mut reader = &wire[..];
+            for value in &values {
+                let read: (u64, String, Option<f64>) = read_frame(&mut reader).unwrap();
+                prop_assert_eq!(read.0, value.0);
+                prop_assert_eq!(&read.1, &value.1);
+                prop_assert_eq!(read.2.map(f64::to_bits), value.2.map(f64::to_bits));
+            }
+            prop_assert!(matches!(read_frame::<u8>(&mut reader), Err(FrameError::Closed)));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = read_frame::<Vec<(String, u64)>>(&mut &bytes[..]);
+        }
+    }
+}
