@@ -1,6 +1,7 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
 use collector::lower::lower;
+use collector::space::apply::SpaceCache;
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
 use collector::tvm::names::Role;
@@ -80,10 +81,10 @@ fn every_template_compiles_and_its_trace_replays() {
             let schedule = Schedule::Template { knobs };
             let result = (|| -> Result<usize, String> {
                 let lowered = lower(&task, schedule.layout()).map_err(|e| format!("lower: {e}"))?;
-                let moves = space::apply::apply(&task, &lowered, &schedule, &compile_target).map_err(|e| format!("apply: {e}"))?;
+                let moves = space::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default()).map_err(|e| format!("apply: {e}"))?;
                 let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
                 let object = compile::compile(&moves.module().map_err(|e| e.to_string())?, &compile_target).map_err(|e| format!("compile: {e}"))?;
-                let again = space::apply::apply(&task, &lowered, &Schedule::Trace { trace: json }, &compile_target)
+                let again = space::apply::apply(&task, &lowered, &Schedule::Trace { trace: json }, &compile_target, &mut SpaceCache::default())
                     .map_err(|e| format!("replay: {e}"))?;
                 let second = compile::compile(&again.module().map_err(|e| e.to_string())?, &compile_target).map_err(|e| format!("recompile: {e}"))?;
                 if second.bytes != object.bytes {

@@ -17,7 +17,7 @@ use models::{Op, Task};
 pub enum ApplyError {
     #[error("knob `{0}` is missing")]
     MissingKnob(&'static str),
-    #[error("the space rejects this draw")]
+    #[error("a post-processor of TVM's space rejects this draw")]
     Rejected,
     #[error(transparent)]
     Tvm(#[from] TvmError),
@@ -25,8 +25,32 @@ pub enum ApplyError {
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
+/// TVM's own spaces of the task at hand: making them takes as long as many draws from them.
+#[derive(Default)]
+pub struct SpaceCache(Option<meta_schedule::Spaces>);
+
+impl SpaceCache {
+    /// Forgets the spaces; to be called when the task or the target changes.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    fn get(&mut self, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
+        if self.0.is_none() {
+            self.0 = Some(meta_schedule::spaces(&lowered.module, target)?);
+        }
+        Ok(self.0.as_ref().expect("just made"))
+    }
+}
+
 /// The moves of a schedule on a task that was lowered in the schedule's layout.
-pub fn apply(task: &Task, lowered: &Lowered, schedule: &Schedule, target: &CompileTarget) -> Result<Moves> {
+pub fn apply(
+    task: &Task,
+    lowered: &Lowered,
+    schedule: &Schedule,
+    target: &CompileTarget,
+    spaces: &mut SpaceCache,
+) -> Result<Moves> {
     const NO_SAMPLING: i64 = 1;
     match schedule {
         Schedule::Template { knobs } => {
@@ -43,8 +67,7 @@ pub fn apply(task: &Task, lowered: &Lowered, schedule: &Schedule, target: &Compi
             Ok(moves)
         }
         Schedule::MetaSchedule { space, seed } => {
-            let spaces = meta_schedule::spaces(&lowered.module, target)?;
-            spaces.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+            spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
         Schedule::Trace { trace: json } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
