@@ -1,4 +1,4 @@
-//! The fence around TVM: the only folder that names `tvm_ffi`.
+//! The fence around TVM: the only folder that names `tvm_ffi` and touches native memory.
 //!
 //! Inside: libraries opened at run time, calls with counted arguments, objects behind small types. Outside: no raw
 //! pointer, handle or dtype code. Two roles: a runner maps the small runtime, a builder the compiler too; the
@@ -7,9 +7,12 @@
 pub mod call;
 pub mod compile;
 pub mod expression;
+pub mod kernel;
 pub mod library;
+pub mod memory;
 pub mod meta_schedule;
 pub mod names;
+pub mod object;
 pub mod pool;
 pub mod schedule;
 pub mod trace;

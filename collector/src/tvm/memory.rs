@@ -1,0 +1,373 @@
+//! Memory for the tensors that kernels read and write.
+//!
+//! A kernel that writes past the end of its buffer usually succeeds silently and damages whatever lies there. So a
+//! *guarded* tensor ends where an inaccessible page begins: the first byte beyond its end, rounded up to 64, kills the
+//! process, which the supervisor records as a crash. One more inaccessible page lies before the tensor's first page,
+//! so that running backwards ends too. A *plain* tensor is merely aligned.
+//!
+//! Contents start as zeros. Access from Rust goes through [`read`] and [`write`], which check type, layout and length;
+//! the binding's own slices leave some of that to the caller.
+
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use tvm_ffi::dtype::AsDLDataType;
+use tvm_ffi::tvm_ffi_sys::dlpack::DLTensor;
+use tvm_ffi::{DLDataType, DLDataTypeExt, DLDevice, DLDeviceType, NDAllocator, Tensor, TensorView};
+
+/// Every tensor begins at a multiple of this, which TVM's generated code relies on.
+pub const ALIGNMENT_BYTES: usize = 64;
+
+/// How a tensor's memory is placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The end, rounded up to [`ALIGNMENT_BYTES`], touches an inaccessible page.
+    Guarded,
+    /// The start is a page's start, and nothing special follows.
+    Plain,
+}
+
+/// Why a tensor could not be made, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// A dimension is negative, or the size in bytes does not fit the machine.
+    #[error("a tensor of shape {shape:?} and type {dtype} has no size that fits this machine")]
+    Size {
+        /// The shape asked for.
+        shape: Vec<i64>,
+        /// The type asked for.
+        dtype: String,
+    },
+    /// The system refused.
+    #[error("cannot map {size_bytes} bytes for a tensor: {source}")]
+    Map {
+        /// How much was asked for.
+        size_bytes: usize,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The values are of another type than the tensor.
+    #[error("the tensor holds {tensor}, not {values}")]
+    Type {
+        /// The tensor's type.
+        tensor: String,
+        /// The values' type.
+        values: String,
+    },
+    /// The counts differ.
+    #[error("the tensor holds {tensor} {unit}, but {values} were given")]
+    Length {
+        /// What is counted.
+        unit: &'static str,
+        /// How many the tensor holds.
+        tensor: usize,
+        /// How many were given.
+        values: usize,
+    },
+    /// The tensor's memory cannot be seen as one row of values.
+    #[error("the tensor {what}, so its values cannot be accessed from here")]
+    Inaccessible {
+        /// What stands in the way.
+        what: &'static str,
+    },
+}
+
+/// A type that tensors hold and Rust knows.
+pub trait Element: AsDLDataType + Default + sealed::Sealed {}
+
+mod sealed {
+    /// Keeps [`super::Element`] to types for which every bit pattern is a value.
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($element:ty),*) => { $(impl sealed::Sealed for $element {} impl Element for $element {})* };
+}
+elements!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
+
+/// Makes a tensor of zeros on the CPU, in a mapping of its own.
+///
+/// # Errors
+///
+/// The size does not fit, or the system refuses the memory.
+pub fn tensor(shape: &[i64], dtype: DLDataType, placement: Placement) -> Result<Tensor, MemoryError> {
+    let size_bytes = size_bytes(shape, dtype)
+        .ok_or_else(|| MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() })?;
+    let mapping = Mapping::new(size_bytes, placement).map_err(|source| MemoryError::Map { size_bytes, source })?;
+    Ok(Tensor::from_nd_alloc(mapping, shape, dtype, DLDevice::new(DLDeviceType::kDLCPU, 0)))
+}
+
+/// Copies the values out of a tensor.
+///
+/// # Errors
+///
+/// The tensor holds another type, has gaps, or is not in this machine's memory.
+pub fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
+    let source = Row::of_type::<T>(tensor)?;
+    let mut values = vec![T::default(); source.count];
+    let target = values.as_mut_ptr().cast::<u8>();
+    // SAFETY: both are `size_bytes` long, the new vector overlaps nothing, and every pattern is a value of `T`.
+    unsafe { std::ptr::copy_nonoverlapping(source.start, target, source.size_bytes) };
+    Ok(values)
+}
+
+/// Overwrites all values of a tensor.
+///
+/// # Errors
+///
+/// As for [`read`]; also when the count of values differs from the tensor's.
+pub fn write<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryError> {
+    let target = Row::of_type::<T>(tensor)?;
+    if values.len() != target.count {
+        return Err(MemoryError::Length { unit: "values", tensor: target.count, values: values.len() });
+    }
+    // SAFETY: both are `size_bytes` long; `copy` allows that the slice was made from this very tensor.
+    unsafe { std::ptr::copy(values.as_ptr().cast::<u8>(), target.start, target.size_bytes) };
+    Ok(())
+}
+
+/// Copies the bytes out of a tensor of any type, also those that Rust has no type for.
+///
+/// # Errors
+///
+/// The tensor has gaps, or is not in this machine's memory.
+pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
+    let source = Row::of(tensor)?;
+    let mut bytes = vec![0; source.size_bytes];
+    // SAFETY: both are `size_bytes` long, and the new vector overlaps nothing.
+    unsafe { std::ptr::copy_nonoverlapping(source.start, bytes.as_mut_ptr(), source.size_bytes) };
+    Ok(bytes)
+}
+
+/// Overwrites all bytes of a tensor of any type.
+///
+/// # Errors
+///
+/// As for [`read_bytes`]; also when the count of bytes differs from the tensor's.
+pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
+    let target = Row::of(tensor)?;
+    if bytes.len() != target.size_bytes {
+        return Err(MemoryError::Length { unit: "bytes", tensor: target.size_bytes, values: bytes.len() });
+    }
+    // SAFETY: both are `size_bytes` long; `copy` allows that the slice was made from this very tensor.
+    unsafe { std::ptr::copy(bytes.as_ptr(), target.start, target.size_bytes) };
+    Ok(())
+}
+
+/// The memory of a tensor without gaps.
+struct Row {
+    start: *mut u8,
+    count: usize,
+    size_bytes: usize,
+}
+
+impl Row {
+    fn of(tensor: &Tensor) -> Result<Self, MemoryError> {
+        let inaccessible = |what| Err(MemoryError::Inaccessible { what });
+        let view = TensorView::from(tensor);
+        // SAFETY: the view's pointer is valid as long as `tensor` is borrowed.
+        let raw = unsafe { &*view.as_raw() };
+        if raw.device.device_type != DLDeviceType::kDLCPU {
+            return inaccessible("is not in this machine's memory");
+        }
+        if !view.is_contiguous() {
+            return inaccessible("has gaps between its rows");
+        }
+        let (Some(size_bytes), Ok(offset)) = (size_bytes(view.shape(), raw.dtype), usize::try_from(raw.byte_offset))
+        else {
+            return inaccessible("has an impossible size");
+        };
+        if raw.data.is_null() && size_bytes > 0 {
+            return inaccessible("has no memory");
+        }
+        // A tensor without values may have no memory; any aligned address serves an empty copy.
+        let data = if size_bytes == 0 { std::ptr::dangling_mut() } else { raw.data.cast::<u8>() };
+        let start = if size_bytes == 0 { data } else { data.wrapping_add(offset) };
+        Ok(Self { start, count: view.numel(), size_bytes })
+    }
+
+    fn of_type<T: Element>(tensor: &Tensor) -> Result<Self, MemoryError> {
+        if tensor.dtype() != T::DL_DATA_TYPE {
+            return Err(MemoryError::Type {
+                tensor: tensor.dtype().to_string().as_str().to_owned(),
+                values: T::DL_DATA_TYPE.to_string().as_str().to_owned(),
+            });
+        }
+        Self::of(tensor)
+    }
+}
+
+/// The size of a tensor without gaps; types below one byte are packed.
+fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
+    let bits_per_value = usize::from(dtype.bits).checked_mul(usize::from(dtype.lanes))?;
+    let bits = shape.iter().try_fold(bits_per_value, |bits, extent| {
+        // An extent of zero must not hide that the strides of the others overflow.
+        bits.checked_mul(usize::try_from(*extent).ok()?.max(1))
+    })?;
+    // Rust and TVM both count in signed numbers.
+    let size = bits.checked_add(7).filter(|bits| isize::try_from(*bits).is_ok())? / 8;
+    Some(if shape.contains(&0) { 0 } else { size })
+}
+
+/// The pages of one tensor.
+#[derive(Debug)]
+struct Mapping {
+    pages: NonNull<c_void>,
+    pages_bytes: usize,
+    start: NonNull<c_void>,
+}
+
+impl Mapping {
+    fn new(size_bytes: usize, placement: Placement) -> io::Result<Self> {
+        let page_bytes = page_bytes();
+        let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
+        let aligned = size_bytes.checked_next_multiple_of(ALIGNMENT_BYTES).ok_or_else(too_large)?;
+        // An empty tensor has a place too.
+        let body = aligned.max(ALIGNMENT_BYTES).checked_next_multiple_of(page_bytes).ok_or_else(too_large)?;
+        let pages_bytes = body.checked_add(2 * page_bytes).ok_or_else(too_large)?;
+        let length = NonZeroUsize::new(pages_bytes).ok_or_else(too_large)?;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
+        let pages = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
+        let offset = match placement {
+            Placement::Guarded => page_bytes + body - aligned,
+            Placement::Plain => page_bytes,
+        };
+        // SAFETY: the body lies between the mapping's first and last page, and the tensor lies in the body.
+        let (body_start, start) = unsafe { (pages.byte_add(page_bytes), pages.byte_add(offset)) };
+        let mapping = Self { pages, pages_bytes, start };
+        // SAFETY: these pages are ours and nothing refers to them yet.
+        unsafe { mprotect(body_start, body, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }?;
+        Ok(mapping)
+    }
+}
+
+// SAFETY: `start` is aligned and is followed by as many accessible bytes as the tensor has, until this value, which
+// the tensor owns, is dropped with it.
+unsafe impl NDAllocator for Mapping {
+    const MIN_ALIGN: usize = ALIGNMENT_BYTES;
+
+    unsafe fn alloc_data(&mut self, _prototype: &DLTensor) -> *mut c_void {
+        self.start.as_ptr()
+    }
+
+    unsafe fn free_data(&mut self, _tensor: &DLTensor) {
+        // The pages go when this value is dropped, which follows at once.
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the pages are ours, and the tensor that used them is gone.
+        let unmapped = unsafe { munmap(self.pages, self.pages_bytes) };
+        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+    }
+}
+
+fn page_bytes() -> usize {
+    match nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE) {
+        Ok(Some(bytes)) if bytes > 0 => bytes as usize,
+        _ => 4096,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const F32: DLDataType = f32::DL_DATA_TYPE;
+
+    fn named(name: &str) -> DLDataType {
+        DLDataType::try_from_str(name).expect("TVM knows the type")
+    }
+
+    #[test]
+    fn tensors_begin_with_zeros_at_an_aligned_address() {
+        for placement in [Placement::Guarded, Placement::Plain] {
+            for shape in [&[][..], &[1], &[0, 5], &[3, 5, 7], &[1 << 20]] {
+                let made = tensor(shape, F32, placement).expect("memory for the test");
+                assert_eq!(made.data_ptr() as usize % ALIGNMENT_BYTES, 0);
+                assert!(read::<f32>(&made).expect("the type fits").iter().all(|value| *value == 0.0));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(values in prop::collection::vec(any::<i32>(), 0..5000), guarded: bool) {
+            let placement = if guarded { Placement::Guarded } else { Placement::Plain };
+            let made = tensor(&[values.len() as i64], i32::DL_DATA_TYPE, placement).expect("memory for the test");
+            write(&made, &values).expect("type and length fit");
+            prop_assert_eq!(read::<i32>(&made).expect("the type fits"), values);
+        }
+
+        #[test]
+        fn a_guarded_tensor_ends_less_than_its_alignment_before_a_page(count in 0..20_000i64) {
+            let made = tensor(&[count], named("uint8"), Placement::Guarded).expect("memory for the test");
+            let end = made.data_ptr() as usize + count as usize;
+            prop_assert!(end.next_multiple_of(page_bytes()) - end < ALIGNMENT_BYTES);
+        }
+    }
+
+    #[test]
+    fn access_is_checked() {
+        let made = tensor(&[2, 3], F32, Placement::Plain).expect("memory for the test");
+        let text = |error: MemoryError| error.to_string();
+        assert_eq!(text(read::<i32>(&made).expect_err("another type")), "the tensor holds float32, not int32");
+        assert_eq!(
+            text(write(&made, &[1.0f32; 5]).expect_err("too few")),
+            "the tensor holds 6 values, but 5 were given"
+        );
+        assert_eq!(
+            text(write_bytes(&made, &[0; 25]).expect_err("too many")),
+            "the tensor holds 24 bytes, but 25 were given"
+        );
+    }
+
+    #[test]
+    fn types_without_a_rust_type_are_read_as_bytes() {
+        let half = tensor(&[4], named("bfloat16"), Placement::Guarded).expect("memory for the test");
+        write_bytes(&half, &[1, 2, 3, 4, 5, 6, 7, 8]).expect("the length fits");
+        assert_eq!(read_bytes(&half).expect("readable"), [1, 2, 3, 4, 5, 6, 7, 8]);
+        let nibbles = tensor(&[3], named("int4"), Placement::Guarded).expect("memory for the test");
+        assert_eq!(read_bytes(&nibbles).expect("readable").len(), 2);
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        for shape in [&[-1][..], &[i64::MAX, 2], &[0, i64::MAX, i64::MAX], &[1 << 60]] {
+            let error = tensor(shape, F32, Placement::Guarded).err().expect("no machine holds this");
+            assert!(matches!(error, MemoryError::Size { .. } | MemoryError::Map { .. }), "{error}");
+        }
+    }
+
+    const OVERRUN_BYTES: &str = "OPCOLLECT_TEST_OVERRUN_BYTES";
+
+    /// Runs this very test in a child process, which writes so many bytes past the end of a tensor.
+    fn child_that_overruns(bytes: usize) -> std::process::ExitStatus {
+        let program = std::env::current_exe().expect("the test has a file");
+        let mut command = Command::new(program);
+        command.args(["--exact", "tvm::memory::tests::an_overrun_is_a_segmentation_fault"]);
+        command.env(OVERRUN_BYTES, bytes.to_string()).output().expect("the test runs once more").status
+    }
+
+    #[test]
+    fn an_overrun_is_a_segmentation_fault() {
+        if let Ok(bytes) = std::env::var(OVERRUN_BYTES) {
+            let made = tensor(&[16], F32, Placement::Guarded).expect("memory for the test");
+            let count = 64 + bytes.parse::<usize>().expect("the parent passes a number");
+            // SAFETY: none; with a count above 64 this is the fault that the parent waits for.
+            unsafe { std::ptr::write_bytes(made.data_ptr().cast_mut().cast::<u8>(), 1, count) };
+            return;
+        }
+        assert!(child_that_overruns(0).success(), "writing exactly the tensor is fine");
+        assert_eq!(child_that_overruns(16).signal(), Some(nix::libc::SIGSEGV));
+    }
+}

@@ -1,0 +1,93 @@
+//! What an object needs from this process: imported functions, and the pointers that TVM's code generator leaves open.
+//!
+//! TVM emits one variable for each function of its runtime that a kernel may call and expects the loader to fill it.
+//! TVM's own library loader does so by the same names.
+
+use std::collections::{BTreeMap, HashMap};
+
+use libloading::os::unix::Library;
+
+use super::Export;
+use super::error::LoadError;
+use super::layout::Layout;
+use super::linker;
+use super::read::{Object, Place};
+
+/// What TVM puts before a runtime function's name to name the variable that points to it.
+const VARIABLE_PREFIX: &str = "__";
+
+/// The functions of the runtime that kernels call through such variables.
+const RUNTIME_FUNCTIONS: [&str; 8] = [
+    "TVMFFIFunctionCall",
+    "TVMFFIErrorSetRaisedFromCStr",
+    "TVMFFIEnvModLookupFromImports",
+    "TVMFFIHandleInitOnce",
+    "TVMBackendAllocWorkspace",
+    "TVMBackendFreeWorkspace",
+    "TVMBackendParallelLaunch",
+    "TVMBackendParallelBarrier",
+];
+
+/// The addresses of imported symbols, by symbol number.
+pub type Imports = BTreeMap<usize, u64>;
+
+/// Looks up every imported symbol that a relocation refers to; those that nothing refers to are not needed.
+pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
+    let process = Library::this();
+    let mut imports = Imports::new();
+    for relocation in &object.relocations {
+        let symbol = &object.symbols[relocation.symbol];
+        let Place::Import { is_weak } = symbol.place else { continue };
+        if imports.contains_key(&relocation.symbol) {
+            continue;
+        }
+        let address = match linker::find(&process, symbol.name) {
+            Some(address) => address.as_ptr() as u64,
+            None if is_weak => 0,
+            None => return Err(LoadError::UnresolvedSymbol { name: symbol.name.to_owned() }),
+        };
+        imports.insert(relocation.symbol, address);
+    }
+    Ok(imports)
+}
+
+/// Fills the variables that the object defines for functions of the runtime.
+pub fn fill(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]) -> Result<(), LoadError> {
+    for_each_variable(|variable, address| {
+        let Some(export) = exports.get(variable) else { return Ok(()) };
+        let end = export.offset.saturating_add(size_of::<usize>());
+        // Data is what follows the constants; a variable anywhere else could not be one.
+        let target = image.get_mut(export.offset..end).filter(|_| export.offset >= layout.constants.end);
+        let Some(target) = target else {
+            return Err(LoadError::malformed(format!("`{variable}` lies outside of the object's data")));
+        };
+        target.copy_from_slice(&address()?.to_ne_bytes());
+        Ok(())
+    })
+}
+
+/// Fills the same variables in a library that the linker made of the object.
+pub fn fill_library(library: &Library) -> Result<(), LoadError> {
+    for_each_variable(|variable, address| {
+        let Some(target) = linker::find(library, variable) else { return Ok(()) };
+        // SAFETY: TVM's code generator defines symbols of these names as writable variables of pointer size, and
+        // nothing in the library has run yet. The library stands alone, so the symbol is its own.
+        unsafe { target.cast::<usize>().write_unaligned(address()?) };
+        Ok(())
+    })
+}
+
+/// Calls `visit` with the name of each variable and a look-up of the address that belongs into it.
+fn for_each_variable(
+    mut visit: impl FnMut(&str, &dyn Fn() -> Result<usize, LoadError>) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let process = Library::this();
+    for function in RUNTIME_FUNCTIONS {
+        let address = || match linker::find(&process, function) {
+            Some(address) => Ok(address.as_ptr() as usize),
+            None => Err(LoadError::UnresolvedSymbol { name: function.to_owned() }),
+        };
+        visit(&format!("{VARIABLE_PREFIX}{function}"), &address)?;
+    }
+    Ok(())
+}

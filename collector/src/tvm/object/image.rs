@@ -1,0 +1,94 @@
+//! The memory that holds a loaded object: writable while it is patched, then sealed.
+//!
+//! No page is ever writable and executable at the same time, and a sealed image has no way back.
+
+use std::ffi::c_void;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use super::layout::Layout;
+
+/// An image that is being written.
+#[derive(Debug)]
+pub struct Draft {
+    mapping: Mapping,
+}
+
+/// A finished image.
+#[derive(Debug)]
+pub struct Image {
+    mapping: Mapping,
+}
+
+/// Pages of our own, unmapped on drop.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<c_void>,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; what is shared of it (`Image`) offers addresses only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Draft {
+    /// Maps `size` zero bytes, readable and writable.
+    pub fn map(size: usize) -> io::Result<Self> {
+        // An object without loaded sections is an empty image; a mapping needs a byte all the same.
+        let length = NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
+        let base = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) }?;
+        Ok(Self { mapping: Mapping { base, size } })
+    }
+
+    /// Where the image will run.
+    pub fn base_address(&self) -> u64 {
+        self.mapping.base.as_ptr() as u64
+    }
+
+    /// The whole image.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.mapping.base.as_ptr().cast::<u8>();
+        // SAFETY: the mapping is ours alone, readable and writable for `size` bytes, and borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts_mut(start, self.mapping.size) }
+    }
+
+    /// Gives every page its final rights.
+    pub fn seal(self, layout: &Layout) -> io::Result<Image> {
+        self.protect(&layout.code, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC)?;
+        self.protect(&layout.constants, ProtFlags::PROT_READ)?;
+        Ok(Image { mapping: self.mapping })
+    }
+
+    fn protect(&self, range: &Range<usize>, access: ProtFlags) -> io::Result<()> {
+        assert!(range.end <= self.mapping.size, "the layout describes this image");
+        if range.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range is inside of our mapping, and no reference to its bytes outlives this call.
+        unsafe { mprotect(self.mapping.base.byte_add(range.start), range.len(), access) }?;
+        Ok(())
+    }
+}
+
+impl Image {
+    /// The address of an offset into the image, which may be its end.
+    pub fn address(&self, offset: usize) -> Option<NonNull<c_void>> {
+        // SAFETY: the offset is at most the mapping's size.
+        (offset <= self.mapping.size).then(|| unsafe { self.mapping.base.byte_add(offset) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever took an address from it gave up its claim with this value.
+        let unmapped = unsafe { munmap(self.base, self.size.max(1)) };
+        debug_assert_eq!(unmapped, Ok(()), "a mapping of ours can be unmapped");
+    }
+}

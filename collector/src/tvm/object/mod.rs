@@ -1,0 +1,137 @@
+//! Loads the object file of a kernel into this process without a linker and without a file.
+//!
+//! A builder hands over object bytes; linking them into a shared library costs milliseconds per candidate and a
+//! temporary file, while placing the few sections of one kernel takes tens of microseconds. So the static linker's
+//! work is done here for the small part of ELF that compilers emit for a kernel: `read` says what the object
+//! contains, `layout` decides where it goes, `relocate` patches it, `image` owns the memory, `context` fills the
+//! pointers that TVM's generated code expects. Whatever is outside that part is a named error, never a guess, and
+//! [`load_through_linker`] takes such objects.
+//!
+//! Loading executes nothing and survives any bytes. *Calling* what was loaded runs machine code that nobody checked:
+//! only runner processes do that, which may die.
+
+mod context;
+mod error;
+mod image;
+mod layout;
+mod linker;
+mod read;
+mod relocate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use tvm_ffi::Function;
+use tvm_ffi::tvm_ffi_sys::TVMFFISafeCallType;
+
+pub use error::LoadError;
+pub use linker::load_through_linker;
+
+use image::{Draft, Image};
+use layout::Layout;
+
+/// What TVM puts before the name of a function in the symbol table.
+const FUNCTION_PREFIX: &str = "__tvm_ffi_";
+
+/// The code and data of one object in this process, unmapped when this and every function taken from it are gone.
+#[derive(Debug)]
+pub struct Loaded {
+    backing: Arc<Backing>,
+}
+
+/// Where the bytes live; the two routes differ in nothing else.
+#[derive(Debug)]
+enum Backing {
+    Image { image: Image, exports: HashMap<String, Export> },
+    Library(libloading::os::unix::Library),
+}
+
+/// One symbol that the object offers.
+#[derive(Debug, Clone, Copy)]
+struct Export {
+    offset: usize,
+    is_code: bool,
+}
+
+/// Loads an object file (x86-64 ELF, relocatable) from memory.
+///
+/// Undefined symbols are looked up among the libraries of this process, so TVM's runtime must be open first.
+///
+/// # Errors
+///
+/// Every malformed, oversized or unsupported input is an error that names the section, symbol or relocation.
+/// [`LoadError::linker_may_help`] says whether [`load_through_linker`] is worth trying.
+pub fn load(bytes: &[u8]) -> Result<Loaded, LoadError> {
+    let object = read::read(bytes)?;
+    let layout = Layout::new(&object)?;
+    let imports = context::resolve_imports(&object)?;
+    let mut draft = Draft::map(layout.size).map_err(|source| LoadError::Map { size: layout.size, source })?;
+    let base = draft.base_address();
+    let exports = exports(&object, &layout);
+    layout.copy_sections(&object, draft.bytes_mut())?;
+    relocate::relocate(&object, &layout, &imports, base, draft.bytes_mut())?;
+    context::fill(&exports, &layout, draft.bytes_mut())?;
+    let image = draft.seal(&layout).map_err(|source| LoadError::Map { size: layout.size, source })?;
+    Ok(Loaded { backing: Arc::new(Backing::Image { image, exports }) })
+}
+
+impl Loaded {
+    /// The address of a symbol that the object defines, or `None`.
+    ///
+    /// The address is valid as long as this value, or a function made from it, lives.
+    pub fn symbol(&self, name: &str) -> Option<NonNull<c_void>> {
+        match &*self.backing {
+            Backing::Image { image, exports } => image.address(exports.get(name)?.offset),
+            Backing::Library(library) => linker::find(library, name),
+        }
+    }
+
+    /// The packed function that TVM emitted under `name`; a module's entry is usually `main`.
+    ///
+    /// The function keeps the mapping alive. Calling it runs the object's code: do so in a runner process only.
+    ///
+    /// # Errors
+    ///
+    /// The object defines no such function, or defines it outside of its code.
+    pub fn function(&self, name: &str) -> Result<Function, LoadError> {
+        let symbol = format!("{FUNCTION_PREFIX}{name}");
+        let address = self.code_address(&symbol).ok_or(LoadError::MissingFunction { symbol })?;
+        // SAFETY: the address lies in executable memory, under the symbol that TVM reserves for functions with this
+        // signature; that the code there keeps the signature is the compiler's promise and the runner's risk.
+        let safe_call = unsafe { std::mem::transmute::<*mut c_void, TVMFFISafeCallType>(address.as_ptr()) };
+        let handle = Arc::into_raw(Arc::clone(&self.backing)).cast_mut().cast::<c_void>();
+        // SAFETY: the handle is one strong count of the mapping, given back exactly once by `release_backing`.
+        Ok(unsafe { Function::from_extern_c(handle, safe_call, Some(release_backing)) })
+    }
+
+    fn code_address(&self, symbol: &str) -> Option<NonNull<c_void>> {
+        match &*self.backing {
+            Backing::Image { exports, .. } if !exports.get(symbol)?.is_code => None,
+            _ => self.symbol(symbol),
+        }
+    }
+}
+
+/// Drops the strong count that a function held.
+unsafe extern "C" fn release_backing(handle: *mut c_void) {
+    // SAFETY: `handle` came from `Arc::into_raw` in `Loaded::function`, and the library calls this once.
+    drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });
+}
+
+/// The global symbols of the object, by name.
+fn exports(object: &read::Object<'_>, layout: &Layout) -> HashMap<String, Export> {
+    let mut exports = HashMap::new();
+    for symbol in object.symbols.iter().filter(|symbol| symbol.is_global) {
+        if let read::Place::Section { section, offset } = symbol.place
+            && let Some(placed) = layout.sections.get(section)
+            && let Some(offset) = placed.start.checked_add(offset)
+        {
+            exports.insert(symbol.name.to_owned(), Export { offset, is_code: layout.code.contains(&offset) });
+        }
+    }
+    exports
+}

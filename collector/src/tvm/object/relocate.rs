@@ -1,0 +1,132 @@
+//! Patches the image of an object, as the x86-64 System V ABI defines it.
+
+use super::context::Imports;
+use super::error::LoadError;
+use super::layout::Layout;
+use super::read::{Kind, Object, Place, Relocation};
+
+/// Fills slots and stubs, then applies every relocation to `image`, which will run at address `base`.
+pub fn relocate(
+    object: &Object<'_>,
+    layout: &Layout,
+    imports: &Imports,
+    base: u64,
+    image: &mut [u8],
+) -> Result<(), LoadError> {
+    let addresses = Addresses { object, layout, imports, base };
+    for (symbol, slot) in &layout.slots {
+        write(image, *slot, &addresses.symbol(*symbol)?.to_le_bytes())?;
+    }
+    for (symbol, stub) in &layout.stubs {
+        write(image, *stub, &jump_to(addresses.symbol(*symbol)?))?;
+    }
+    for relocation in &object.relocations {
+        apply(relocation, &addresses, image)?;
+    }
+    Ok(())
+}
+
+/// Where symbols, slots and stubs are once the image is in place.
+struct Addresses<'a> {
+    object: &'a Object<'a>,
+    layout: &'a Layout,
+    imports: &'a Imports,
+    base: u64,
+}
+
+impl Addresses<'_> {
+    fn symbol(&self, index: usize) -> Result<u64, LoadError> {
+        let symbol = &self.object.symbols[index];
+        match symbol.place {
+            Place::Section { section, offset } => Ok(self.at(self.layout.sections[section].start + offset)),
+            Place::Absolute(value) => Ok(value),
+            Place::Import { .. } => self
+                .imports
+                .get(&index)
+                .copied()
+                .ok_or_else(|| LoadError::UnresolvedSymbol { name: symbol.name.to_owned() }),
+            Place::Unreachable => Err(LoadError::Unsupported {
+                what: format!("a reference to `{}`, which is thread-local, indirect or not loaded", symbol.name),
+            }),
+        }
+    }
+
+    fn at(&self, offset: usize) -> u64 {
+        self.base.wrapping_add(offset as u64)
+    }
+}
+
+fn apply(relocation: &Relocation, addresses: &Addresses<'_>, image: &mut [u8]) -> Result<(), LoadError> {
+    let section = &addresses.layout.sections[relocation.section];
+    let outside = || {
+        let name = addresses.object.sections[relocation.section].name;
+        LoadError::malformed(format!("a relocation at offset {:#x} is outside of section `{name}`", relocation.offset))
+    };
+    let offset =
+        usize::try_from(relocation.offset).ok().filter(|offset| *offset < section.len()).ok_or_else(outside)?;
+    let place = section.start + offset;
+    let field = |target: u64| target.wrapping_add_signed(relocation.addend);
+    let relative = |target: u64| field(target).wrapping_sub(addresses.at(place));
+    let symbol = || addresses.symbol(relocation.symbol);
+    let value = match relocation.kind {
+        Kind::Nothing => return Ok(()),
+        Kind::Absolute64 => Field::Eight(field(symbol()?)),
+        Kind::Absolute32 => Field::unsigned(field(symbol()?)),
+        Kind::Absolute32Signed => Field::signed(field(symbol()?)),
+        Kind::Relative32 => Field::signed(relative(symbol()?)),
+        Kind::Call32 => match addresses.layout.stubs.get(&relocation.symbol) {
+            Some(stub) => Field::signed(relative(addresses.at(*stub))),
+            None => Field::signed(relative(symbol()?)),
+        },
+        Kind::Slot32 => Field::signed(relative(addresses.at(addresses.layout.slots[&relocation.symbol]))),
+    };
+    // A field must end inside of its section, or it would patch its neighbour.
+    let room = image.get_mut(place..section.end).ok_or_else(outside)?;
+    match value {
+        Field::Four(value) => room.get_mut(..4).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
+        Field::Eight(value) => room.get_mut(..8).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
+        Field::TooFar => return Err(out_of_reach(relocation, addresses)),
+    }
+    Ok(())
+}
+
+/// The bits to write.
+enum Field {
+    Four(u32),
+    Eight(u64),
+    TooFar,
+}
+
+impl Field {
+    /// Four bytes that the processor widens with zeros.
+    fn unsigned(value: u64) -> Self {
+        u32::try_from(value).map_or(Self::TooFar, Self::Four)
+    }
+
+    /// Four bytes that the processor widens with the sign.
+    fn signed(value: u64) -> Self {
+        i32::try_from(value.cast_signed()).map_or(Self::TooFar, |value| Self::Four(value.cast_unsigned()))
+    }
+}
+
+/// `jmp *0(%rip)`, followed by the address it reads.
+fn jump_to(target: u64) -> [u8; 14] {
+    let mut stub = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    stub[6..].copy_from_slice(&target.to_le_bytes());
+    stub
+}
+
+fn write(image: &mut [u8], offset: usize, bytes: &[u8]) -> Result<(), LoadError> {
+    let end = offset.saturating_add(bytes.len());
+    let target = image.get_mut(offset..end).ok_or_else(|| LoadError::malformed("an image too small for its parts"))?;
+    target.copy_from_slice(bytes);
+    Ok(())
+}
+
+fn out_of_reach(relocation: &Relocation, addresses: &Addresses<'_>) -> LoadError {
+    LoadError::OutOfReach {
+        section: addresses.object.sections[relocation.section].name.to_owned(),
+        offset: relocation.offset,
+        symbol: addresses.object.symbols[relocation.symbol].name.to_owned(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Whatever the bytes: loading answers with an error or with an image, and neither panics nor faults.
+//!
+//! Nothing of a damaged object is executed; that is what runner processes are for.
+
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+
+use super::super::load;
+use super::compile;
+
+/// Objects that together have every kind of section, symbol and relocation that loading knows.
+fn originals() -> &'static [Vec<u8>] {
+    static ORIGINALS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    ORIGINALS.get_or_init(|| {
+        vec![
+            compile(
+                "#include <string.h>\n#include <math.h>\n\
+                 int data = 1; static int zeros[100]; const char *names[] = {\"a\", \"b\"}; void *__TVMFFIFunctionCall;\n\
+                 int __tvm_ffi_main(void *self, void *arguments, int count, void *result) {\n\
+                 memset(zeros, count, sizeof zeros); return data + (int)expf((float)count) + names[count & 1][0]; }",
+            ),
+            compile(
+                "int f(int, int); int g(int i, int x) { switch (i) { case 0: return f(1, x); case 1: return f(2, 7);\n\
+                 case 2: return f(x, x); case 3: return f(5, x); case 4: return f(6, x + 1); default: return 9; } }\n\
+                 int f(int a, int b) { return a * b; } int (*pointer)(int, int) = f;",
+            ),
+        ]
+    })
+}
+
+/// One damage to the bytes.
+#[derive(Debug, Clone)]
+enum Damage {
+    Truncate(prop::sample::Index),
+    Flip(prop::sample::Index, u8),
+    Overwrite(prop::sample::Index, Vec<u8>),
+    Copy { from: prop::sample::Index, to: prop::sample::Index, count: usize },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let index = any::<prop::sample::Index>;
+    // Values at the edges of the formats' fields, and any.
+    let word = prop_oneof![
+        any::<u64>().prop_map(|value| value.to_le_bytes().to_vec()),
+        prop::sample::select(vec![0, 1, u64::MAX, i64::MAX as u64, 1 << 32, u64::from(u32::MAX), 4096])
+            .prop_map(|value| value.to_le_bytes().to_vec()),
+        prop::collection::vec(any::<u8>(), 1..4),
+    ];
+    prop_oneof![
+        1 => index().prop_map(Damage::Truncate),
+        4 => (index(), 0..8u8).prop_map(|(at, bit)| Damage::Flip(at, bit)),
+        4 => (index(), word).prop_map(|(at, word)| Damage::Overwrite(at, word)),
+        1 => (index(), index(), 1..64usize).prop_map(|(from, to, count)| Damage::Copy { from, to, count }),
+    ]
+}
+
+fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    let length = bytes.len();
+    match damage {
+        Damage::Truncate(at) => bytes.truncate(at.index(length)),
+        Damage::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
+        Damage::Overwrite(at, word) => {
+            let start = at.index(length);
+            let end = length.min(start + word.len());
+            bytes[start..end].copy_from_slice(&word[..end - start]);
+        }
+        Damage::Copy { from, to, count } => {
+            let (from, to) = (from.index(length), to.index(length));
+            let count = (*count).min(length - from).min(length - to);
+            bytes.copy_within(from..from + count, to);
+        }
+    }
+}
+
+fn load_and_let_go(bytes: &[u8]) {
+    if let Ok(loaded) = load(bytes) {
+        let _ = (loaded.symbol("g"), loaded.function("main").is_ok());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_objects_load_or_fail(which in 0..2usize, damages in prop::collection::vec(damage(), 1..6)) {
+        let mut bytes = originals()[which].clone();
+        damages.iter().for_each(|damage| apply(damage, &mut bytes));
+        load_and_let_go(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_fail(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(load(&bytes).is_err());
+    }
+}
+
+/// Every prefix, and every byte set to its extremes: the tables of the file are small, so all of it fits in a test.
+#[test]
+fn every_prefix_and_every_single_byte() {
+    for original in originals() {
+        for length in 0..original.len() {
+            assert!(load(&original[..length]).is_err(), "an object cut at {length} loads");
+        }
+        let mut bytes = original.clone();
+        for at in 0..bytes.len() {
+            for value in [0, 0x7f, 0xff] {
+                bytes[at] = value;
+                load_and_let_go(&bytes);
+            }
+            bytes[at] = original[at];
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the loader does not take is an error that names itself and says whether the linker may help.
+
+use expect_test::{Expect, expect};
+
+use super::super::{load, load_through_linker};
+use super::{c_function, compile, compile_with};
+use std::ffi::{c_int, c_void};
+
+fn check(object: &[u8], expected: Expect) {
+    let error = load(object).expect_err("the loader refuses this");
+    expected.assert_eq(&format!("{error} [linker may help: {}]", error.linker_may_help()));
+}
+
+#[test]
+fn a_symbol_that_no_library_has() {
+    check(
+        &compile("int nowhere_to_be_found(void); int f(void) { return nowhere_to_be_found(); }"),
+        expect![
+            "no library in this process defines `nowhere_to_be_found`, which the object needs; open the TVM runtime before loading [linker may help: false]"
+        ],
+    );
+}
+
+#[test]
+fn thread_local_storage() {
+    check(
+        &compile("__thread int x = 5; int f(void) { return ++x; }"),
+        expect![
+            "thread-local storage (section `.tdata`) is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
+        ],
+    );
+}
+
+#[test]
+fn code_that_runs_on_loading_goes_through_the_linker() {
+    let object =
+        compile("int x; __attribute__((constructor)) static void start(void) { x = 3; } int f(void) { return x; }");
+    check(
+        &object,
+        expect![
+            "code that runs on loading (section `.init_array`) is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
+        ],
+    );
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let loaded = load_through_linker(&object, dir.path()).expect("the linker takes it");
+    let f = c_function!(&loaded, "f", fn() -> c_int);
+    // SAFETY: a pure function.
+    assert_eq!(unsafe { f() }, 3);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn an_unknown_relocation() {
+    check(&compile("__asm__(\".data\\nd: .quad 0, 0\\n.reloc d + 8, R_X86_64_GOT64, d\\n.text\");"), expect!["relocation type 27 in section `.data` at offset 0x8 is not supported by the in-memory loader; use the shared-library route [linker may help: true]"]);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn absolute_addresses_of_32_bits() {
+    let error = load(&compile_with("int x; int *f(int i) { return &x + i; }", &["-O2", "-fno-pic", "-mcmodel=medium"]));
+    // Where the kernel maps an image is its choice: nearly always beyond four gigabytes, which 32 bits cannot name.
+    if let Err(error) = error {
+        assert!(error.to_string().starts_with("symbol `"), "{error}");
+        assert!(error.linker_may_help());
+    }
+}
+
+#[test]
+fn another_machine() {
+    let mut object = compile("int f(void) { return 1; }");
+    object[18..20].copy_from_slice(&183u16.to_le_bytes());
+    check(
+        &object,
+        expect![
+            "object files for AArch64 are not supported by the in-memory loader on this machine; use the shared-library route [linker may help: true]"
+        ],
+    );
+}
+
+#[test]
+fn no_object_at_all() {
+    check(b"", expect!["malformed object file: Invalid ELF header size or alignment [linker may help: false]"]);
+    check(&[b'a'; 100], expect!["malformed object file: Unsupported ELF header [linker may help: false]"]);
+}
+
+#[test]
+fn a_linked_library() {
+    let mut object = compile("int f(void) { return 1; }");
+    object[16] = 3;
+    check(&object, expect!["malformed object file: it is linked already, an object file that is not is wanted [linker may help: false]"]);
+}
+
+#[test]
+fn zeros_beyond_the_limit() {
+    let object = compile("static char huge[1l << 31]; char f(long i) { return ++huge[i]; }");
+    let error = load(&object).expect_err("no kernel is that large").to_string();
+    assert!(error.starts_with("the loaded image is 21474"), "{error}");
+    assert!(error.ends_with("bytes, more than the limit of 1073741824"), "{error}");
+}
+
+#[test]
+fn the_linker_tells_what_it_dislikes() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let error = load_through_linker(b"no object", dir.path()).expect_err("the linker refuses text");
+    assert!(error.to_string().starts_with("`ld -shared` failed"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 0);
+    let object = compile("int nowhere_to_be_found(void); int f(void) { return nowhere_to_be_found(); }");
+    let error = load_through_linker(&object, dir.path()).expect_err("the symbol is nowhere");
+    assert!(error.to_string().contains("nowhere_to_be_found"), "{error}");
+}
