@@ -7,15 +7,19 @@
 pub mod builder;
 pub mod check;
 pub mod error;
+pub mod fuse;
 pub mod graph;
 pub mod infer;
 pub mod operator;
+pub mod passes;
 pub mod task;
 pub mod types;
 pub mod work;
+pub mod zoo;
 
 pub use builder::GraphBuilder;
 pub use error::{Error, Result};
+pub use fuse::{Call, Fuse, Plan, plan, tasks};
 pub use graph::{Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
 pub use operator::{BinaryOp, Class, Op, PoolMode, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};

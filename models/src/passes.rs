@@ -1,0 +1,37 @@
+//! Rewrites of a whole graph, one plain function each, with every rule of a graph tested in between.
+//!
+//! The order of the table is the order of the work. A pass takes a checked graph and builds a new one through the
+//! builder, so no pass can leave a type that disagrees with its operator.
+
+mod common;
+mod dead;
+mod fold_batch_norm;
+mod identities;
+mod rebuild;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+
+/// A rewrite of a graph.
+pub type Pass = fn(&Graph) -> Result<Graph>;
+
+/// The passes between a reader and the tasks, in their order.
+pub const PASSES: &[(&str, Pass)] = &[
+    ("drop identities", identities::drop_identities),
+    ("fold batch norm", fold_batch_norm::fold_batch_norm),
+    ("share common subexpressions", common::share_common_subexpressions),
+    ("drop dead code", dead::drop_dead_code),
+];
+
+/// Runs every pass.
+pub fn simplify(graph: &Graph) -> Result<Graph> {
+    graph.check()?;
+    let mut graph = graph.clone();
+    for (name, pass) in PASSES {
+        let after = pass(&graph).and_then(|after| after.check().map(|()| after));
+        graph = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })?;
+    }
+    Ok(graph)
+}

@@ -1,0 +1,124 @@
+//! Known networks by name, built here without any file.
+//!
+//! Shapes and layers follow the field's common implementations for inference, without auxiliary heads; weights are
+//! random. Parameter and multiply-add counts of each model are tested against published code.
+
+mod mlp;
+mod net;
+mod resnet;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, ValueId};
+use net::Net;
+use resnet::Bottleneck;
+
+/// One model of the zoo.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names; case, `-`, `_` and `.` never matter.
+    pub aliases: &'static [&'static str],
+    /// Extents of its input without the batch.
+    pub input: &'static [i64],
+    make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
+}
+
+const MODELS: &[Entry] = &[
+    image("resnet-18", |net, x| resnet::basic(net, x, [2, 2, 2, 2])).or(&["resnet"]),
+    image("resnet-34", |net, x| resnet::basic(net, x, [3, 4, 6, 3])),
+    image("resnet-50", |net, x| resnet::bottleneck(net, x, &Bottleneck { blocks: [3, 4, 6, 3], groups: 1, width: 64 })),
+    image("resnet-101", |net, x| {
+        resnet::bottleneck(net, x, &Bottleneck { blocks: [3, 4, 23, 3], groups: 1, width: 64 })
+    }),
+    image("resnet-152", |net, x| {
+        resnet::bottleneck(net, x, &Bottleneck { blocks: [3, 8, 36, 3], groups: 1, width: 64 })
+    }),
+    Entry { name: "mlp", aliases: &[], input: &[1, 28, 28], make: mlp::mlp },
+];
+
+/// A network for colour images of 224x224.
+const fn image(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
+    Entry { name, aliases: &[], input: &[3, 224, 224], make }
+}
+
+impl Entry {
+    const fn or(mut self, aliases: &'static [&'static str]) -> Entry {
+        self.aliases = aliases;
+        self
+    }
+
+    /// The model's graph for inputs of this batch size.
+    pub fn build(&self, batch: i64) -> Result<Graph> {
+        if batch < 1 {
+            let reason = format!("batch size {batch} must be at least 1");
+            return Err(Error::Model { model: self.name.to_owned(), reason });
+        }
+        let mut net = Net::new(self.name);
+        let x = net.input(&[&[batch], self.input].concat())?;
+        let outputs = (self.make)(&mut net, x)?;
+        net.finish(&outputs)
+    }
+}
+
+/// Every model there is.
+pub fn list() -> &'static [Entry] {
+    MODELS
+}
+
+/// The graph of a named model for inputs of this batch size.
+pub fn build(name: &str, batch: i64) -> Result<Graph> {
+    find(name)?.build(batch)
+}
+
+/// The model of a name.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    let wanted = bare(name);
+    let is_wanted = |entry: &&Entry| spellings(entry).any(|spelling| bare(spelling) == wanted);
+    MODELS.iter().find(is_wanted).ok_or_else(|| Error::UnknownModel { name: name.to_owned(), hint: hint(&wanted) })
+}
+
+fn spellings(entry: &Entry) -> impl Iterator<Item = &'static str> {
+    std::iter::once(entry.name).chain(entry.aliases.iter().copied())
+}
+
+/// A name without what people spell differently.
+fn bare(name: &str) -> String {
+    // No name is longer than this; what follows would only slow the search for the nearest.
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(64).collect()
+}
+
+fn hint(wanted: &str) -> String {
+    let mut near: Vec<(usize, &str)> = MODELS
+        .iter()
+        .filter_map(|entry| {
+            let distance = spellings(entry).map(|spelling| edits(wanted, &bare(spelling))).min()?;
+            (distance <= 1 + wanted.len() / 3).then_some((distance, entry.name))
+        })
+        .collect();
+    near.sort();
+    match near.as_slice() {
+        [] => "`--list` shows all names".to_owned(),
+        near => {
+            let names: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+            format!("the nearest are {}", names.join(", "))
+        }
+    }
+}
+
+/// Letters to insert, delete or replace to make one text of the other.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests;

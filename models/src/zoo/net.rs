@@ -1,0 +1,194 @@
+//! The layers networks are written in: a graph builder that also makes the weights.
+//!
+//! Weights are `Random` with a seed each, so building a model costs nothing but its shapes.
+
+use crate::builder::GraphBuilder;
+use crate::error::{Error, Result};
+use crate::graph::{Const, Graph, ValueId};
+use crate::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use crate::types::{Dim, TensorType};
+
+/// A network in the making.
+pub struct Net {
+    builder: GraphBuilder,
+    seed: u64,
+}
+
+/// A convolution layer, without a bias unless it is asked for.
+#[derive(Clone)]
+pub(super) struct Conv {
+    out: i64,
+    kernel: Vec<i64>,
+    strides: Vec<i64>,
+    pads: Vec<i64>,
+    groups: i64,
+    has_bias: bool,
+}
+
+/// A convolution with this kernel, stride 1 and no padding.
+pub(super) fn conv(out: i64, kernel: &[i64]) -> Conv {
+    let rank = kernel.len();
+    Conv { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
+}
+
+/// A two-dimensional convolution with a square kernel, padded so that stride 1 keeps the extents.
+pub(super) fn same(out: i64, kernel: i64) -> Conv {
+    conv(out, &[kernel; 2]).pad(&[(kernel - 1) / 2; 2])
+}
+
+impl Conv {
+    pub(super) fn stride(mut self, strides: &[i64]) -> Conv {
+        self.strides = strides.to_vec();
+        self
+    }
+
+    /// Pads of each spatial axis, the same on both sides.
+    pub(super) fn pad(mut self, pads: &[i64]) -> Conv {
+        self.pads = pads.to_vec();
+        self
+    }
+
+    pub(super) fn groups(mut self, groups: i64) -> Conv {
+        self.groups = groups;
+        self
+    }
+
+    pub(super) fn bias(mut self) -> Conv {
+        self.has_bias = true;
+        self
+    }
+}
+
+impl Net {
+    pub(super) fn new(name: &str) -> Net {
+        Net { builder: GraphBuilder::new(name), seed: 0 }
+    }
+
+    pub(super) fn input(&mut self, extents: &[i64]) -> Result<ValueId> {
+        self.builder.input("data", TensorType::f32(extents))
+    }
+
+    pub(super) fn finish(self, outputs: &[ValueId]) -> Result<Graph> {
+        self.builder.finish(outputs)
+    }
+
+    /// Any operator.
+    pub(super) fn push(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        self.builder.set_scope(scope);
+        self.builder.push(op, inputs)
+    }
+
+    pub(super) fn weight(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
+        self.seed += 1;
+        self.builder.constant(name, TensorType::f32(extents), Const::Random { seed: self.seed })
+    }
+
+    /// Extents of a value; everything in the zoo has numbers only.
+    pub(super) fn extents(&self, x: ValueId) -> Result<Vec<i64>> {
+        let ty = self.builder.ty(x)?;
+        ty.extents().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "extents" })
+    }
+
+    /// Extent of the channel dimension.
+    pub(super) fn channels(&self, x: ValueId) -> Result<i64> {
+        match self.builder.ty(x)?.shape.get(1) {
+            Some(Dim::Known(channels)) => Ok(*channels),
+            _ => Err(Error::Symbolic { ty: self.builder.ty(x)?.to_string(), what: "channels" }),
+        }
+    }
+
+    pub(super) fn conv(&mut self, scope: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+        let mut filter = vec![layer.out, self.channels(x)? / layer.groups];
+        filter.extend(&layer.kernel);
+        let w = self.weight(&format!("{scope}.weight"), &filter)?;
+        let op = Op::Conv {
+            strides: layer.strides.clone(),
+            pads: [layer.pads.as_slice(), &layer.pads].concat(),
+            dilations: vec![1; layer.kernel.len()],
+            groups: layer.groups,
+        };
+        let y = self.push(scope, op, &[x, w])?;
+        if layer.has_bias { self.bias(scope, y) } else { Ok(y) }
+    }
+
+    fn bias(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let bias = self.weight(&format!("{scope}.bias"), &[channels])?;
+        self.push(scope, Op::BiasAdd { axis: 1 }, &[x, bias])
+    }
+
+    pub(super) fn batch_norm(&mut self, scope: &str, x: ValueId, epsilon: f64) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let mut inputs = vec![x];
+        for name in ["weight", "bias", "running_mean", "running_var"] {
+            inputs.push(self.weight(&format!("{scope}.{name}"), &[channels])?);
+        }
+        self.push(scope, Op::BatchNorm { epsilon }, &inputs)
+    }
+
+    /// A fully connected layer with bias on `[batch, features]`.
+    pub(super) fn dense(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
+        let w_extents = [out, self.channels(x)?];
+        let w = self.weight(&format!("{scope}.weight"), &w_extents)?;
+        let y = self.push(scope, Op::Dense, &[x, w])?;
+        self.bias(scope, y)
+    }
+
+    pub(super) fn unary(&mut self, scope: &str, x: ValueId, function: UnaryOp) -> Result<ValueId> {
+        self.push(scope, Op::Unary { function }, &[x])
+    }
+
+    pub(super) fn relu(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        self.unary(scope, x, UnaryOp::Relu)
+    }
+
+    pub(super) fn binary(&mut self, scope: &str, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.push(scope, Op::Binary { function }, &[a, b])
+    }
+
+    pub(super) fn add(&mut self, scope: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.binary(scope, BinaryOp::Add, a, b)
+    }
+
+    /// A maximum pool with a cubic window over as many spatial dimensions as there are.
+    pub(super) fn max_pool(&mut self, scope: &str, x: ValueId, kernel: i64, stride: i64, pad: i64) -> Result<ValueId> {
+        self.pool(scope, x, PoolMode::Max, [kernel, stride, pad], false)
+    }
+
+    /// An average pool; pads count, as is usual in training frameworks.
+    pub(super) fn average_pool(&mut self, scope: &str, x: ValueId, window: [i64; 3]) -> Result<ValueId> {
+        self.pool(scope, x, PoolMode::Average, window, false)
+    }
+
+    /// A pool with a window of `[kernel, stride, pad]`.
+    pub(super) fn pool(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        mode: PoolMode,
+        [kernel, stride, pad]: [i64; 3],
+        ceil: bool,
+    ) -> Result<ValueId> {
+        let rank = self.builder.ty(x)?.rank().saturating_sub(2);
+        let op = Op::Pool {
+            mode,
+            kernel: vec![kernel; rank],
+            strides: vec![stride; rank],
+            pads: vec![pad; 2 * rank],
+            dilations: vec![1; rank],
+            ceil,
+            count_pad: mode == PoolMode::Average,
+        };
+        self.push(scope, op, &[x])
+    }
+
+    /// The mean of each channel as `[batch, channels]`.
+    pub(super) fn channel_means(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        let mean = self.push(scope, Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        self.flatten(mean)
+    }
+
+    pub(super) fn flatten(&mut self, x: ValueId) -> Result<ValueId> {
+        self.push("flatten", Op::Flatten { axis: 1 }, &[x])
+    }
+}
