@@ -15,11 +15,7 @@ fn parameter(extents: &[i64], is_constant: bool) -> Parameter {
 fn conv_bias_relu() -> Task {
     let output = TensorType::f32(&[1, 64, 56, 56]);
     Task {
-        parameters: vec![
-            parameter(&[1, 64, 56, 56], false),
-            parameter(&[64, 64, 3, 3], true),
-            parameter(&[64], true),
-        ],
+        parameters: vec![parameter(&[1, 64, 56, 56], false), parameter(&[64, 64, 3, 3], true), parameter(&[64], true)],
         steps: vec![
             Step {
                 op: Op::Conv { strides: vec![1, 1], pads: vec![1, 1, 1, 1], dilations: vec![1, 1], groups: 1 },
@@ -53,7 +49,11 @@ fn tasks() -> Vec<Task> {
     };
     vec![
         conv_bias_relu(),
-        one_step(Op::MatMul { transpose_a: false, transpose_b: false }, vec![parameter(&[64, 96], false), parameter(&[96, 32], false)], &[64, 32]),
+        one_step(
+            Op::MatMul { transpose_a: false, transpose_b: false },
+            vec![parameter(&[64, 96], false), parameter(&[96, 32], false)],
+            &[64, 32],
+        ),
         one_step(Op::Dense, vec![parameter(&[1, 512], false), parameter(&[1000, 512], true)], &[1, 1000]),
         one_step(Op::Dense, vec![parameter(&[4, 64], false), parameter(&[10, 64], true)], &[4, 10]),
         one_step(pool(PoolMode::Max), vec![parameter(&[1, 8, 14, 14], false)], &[1, 8, 7, 7]),
@@ -81,12 +81,22 @@ fn every_template_compiles_and_its_trace_replays() {
             let schedule = Schedule::Template { knobs };
             let result = (|| -> Result<usize, String> {
                 let lowered = lower(&task, schedule.layout()).map_err(|e| format!("lower: {e}"))?;
-                let moves = space::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default()).map_err(|e| format!("apply: {e}"))?;
+                let moves =
+                    space::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default())
+                        .map_err(|e| format!("apply: {e}"))?;
                 let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
-                let object = compile::compile(&moves.module().map_err(|e| e.to_string())?, &compile_target).map_err(|e| format!("compile: {e}"))?;
-                let again = space::apply::apply(&task, &lowered, &Schedule::Trace { trace: json }, &compile_target, &mut SpaceCache::default())
-                    .map_err(|e| format!("replay: {e}"))?;
-                let second = compile::compile(&again.module().map_err(|e| e.to_string())?, &compile_target).map_err(|e| format!("recompile: {e}"))?;
+                let object = compile::compile(&moves.module().map_err(|e| e.to_string())?, &compile_target)
+                    .map_err(|e| format!("compile: {e}"))?;
+                let again = space::apply::apply(
+                    &task,
+                    &lowered,
+                    &Schedule::Trace { trace: json },
+                    &compile_target,
+                    &mut SpaceCache::default(),
+                )
+                .map_err(|e| format!("replay: {e}"))?;
+                let second = compile::compile(&again.module().map_err(|e| e.to_string())?, &compile_target)
+                    .map_err(|e| format!("recompile: {e}"))?;
                 if second.bytes != object.bytes {
                     return Err("the replayed trace gives other code".to_owned());
                 }

@@ -5,6 +5,8 @@ use crate::target::Machine;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
+const UNLIMITED: Limits = Limits { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
+
 /// The space of a task on a machine.
 pub fn space(task: &Task, machine: &Machine) -> Space {
     let anchor = &task.steps[0];
@@ -106,7 +108,10 @@ fn contraction(machine: &Machine, extents: &Extents) -> Space {
     }
     axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
     let default = contraction_default(machine, extents, &blocks, may_block);
-    let limits = Limits { tile_elements: 4 * machine.vector_registers * lanes };
+    let limits = Limits {
+        tile_elements: 2 * machine.vector_registers * lanes,
+        unrolled_elements: 8 * machine.vector_registers * lanes,
+    };
     Space { template: Template::Contraction, axes, default, limits }
 }
 
@@ -167,7 +172,7 @@ fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
         default.insert("pad_at".to_owned(), choice("outer"));
     }
-    Space { template: Template::Spatial, axes, default: Knobs(default), limits: Limits { tile_elements: i64::MAX } }
+    Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
 fn rows(machine: &Machine, output: &[i64]) -> Space {
@@ -180,7 +185,7 @@ fn rows(machine: &Machine, output: &[i64]) -> Space {
     ];
     let default =
         BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);
-    Space { template: Template::Rows, axes, default: Knobs(default), limits: Limits { tile_elements: i64::MAX } }
+    Space { template: Template::Rows, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
 fn numbers(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = i64>) -> Axis {

@@ -52,6 +52,8 @@ pub enum Template {
 struct Limits {
     /// Elements of one register tile.
     tile_elements: i64,
+    /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
+    unrolled_elements: i64,
 }
 
 impl Space {
@@ -65,6 +67,7 @@ impl Space {
         let number = |name: &str| knobs.number(name).unwrap_or(1);
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
-        tile * vector <= self.limits.tile_elements
+        let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
+        tile * vector <= self.limits.tile_elements && tile * vector * steps <= self.limits.unrolled_elements
     }
 }

@@ -115,7 +115,9 @@ fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, s
     let reduction = loops[outer + spatial..].to_vec();
     let reduction = order_reduction(moves, &reduction, knobs)?;
     moves.reorder(&reduction.iter().chain(&tile).cloned().collect::<Vec<_>>())?;
-    if number(knobs, "unroll")? > 0 && reduction.len() > 1 {
+    // A whole depth written out would take minutes to compile: only a split part or a kernel's width is short.
+    let is_short = number(knobs, "split_r")? > 1 || knobs.choice("order") == Some("depth_first");
+    if number(knobs, "unroll")? > 0 && is_short {
         moves.unroll(reduction.last().expect("just counted"))?;
     }
     let (last, others) = split_last(&tile);
