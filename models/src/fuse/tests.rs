@@ -41,7 +41,10 @@ fn check_runs(graph: &Graph, plan: &Plan) {
 #[test]
 fn a_residual_network() {
     let graph = simplify(&zoo::build("resnet-18", 1).unwrap()).unwrap();
-    check(&graph, Fuse::Epilogue, expect![[r#"
+    check(
+        &graph,
+        Fuse::Epilogue,
+        expect![[r#"
         conv2d f32[1,3,224,224] w[64,3,7,7] s=2 p=3 +bias +relu ×1
         max_pool f32[1,64,112,112] k=3 s=2 p=1 ×1
         conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +relu ×2
@@ -60,14 +63,18 @@ fn a_residual_network() {
         conv2d f32[1,512,7,7] w[512,512,3,3] p=1 +bias +relu ×1
         global_average_pool f32[1,512,7,7] ×1
         dense f32[1,512] w[1000,512] +bias ×1
-    "#]]);
+    "#]],
+    );
     let places = &tasks(&graph, Fuse::Epilogue).unwrap()[2].places;
     assert_eq!(places, &["layer1.0.conv1", "layer1.1.conv1"]);
 }
 
 #[test]
 fn without_fusion_every_operator_is_a_task() {
-    check(&zoo::build("mlp", 2).unwrap(), Fuse::None, expect![[r#"
+    check(
+        &zoo::build("mlp", 2).unwrap(),
+        Fuse::None,
+        expect![[r#"
         dense f32[2,784] w[128,784] ×1
         bias_add f32[2,128] axis=1 ×1
         relu f32[2,128] ×1
@@ -77,7 +84,8 @@ fn without_fusion_every_operator_is_a_task() {
         dense f32[2,64] w[10,64] ×1
         bias_add f32[2,10] axis=1 ×1
         softmax f32[2,10] axis=1 ×1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -96,12 +104,16 @@ fn what_ends_a_group() {
     let y = builder.input("y", TensorType::f32(&[5, 1, 1])).unwrap();
     let sum = builder.push(Op::Binary { function: BinaryOp::Add }, &[tanh, y]).unwrap();
     let graph = builder.finish(&[tanh, sum]).unwrap();
-    check(&graph, Fuse::Epilogue, expect![[r#"
+    check(
+        &graph,
+        Fuse::Epilogue,
+        expect![[r#"
         softmax f32[2,3,4] axis=2 ×1
         relu f32[6,4] ×1
         mul f32[6,4] f32[6,4] +tanh ×1
         add f32[6,4] f32[5,1,1] ×1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -111,8 +123,12 @@ fn a_vector_computed_at_run_time_is_no_epilogue() {
     let b = builder.input("b", TensorType::f32(&[4])).unwrap();
     let b = builder.push(Op::Softmax { axis: 0, log: false }, &[b]).unwrap();
     let y = builder.push(Op::BiasAdd { axis: 1 }, &[x, b]).unwrap();
-    check(&builder.finish(&[y]).unwrap(), Fuse::Epilogue, expect![[r#"
+    check(
+        &builder.finish(&[y]).unwrap(),
+        Fuse::Epilogue,
+        expect![[r#"
         softmax f32[4] axis=0 ×1
         bias_add f32[1,4] axis=1 ×1
-    "#]]);
+    "#]],
+    );
 }
