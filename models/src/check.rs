@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, Node, Value, ValueId};
-use crate::infer::infer;
+use crate::infer::{check_type, infer};
 use crate::types::{Dim, is_identifier};
 
 /// Caps on what a graph may hold.
@@ -98,16 +98,15 @@ impl Graph {
 
 fn check_value(value: &Value, limits: &Limits) -> Result<(), String> {
     let ty = &value.ty;
+    check_type(ty)?;
     for dim in &ty.shape {
-        match dim {
-            Dim::Known(extent) if *extent < 0 => return Err(format!("{ty} has the negative extent {extent}")),
-            Dim::Symbol(name) if !is_identifier(name) => {
-                return Err(format!("the dimension symbol `{name}` must be letters, digits and `_`, letter first"));
-            }
-            Dim::Known(_) | Dim::Symbol(_) => {}
+        if let Dim::Symbol(name) = dim
+            && !is_identifier(name)
+        {
+            return Err(format!("the dimension symbol `{name}` must be letters, digits and `_`, letter first"));
         }
     }
-    if ty.extents().is_some() && ty.bytes().is_none_or(|bytes| bytes > limits.tensor_bytes) {
+    if ty.bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {
         return Err(format!("{ty} is larger than the limit of {} bytes", limits.tensor_bytes));
     }
     match &value.data {

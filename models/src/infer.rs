@@ -39,17 +39,23 @@ fn check_inputs(op: &Op, inputs: &[&TensorType]) -> Rule<()> {
             (low, high) => format!("takes {low} to {high} inputs, got {}", inputs.len()),
         });
     }
-    inputs.iter().try_for_each(|ty| check_output((*ty).clone()).map(drop))
+    inputs.iter().try_for_each(|ty| check_type(ty))
 }
 
 fn check_output(ty: TensorType) -> Rule<TensorType> {
+    check_type(&ty).map(|()| ty)
+}
+
+/// Extents must not be negative, and no product of some of them may overflow, also not next to an extent of 0.
+pub(crate) fn check_type(ty: &TensorType) -> Rule<()> {
     let mut bytes = ty.dtype.bytes();
     for dim in &ty.shape {
         let Dim::Known(extent) = dim else { continue };
         let extent = u64::try_from(*extent).map_err(|_| format!("{ty} has the negative extent {extent}"))?;
-        bytes = bytes.checked_mul(extent).ok_or_else(|| format!("{ty} has more bytes than 64 bits can count"))?;
+        let product = bytes.checked_mul(extent.max(1));
+        bytes = product.ok_or_else(|| format!("{ty} has more bytes than 64 bits can count"))?;
     }
-    Ok(ty)
+    Ok(())
 }
 
 fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {

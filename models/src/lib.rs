@@ -12,6 +12,7 @@ pub mod graph;
 pub mod infer;
 pub mod operator;
 pub mod passes;
+pub mod reference;
 pub mod task;
 pub mod types;
 pub mod work;

@@ -1,0 +1,134 @@
+//! Whether a result is right, given how floating point rounds.
+//!
+//! A sum of `n` products of numbers in [-1, 1) has partial sums of about `sqrt(n) / 3`; `n` roundings of that size and
+//! random sign add up to about `n / 3` units of roundoff. Four units per term leave room for another order of summation and the
+//! worst of many elements, and are still far below the error of a wrong index.
+
+use super::tensor::Tensor;
+use crate::error::{Error, Result};
+use crate::operator::{Op, PoolMode, UnaryOp};
+use crate::task::Task;
+use crate::types::{DType, Dim, TensorType};
+use serde::{Deserialize, Serialize};
+
+/// How far a number may be off: `absolute + relative · |expected|`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tolerance {
+    /// The part that does not depend on the number.
+    pub absolute: f64,
+    /// The part that grows with it.
+    pub relative: f64,
+}
+
+/// How two tensors differ.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Largest difference.
+    pub max_abs_error: f64,
+    /// Largest difference divided by the expected number, where that is not zero.
+    pub max_rel_error: f64,
+    /// Element that is off most in terms of the tolerance, counted in storage order.
+    pub worst_index: usize,
+    /// Whether every element is within the tolerance.
+    pub ok: bool,
+}
+
+/// How far a right implementation of a task may be off on inputs from `random_inputs`.
+pub fn tolerance(task: &Task) -> Tolerance {
+    let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
+    let roundoff = types.map(|ty| roundoff(ty.dtype)).fold(0.0, f64::max);
+    let terms = task.steps.first().map_or(1, |anchor| {
+        let types: Vec<&TensorType> = anchor.inputs.iter().filter_map(|input| task.operand_type(*input).ok()).collect();
+        terms(&anchor.op, &types)
+    });
+    let absolute = roundoff * (4.0 * terms as f64 + 16.0);
+    // Generated code approximates transcendental functions to a few units; 1e-5 at 32 bits.
+    let mut relative = roundoff * 168.0;
+    // An error in the argument of an exponential is a relative error of its result.
+    if task.steps.iter().any(|step| matches!(step.op, Op::Unary { function: UnaryOp::Exp })) {
+        relative += absolute;
+    }
+    Tolerance { absolute, relative }
+}
+
+/// Compares element by element. Equal infinities agree, and so do two numbers that are none.
+pub fn compare(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Comparison> {
+    if actual.ty() != expected.ty() {
+        let reason = format!("cannot be compared with {}", expected.ty());
+        return Err(Error::Tensor { ty: actual.ty().to_string(), reason });
+    }
+    let mut comparison = Comparison { max_abs_error: 0.0, max_rel_error: 0.0, worst_index: 0, ok: true };
+    let mut worst = 0.0;
+    for (index, (actual, expected)) in actual.numbers().into_iter().zip(expected.numbers()).enumerate() {
+        if actual == expected || (actual.is_nan() && expected.is_nan()) {
+            continue;
+        }
+        let difference = (actual - expected).abs();
+        let error = if difference.is_nan() { f64::INFINITY } else { difference };
+        let allowed = tolerance.absolute + tolerance.relative * expected.abs();
+        comparison.ok &= error <= allowed && error.is_finite();
+        comparison.max_abs_error = comparison.max_abs_error.max(error);
+        if expected != 0.0 {
+            comparison.max_rel_error = comparison.max_rel_error.max(error / expected.abs());
+        }
+        // With no tolerance at all every difference is infinitely bad; the largest is then the first of them.
+        let badness = error / allowed;
+        if badness > worst {
+            worst = badness;
+            comparison.worst_index = index;
+        }
+    }
+    Ok(comparison)
+}
+
+/// Largest relative error of rounding to an element type.
+fn roundoff(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::from(-53).exp2(),
+        DType::F32 => f64::from(-24).exp2(),
+        DType::F16 => f64::from(-11).exp2(),
+        DType::BF16 => f64::from(-8).exp2(),
+        _ => 0.0,
+    }
+}
+
+/// How many terms each element of a result sums.
+fn terms(op: &Op, inputs: &[&TensorType]) -> i64 {
+    let extent = |input: usize, from: usize, to: usize| -> i64 {
+        let dims = inputs.get(input).and_then(|ty| ty.shape.get(from..to)).unwrap_or_default();
+        dims.iter().fold(1, |product: i64, dim| match dim {
+            Dim::Known(extent) => product.saturating_mul(*extent),
+            Dim::Symbol(_) => product,
+        })
+    };
+    let rank = |input: usize| inputs.get(input).map_or(0, |ty| ty.rank());
+    match op {
+        Op::Conv { .. } => extent(1, 1, rank(1)),
+        Op::Dense => extent(1, 1, 2),
+        Op::MatMul { transpose_a: false, .. } => extent(0, rank(0).saturating_sub(1), rank(0)),
+        Op::MatMul { transpose_a: true, .. } => extent(0, rank(0).saturating_sub(2), rank(0).saturating_sub(1)),
+        Op::Softmax { axis, .. } => {
+            let axis = usize::try_from(*axis).unwrap_or(0);
+            extent(0, axis, axis + 1)
+        }
+        Op::Pool { mode: PoolMode::Average, kernel, .. } => {
+            kernel.iter().fold(1, |product, &extent| product.saturating_mul(extent))
+        }
+        Op::GlobalPool { mode: PoolMode::Average } => extent(0, 2, rank(0)),
+        Op::Pool { mode: PoolMode::Max, .. }
+        | Op::GlobalPool { mode: PoolMode::Max }
+        | Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::Identity => 1,
+    }
+}

@@ -1,0 +1,106 @@
+//! Convolution and matrix products, directly from their sums.
+//!
+//! The innermost loop always adds a multiple of one contiguous row to another, which compilers turn into vector code
+//! without being allowed to reorder a sum.
+
+use super::movement::{broadcast_strides, offsets};
+use super::tensor::Array;
+use super::window::{Axis, Window};
+
+pub(super) fn conv(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &mut Array) {
+    let mut axes = Axis::all(x, y, &w.extents[2..], window);
+    // A window of one element that visits every element sees no rows: the plane is one long row.
+    if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
+        axes = [Axis::over(1), Axis::over(1), Axis::over(axes.iter().map(|axis| axis.input).product())];
+    }
+    let [depth, height, width] = axes;
+    let groups = usize::try_from(groups).expect("checked attributes are positive");
+    let (channels_in, channels_out, per_group) = (x.extents[1], w.extents[0], w.extents[1]);
+    let in_plane = depth.input * height.input * width.input;
+    let out_plane = depth.output * height.output * width.output;
+    let kernel = depth.kernel * height.kernel * width.kernel;
+    if out_plane == 0 || in_plane == 0 || channels_out == 0 {
+        return;
+    }
+    for (index, y) in y.data.chunks_exact_mut(out_plane).enumerate() {
+        let (batch, out) = (index / channels_out, index % channels_out);
+        let group = out / (channels_out / groups);
+        for channel in 0..per_group {
+            let x = &x.data[(batch * channels_in + group * per_group + channel) * in_plane..][..in_plane];
+            let w = &w.data[(out * per_group + channel) * kernel..][..kernel];
+            add_filtered(x, w, depth, height, width, y);
+        }
+    }
+}
+
+/// Adds one input plane under one filter to one output plane.
+fn add_filtered(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &mut [f64]) {
+    for (tap, &weight) in w.iter().enumerate() {
+        let (kz, ky, kx) =
+            (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);
+        let columns = width.places(kx);
+        if columns.is_empty() {
+            continue;
+        }
+        for oz in depth.places(kz) {
+            for oy in height.places(ky) {
+                let row = depth.input_at(oz, kz) * height.input + height.input_at(oy, ky);
+                let x = &x[row * width.input + width.input_at(columns.start, kx)..];
+                let y = &mut y[(oz * height.output + oy) * width.output..][columns.clone()];
+                if width.stride == 1 {
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y += weight * x);
+                } else {
+                    y.iter_mut().zip(x.iter().step_by(width.stride)).for_each(|(y, x)| *y += weight * x);
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut Array) {
+    let rank = y.extents.len();
+    let (m, n) = (y.extents[rank - 2], y.extents[rank - 1]);
+    let (a_rows, a_columns) = last_two(a);
+    let (b_rows, b_columns) = last_two(b);
+    let k = if transpose_a { a_rows } else { a_columns };
+    let batch = &y.extents[..rank - 2].to_vec();
+    let starts = |array: &Array| {
+        let matrix = array.extents.len() - 2;
+        let strides = broadcast_strides(&array.extents[..matrix], batch.len());
+        offsets(batch, &strides)
+    };
+    for (index, (a_start, b_start)) in starts(a).zip(starts(b)).enumerate() {
+        let a = &a.data[a_start * a_rows * a_columns..][..a_rows * a_columns];
+        let b = &b.data[b_start * b_rows * b_columns..][..b_rows * b_columns];
+        // Rows of `a` over the sum, rows of `b` over the result.
+        let a = if transpose_a { transposed(a, a_rows, a_columns) } else { a.to_vec() };
+        let b = if transpose_b { transposed(b, b_rows, b_columns) } else { b.to_vec() };
+        product(&a, &b, k, n, &mut y.data[index * m * n..][..m * n]);
+    }
+}
+
+pub(super) fn dense(x: &Array, w: &Array, y: &mut Array) {
+    let (n, k) = (w.extents[0], w.extents[1]);
+    product(&x.data, &transposed(&w.data, n, k), k, n, &mut y.data);
+}
+
+/// `y[m, n] = a[m, k] · b[k, n]`
+fn product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
+    if k == 0 || n == 0 {
+        return;
+    }
+    for (a, y) in a.chunks_exact(k).zip(y.chunks_exact_mut(n)) {
+        for (a, b) in a.iter().zip(b.chunks_exact(n)) {
+            y.iter_mut().zip(b).for_each(|(y, b)| *y += a * b);
+        }
+    }
+}
+
+fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+    (0..columns).flat_map(|column| (0..rows).map(move |row| matrix[row * columns + column])).collect()
+}
+
+fn last_two(array: &Array) -> (usize, usize) {
+    let rank = array.extents.len();
+    (array.extents[rank - 2], array.extents[rank - 1])
+}

@@ -1,0 +1,78 @@
+//! Moving elements, and walking tensors whose extents broadcast.
+
+use super::tensor::Array;
+
+/// Offsets of the elements of a tensor of these strides, visited in the order of these extents.
+pub(super) fn offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Item = usize> + use<> {
+    let (extents, strides) = (extents.to_vec(), strides.to_vec());
+    let count: usize = extents.iter().product();
+    let mut index = vec![0; extents.len()];
+    let mut offset = 0;
+    (0..count).map(move |_| {
+        let here = offset;
+        for axis in (0..extents.len()).rev() {
+            index[axis] += 1;
+            offset += strides[axis];
+            if index[axis] < extents[axis] {
+                break;
+            }
+            offset -= strides[axis] * extents[axis];
+            index[axis] = 0;
+        }
+        here
+    })
+}
+
+/// Strides of a dense tensor.
+fn strides(extents: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; extents.len()];
+    for axis in (1..extents.len()).rev() {
+        strides[axis - 1] = strides[axis] * extents[axis];
+    }
+    strides
+}
+
+/// Strides of a dense tensor seen with this rank: new and repeated dimensions stand still.
+pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
+    let own = strides(extents).into_iter().zip(extents).map(|(stride, &extent)| if extent == 1 { 0 } else { stride });
+    std::iter::repeat_n(0, rank - extents.len()).chain(own).collect()
+}
+
+pub(super) fn broadcast(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f64, f64) -> f64) {
+    let walk = |array: &Array| offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
+    let (a_walk, b_walk) = (walk(a), walk(b));
+    for (y, (a_at, b_at)) in y.data.iter_mut().zip(a_walk.zip(b_walk)) {
+        *y = function(a.data[a_at], b.data[b_at]);
+    }
+}
+
+pub(super) fn transpose(x: &Array, permutation: &[i64], y: &mut Array) {
+    let own = strides(&x.extents);
+    let permuted: Vec<usize> = permutation.iter().map(|&axis| own[usize::try_from(axis).unwrap_or(0)]).collect();
+    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &permuted)) {
+        *y = x.data[at];
+    }
+}
+
+pub(super) fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
+    let axis = usize::try_from(axis).unwrap_or(0);
+    let run = |array: &Array| array.extents[axis..].iter().product::<usize>();
+    let outer: usize = y.extents[..axis].iter().product();
+    let parts = (0..outer).flat_map(|row| inputs.iter().map(move |input| (row, *input)));
+    let mut rest = y.data.as_mut_slice();
+    for (row, input) in parts {
+        let length = run(input);
+        let (part, after) = rest.split_at_mut(length);
+        part.copy_from_slice(&input.data[row * length..][..length]);
+        rest = after;
+    }
+}
+
+pub(super) fn pad(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
+    y.data.fill(value);
+    let own = strides(&y.extents);
+    let start: usize = own.iter().zip(pads).map(|(stride, &head)| stride * usize::try_from(head).unwrap_or(0)).sum();
+    for (x, at) in x.data.iter().zip(offsets(&x.extents, &own)) {
+        y.data[start + at] = *x;
+    }
+}

@@ -1,0 +1,120 @@
+//! Functions of single elements, and softmax.
+
+use super::tensor::Array;
+use crate::operator::{BinaryOp, UnaryOp};
+
+pub(super) fn map(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
+    y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x));
+}
+
+/// A function of an element and its channel.
+pub(super) fn per_channel(x: &Array, axis: i64, y: &mut Array, function: impl Fn(f64, usize) -> f64) {
+    let axis = usize::try_from(axis).unwrap_or(0);
+    let channels = x.extents[axis];
+    let inner: usize = x.extents[axis + 1..].iter().product();
+    if inner == 0 {
+        return;
+    }
+    for (row, (x, y)) in x.data.chunks_exact(inner).zip(y.data.chunks_exact_mut(inner)).enumerate() {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = function(*x, row % channels));
+    }
+}
+
+pub(super) fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
+    let axis = usize::try_from(axis).unwrap_or(0);
+    let extent = x.extents[axis];
+    let inner: usize = x.extents[axis + 1..].iter().product();
+    if extent * inner == 0 {
+        return;
+    }
+    for (x, y) in x.data.chunks_exact(extent * inner).zip(y.data.chunks_exact_mut(extent * inner)) {
+        for column in 0..inner {
+            let row = || x[column..].iter().step_by(inner);
+            let largest = row().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = row().map(|x| (x - largest).exp()).sum();
+            for (y, x) in y[column..].iter_mut().step_by(inner).zip(row()) {
+                let shifted = x - largest;
+                *y = if log { shifted - sum.ln() } else { shifted.exp() / sum };
+            }
+        }
+    }
+}
+
+pub(super) fn unary(function: UnaryOp, x: f64) -> f64 {
+    match function {
+        UnaryOp::Relu => x.max(0.0),
+        UnaryOp::LeakyRelu { alpha } => {
+            if x < 0.0 {
+                alpha * x
+            } else {
+                x
+            }
+        }
+        UnaryOp::Sigmoid => sigmoid(x),
+        UnaryOp::HardSigmoid => hard_sigmoid(x),
+        UnaryOp::Tanh => x.tanh(),
+        UnaryOp::Silu => x * sigmoid(x),
+        UnaryOp::HardSwish => x * hard_sigmoid(x),
+        UnaryOp::Gelu => 0.5 * x * (1.0 + error_function(x / std::f64::consts::SQRT_2)),
+        UnaryOp::Exp => x.exp(),
+        UnaryOp::Log => x.ln(),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Neg => -x,
+        UnaryOp::Abs => x.abs(),
+    }
+}
+
+pub(super) fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
+    match function {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        BinaryOp::Max => a.max(b),
+        BinaryOp::Min => a.min(b),
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn hard_sigmoid(x: f64) -> f64 {
+    (x / 6.0 + 0.5).clamp(0.0, 1.0)
+}
+
+/// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`, whose terms all have one sign.
+fn error_function(x: f64) -> f64 {
+    if x.is_nan() {
+        return x;
+    }
+    // The distance to one is below the smallest step of a 64-bit number from here on.
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+        if term.abs() <= sum.abs() * 1e-17 {
+            break;
+        }
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::error_function;
+
+    #[test]
+    fn the_error_function_at_known_points() {
+        for (x, expected) in
+            [(0.0, 0.0), (0.5, 0.520_499_877_813_046_5), (1.0, 0.842_700_792_949_714_9), (3.0, 0.999_977_909_503_001_4)]
+        {
+            assert!((error_function(x) - expected).abs() < 1e-15, "{x}");
+            assert_eq!(error_function(-x), -error_function(x));
+        }
+        assert_eq!(error_function(6.5), 1.0);
+    }
+}

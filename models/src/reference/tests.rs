@@ -1,0 +1,302 @@
+use super::*;
+use crate::fuse::{Fuse, plan};
+use crate::graph::Const;
+use crate::infer::infer;
+use crate::operator::{BinaryOp, Class, PoolMode, UnaryOp};
+use crate::passes::simplify;
+use crate::passes::tests::conv_bias_norm;
+use crate::task::tests::{conv_bias_relu, single};
+use crate::types::DType;
+use crate::zoo;
+use proptest::prelude::*;
+
+fn f32(extents: &[i64], numbers: &[f64]) -> Tensor {
+    Tensor::from_numbers(TensorType::f32(extents), numbers).unwrap()
+}
+
+fn counting(extents: &[i64]) -> Tensor {
+    let count = extents.iter().product::<i64>();
+    f32(extents, &(1..=count).map(|number| number as f64).collect::<Vec<_>>())
+}
+
+/// One operator on these tensors.
+fn run(op: Op, inputs: &[Tensor]) -> Vec<f64> {
+    let types: Vec<String> = inputs.iter().map(|input| input.ty().to_string()).collect();
+    let task = single(op, &types.iter().map(String::as_str).collect::<Vec<_>>());
+    evaluate(&task, inputs).unwrap().numbers()
+}
+
+#[track_caller]
+fn check(op: Op, inputs: &[Tensor], expected: &[f64]) {
+    let actual = run(op, inputs);
+    assert_eq!(actual.len(), expected.len());
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-6 || a == b;
+    assert!(actual.iter().zip(expected).all(is_near), "{actual:?} is not {expected:?}");
+}
+
+fn pool(mode: PoolMode, ceil: bool, count_pad: bool) -> Op {
+    Op::Pool { mode, kernel: vec![2], strides: vec![2], pads: vec![1, 0], dilations: vec![1], ceil, count_pad }
+}
+
+#[test]
+fn contractions_by_hand() {
+    let conv = Op::Conv { strides: vec![1, 1], pads: vec![1, 0, 0, 0], dilations: vec![1, 1], groups: 1 };
+    // Rows above the data count as zero: [1 2 3] under the second filter row, then both rows.
+    check(conv, &[counting(&[1, 1, 2, 3]), counting(&[1, 1, 2, 2])], &[11.0, 18.0, 37.0, 47.0]);
+    let grouped = Op::Conv { strides: vec![2], pads: vec![0, 0], dilations: vec![2], groups: 2 };
+    let x = counting(&[1, 2, 5]);
+    check(grouped, &[x, counting(&[2, 1, 2])], &[7.0, 13.0, 50.0, 64.0]);
+    let (a, b) = (counting(&[2, 3]), counting(&[3, 2]));
+    check(Op::MatMul { transpose_a: false, transpose_b: false }, &[a.clone(), b], &[22.0, 28.0, 49.0, 64.0]);
+    check(Op::Dense, &[a, counting(&[1, 3])], &[14.0, 32.0]);
+}
+
+#[test]
+fn pools_by_hand() {
+    let x = || [f32(&[1, 1, 4], &[-1.0, -2.0, -3.0, -4.0])];
+    check(pool(PoolMode::Max, false, false), &x(), &[-1.0, -2.0]);
+    check(pool(PoolMode::Max, true, false), &x(), &[-1.0, -2.0, -4.0]);
+    check(pool(PoolMode::Average, true, false), &x(), &[-1.0, -2.5, -4.0]);
+    // The leading pad counts; what only rounding up reaches does not.
+    check(pool(PoolMode::Average, true, true), &x(), &[-0.5, -2.5, -4.0]);
+    check(Op::GlobalPool { mode: PoolMode::Average }, &x(), &[-2.5]);
+    check(Op::GlobalPool { mode: PoolMode::Max }, &x(), &[-1.0]);
+}
+
+#[test]
+fn movement_by_hand() {
+    check(Op::Transpose { permutation: vec![1, 0] }, &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    let parts = [counting(&[2, 1]), counting(&[2, 2])];
+    check(Op::Concat { axis: 1 }, &parts, &[1.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
+    check(Op::Pad { pads: vec![0, 1, 1, 0], value: 9.0 }, &[counting(&[1, 2])], &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0]);
+    let column = f32(&[2, 1], &[10.0, 20.0]);
+    check(Op::Binary { function: BinaryOp::Sub }, &[column, counting(&[2])], &[9.0, 8.0, 19.0, 18.0]);
+}
+
+#[test]
+fn pointwise_by_hand() {
+    let x = || [f32(&[4], &[-4.0, -1.0, 0.5, 8.0])];
+    let unary = |function| Op::Unary { function };
+    check(unary(UnaryOp::Relu), &x(), &[0.0, 0.0, 0.5, 8.0]);
+    check(unary(UnaryOp::LeakyRelu { alpha: 0.25 }), &x(), &[-1.0, -0.25, 0.5, 8.0]);
+    check(unary(UnaryOp::HardSwish), &x(), &[0.0, -1.0 / 3.0, 0.291_666_67, 8.0]);
+    check(unary(UnaryOp::Silu), &x(), &[-0.071_944_84, -0.268_941_42, 0.311_229_67, 7.997_317_1]);
+    check(unary(UnaryOp::Gelu), &x(), &[-0.000_126_68, -0.158_655_25, 0.345_731_23, 8.0]);
+    check(Op::Clip { low: -1.5, high: 6.0 }, &x(), &[-1.5, -1.0, 0.5, 6.0]);
+    check(Op::Softmax { axis: 0, log: false }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25, 0.75]);
+    check(Op::Softmax { axis: 0, log: true }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25f64.ln(), 0.75f64.ln()]);
+    check(Op::ScaleShift { axis: 1 }, &[counting(&[1, 2, 2]), counting(&[2]), counting(&[2])], &[2.0, 3.0, 8.0, 10.0]);
+    let vectors = [4.0, 1.0, 3.0, 3.75].map(|number| f32(&[1], &[number]));
+    let inputs = [vec![f32(&[1, 1], &[5.0])], vectors.to_vec()].concat();
+    check(Op::BatchNorm { epsilon: 0.25 }, &inputs, &[5.0]);
+}
+
+#[test]
+fn integers_wrap_and_casts_drop_the_fraction() {
+    let bytes = |numbers: &[f64]| Tensor::from_numbers(TensorType::new(DType::I8, &[1, 2]), numbers).unwrap();
+    check(
+        Op::MatMul { transpose_a: false, transpose_b: true },
+        &[bytes(&[127.0, -128.0]), bytes(&[127.0, -128.0])],
+        &[32513.0],
+    );
+    check(Op::Binary { function: BinaryOp::Add }, &[bytes(&[100.0, 1.0]), bytes(&[100.0, 1.0])], &[-56.0, 2.0]);
+    check(Op::Cast { to: DType::I32 }, &[f32(&[2], &[-1.9, 2.9])], &[-1.0, 2.0]);
+}
+
+#[test]
+fn inputs_are_the_same_for_the_same_seed_and_positive_where_needed() {
+    let task = single(Op::BatchNorm { epsilon: 1e-5 }, &["f32[1,4,8]", "f32[4]", "f32[4]", "f32[4]", "f32[4]"]);
+    let inputs = random_inputs(&task, 7).unwrap();
+    assert_eq!(random_inputs(&task, 7).unwrap(), inputs);
+    assert_ne!(random_inputs(&task, 8).unwrap(), inputs);
+    assert_ne!(inputs[1], inputs[2]);
+    assert!(inputs[4].numbers().iter().all(|number| (0.5..1.5).contains(number)));
+    assert!(inputs[0].numbers().iter().any(|number| *number < 0.0));
+    // The stream itself is a promise: stored results refer to it.
+    expect_test::expect!["[0.31908154487609863, 0.9842175245285034, -0.785330057144165, -0.981897234916687]"].assert_eq(&format!("{:?}", inputs[1].numbers()));
+}
+
+#[test]
+fn a_wrong_tensor_is_an_error() {
+    let task = conv_bias_relu();
+    let mut inputs = random_inputs(&task, 1).unwrap();
+    inputs[2] = f32(&[1], &[0.0]);
+    let says = evaluate(&task, &inputs).unwrap_err().to_string();
+    assert_eq!(says, "task `conv2d+bias+relu`: parameter 2 is f32[64], the tensor is f32[1]");
+    assert!(evaluate(&task, &inputs[..2]).unwrap_err().to_string().contains("takes 3 tensors, got 2"));
+    let large = single(Op::Identity, &["f32[268435457]"]);
+    assert!(random_inputs(&large, 1).unwrap_err().to_string().contains("more than the 268435456 elements"));
+}
+
+#[test]
+fn comparison() {
+    let tolerance = Tolerance { absolute: 0.5, relative: 0.1 };
+    let expected = f32(&[3], &[0.0, 10.0, f64::NAN]);
+    let near = compare(&f32(&[3], &[0.4, 11.0, f64::NAN]), &expected, tolerance).unwrap();
+    assert!(near.ok && near.worst_index == 0 && near.max_abs_error == 1.0 && near.max_rel_error == 0.1);
+    let far = compare(&f32(&[3], &[0.6, 10.0, f64::NAN]), &expected, tolerance).unwrap();
+    assert!(!far.ok && far.worst_index == 0);
+    let lost = compare(&f32(&[3], &[0.0, f64::NAN, f64::NAN]), &expected, tolerance).unwrap();
+    assert!(!lost.ok && lost.worst_index == 1 && lost.max_abs_error == f64::INFINITY);
+    let exact = Tolerance { absolute: 0.0, relative: 0.0 };
+    assert!(compare(&expected, &expected, exact).unwrap().ok);
+    assert!(compare(&f32(&[2], &[0.0, 10.0]), &expected, exact).is_err());
+}
+
+/// Summing in 32 bits, as generated code does, stays within the tolerance; a shifted window does not.
+#[test]
+fn the_tolerance_separates_rounding_from_mistakes() {
+    let task = single(Op::Dense, &["f32[4,2000]", "f32[16,2000]"]);
+    let inputs = random_inputs(&task, 3).unwrap();
+    let expected = evaluate(&task, &inputs).unwrap();
+    let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+    let sum = |row: usize, column: usize, shift: usize| -> f64 {
+        let products = (0..2000).map(|k| x[row * 2000 + (k + shift) % 2000] as f32 * w[column * 2000 + k] as f32);
+        products.sum::<f32>().into()
+    };
+    let all = |shift| (0..64).map(|index| sum(index / 16, index % 16, shift)).collect::<Vec<f64>>();
+    let compared = |shift| compare(&f32(&[4, 16], &all(shift)), &expected, tolerance(&task)).unwrap();
+    assert!(compared(0).ok, "{:?}", compared(0));
+    assert!(!compared(1).ok);
+}
+
+#[test]
+fn passes_keep_what_a_graph_computes() {
+    let listed = |a: f64, b: f64| Const::Small(vec![a, b]);
+    for bias in [None, Some(listed(0.5, -0.5))] {
+        for scale in [Const::Fill(3.0), listed(2.0, -1.0)] {
+            let vectors = [scale, listed(1.0, 2.0), Const::Fill(0.25), Const::Fill(3.5)];
+            let graph = conv_bias_norm(Const::Fill(2.0), bias.clone(), vectors);
+            let x = [counting(&[1, 2, 3, 3])];
+            let (before, after) =
+                (evaluate_graph(&graph, &x).unwrap(), evaluate_graph(&simplify(&graph).unwrap(), &x).unwrap());
+            assert!(compare(&after[0], &before[0], Tolerance { absolute: 0.0, relative: 1e-6 }).unwrap().ok);
+        }
+    }
+}
+
+#[test]
+fn running_the_tasks_of_a_plan_is_running_the_graph() {
+    let graph = zoo::build("mlp", 2).unwrap();
+    let x = random(&graph);
+    let expected = evaluate_graph(&graph, std::slice::from_ref(&x)).unwrap();
+    for fuse in [Fuse::None, Fuse::Epilogue] {
+        let plan = plan(&graph, fuse).unwrap();
+        let mut values: Vec<Option<Tensor>> = inputs::constants(&graph)
+            .unwrap()
+            .into_iter()
+            .map(|constant| constant.map(|array| array.into_tensor().unwrap()))
+            .collect();
+        values[graph.inputs[0].0 as usize] = Some(x.clone());
+        for call in &plan.calls {
+            for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
+                let seen = values[node.inputs[0].0 as usize].clone();
+                let ty = graph.values[node.outputs[0].0 as usize].ty.clone();
+                values[node.outputs[0].0 as usize] =
+                    seen.map(|tensor| Tensor::from_bytes(ty, tensor.bytes().to_vec()).unwrap());
+            }
+            let arguments: Vec<Tensor> =
+                call.arguments.iter().map(|id| values[id.0 as usize].clone().expect("made before")).collect();
+            values[call.result.0 as usize] = Some(evaluate(&plan.tasks[call.task].task, &arguments).unwrap());
+        }
+        assert_eq!(values[graph.outputs[0].0 as usize].as_ref(), Some(&expected[0]));
+    }
+}
+
+fn random(graph: &Graph) -> Tensor {
+    let ty = graph.values[graph.inputs[0].0 as usize].ty.to_string();
+    random_inputs(&single(Op::Identity, &[&ty]), 11).unwrap().remove(0)
+}
+
+/// A convolution of one to three spatial axes with everything it can have.
+fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
+    (1usize..=3, 1i64..=2, 1i64..=2, 1i64..=3, 1i64..=3)
+        .prop_flat_map(|(rank, batch, groups, channels_in, channels_out)| {
+            let axes = prop::collection::vec((1i64..=6, 1i64..=3, 1i64..=3, 0i64..=2, 0i64..=2, 1i64..=2), rank);
+            axes.prop_map(move |axes| {
+                let column = |of: fn(&(i64, i64, i64, i64, i64, i64)) -> i64| axes.iter().map(of).collect::<Vec<_>>();
+                let op = Op::Conv {
+                    strides: column(|axis| axis.2),
+                    pads: [column(|axis| axis.3), column(|axis| axis.4)].concat(),
+                    dilations: column(|axis| axis.5),
+                    groups,
+                };
+                let x = [vec![batch, channels_in * groups], column(|axis| axis.0)].concat();
+                let w = [vec![channels_out * groups, channels_in], column(|axis| axis.1)].concat();
+                (op, x, w)
+            })
+        })
+        .prop_filter("the window must fit", |(op, x, w)| infer(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok())
+}
+
+/// All index tuples below these extents.
+fn tuples(extents: &[i64]) -> Vec<Vec<i64>> {
+    extents.iter().fold(vec![vec![]], |tuples, &extent| {
+        tuples.iter().flat_map(|tuple| (0..extent).map(move |index| [tuple.as_slice(), &[index]].concat())).collect()
+    })
+}
+
+fn at(tensor: &[f64], extents: &[i64], index: &[i64]) -> f64 {
+    let inside = index.iter().zip(extents).all(|(index, extent)| (0..*extent).contains(index));
+    if !inside {
+        return 0.0;
+    }
+    tensor[index.iter().zip(extents).fold(0, |offset, (index, extent)| offset * extent + index) as usize]
+}
+
+proptest! {
+    /// Each output is the product of one row of unrolled patches with one row of filters.
+    #[test]
+    fn convolution_is_a_matrix_product_of_patches((op, x_extents, w_extents) in any_conv(), seed in any::<u64>()) {
+        let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
+        let inputs = random_inputs(&task, seed).unwrap();
+        let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+        let Op::Conv { strides, pads, dilations, groups } = op else { unreachable!() };
+        let y_extents = task.steps[0].output.extents().unwrap();
+        let filter: i64 = w_extents[1..].iter().product();
+        let expected: Vec<f64> = tuples(&y_extents).into_iter().map(|y| {
+            let group = y[1] / (w_extents[0] / groups);
+            let patch = tuples(&w_extents[1..]).into_iter().map(|tap| {
+                let mut index = vec![y[0], group * w_extents[1] + tap[0]];
+                index.extend((0..strides.len()).map(|axis| y[axis + 2] * strides[axis] + tap[axis + 1] * dilations[axis] - pads[axis]));
+                at(&x, &x_extents, &index)
+            });
+            let filter = &w[(y[1] * filter) as usize..][..filter as usize];
+            patch.zip(filter).map(|(x, w)| x * w).sum()
+        }).collect();
+        let expected = Tensor::from_numbers(task.steps[0].output.clone(), &expected).unwrap();
+        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        prop_assert!(compared.ok, "{:?}", compared);
+    }
+
+    /// Broadcasting the batch, and either operand stored transposed, changes where numbers are read and nothing else.
+    #[test]
+    fn products_read_the_right_elements(
+        (m, n, k) in (1i64..5, 1i64..5, 1i64..5), left: bool,
+        transpose_a: bool, transpose_b: bool, seed in any::<u64>(),
+    ) {
+        let side = |wide: bool, rows: i64, columns: i64, transposed: bool| {
+            let mut extents = vec![if wide { 2 } else { 1 }, 3];
+            extents.extend(if transposed { [columns, rows] } else { [rows, columns] });
+            extents
+        };
+        let (a_extents, b_extents) = (side(left, m, k, transpose_a), side(false, k, n, transpose_b)[1..].to_vec());
+        let op = Op::MatMul { transpose_a, transpose_b };
+        let task = single(op, &[&TensorType::f32(&a_extents).to_string(), &TensorType::f32(&b_extents).to_string()]);
+        let inputs = random_inputs(&task, seed).unwrap();
+        let (a, b) = (inputs[0].numbers(), inputs[1].numbers());
+        let swap = |pair: [i64; 2], transposed: bool| if transposed { [pair[1], pair[0]] } else { pair };
+        let output = task.steps[0].output.clone();
+        let expected: Vec<f64> = tuples(&output.extents().unwrap()).into_iter().map(|y| {
+            let term = |sum| {
+                let a_index = [&[y[0], y[1]][..], &swap([y[2], sum], transpose_a)].concat();
+                let b_index = [&[y[1]][..], &swap([sum, y[3]], transpose_b)].concat();
+                at(&a, &a_extents, &a_index) * at(&b, &b_extents, &b_index)
+            };
+            (0..k).map(term).sum()
+        }).collect();
+        let expected = Tensor::from_numbers(output, &expected).unwrap();
+        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        prop_assert!(compared.ok, "{:?}", compared);
+    }
+}
