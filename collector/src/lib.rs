@@ -1,6 +1,9 @@
 //! From a model name to records: lowering, schedules, workers, measuring, campaigns and the command line.
 
+#[allow(unsafe_code)]
+pub mod counters;
 pub mod lower;
+pub mod measure;
 pub mod space;
 pub mod target;
 #[allow(unsafe_code)]

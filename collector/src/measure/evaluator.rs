@@ -1,0 +1,70 @@
+//! The rule of TVM's time evaluator, so that our times can be set beside those of programs that use it.
+
+use std::time::Duration;
+
+use super::{
+    Clock, Evaluator, Measurement, StopReason,
+    flush::Flusher,
+    recorder::{Closing, Recorder},
+};
+use crate::counters::CounterReader;
+
+/// Growth of `number` where the duration alone asks for less.
+const GROWTH: f64 = 1.618;
+
+/// Measures as the rule says. `run` runs the artifact the given number of times, back to back; an error from it ends
+/// the measuring. The rule must have passed [`Evaluator::check`].
+pub fn evaluate<E>(
+    run: &mut dyn FnMut(u32) -> Result<(), E>,
+    rule: &Evaluator,
+    clock: &mut dyn Clock,
+    counters: &mut dyn CounterReader,
+) -> Result<Measurement, E> {
+    debug_assert_eq!(rule.check(), Ok(()), "check the rule before using it");
+    let mut flusher = rule.cache.flush_bytes().map(Flusher::new);
+    let mut recorder = Recorder::new(clock, counters);
+    let first_run_ns = recorder.time(run, 1)?;
+    let speed_before_ns = recorder.clock.speed_probe_ns();
+    let mut number = rule.number;
+    for repeat in 0..rule.repeat {
+        let mut zeros = 0;
+        loop {
+            if let Some(flusher) = &mut flusher {
+                flusher.flush();
+            }
+            let elapsed_ns = recorder.batch(run, number)?.elapsed_ns;
+            zeros += u32::from(elapsed_ns == 0);
+            let is_long_enough = elapsed_ns >= u64::from(rule.min_repeat_ms) * 1_000_000;
+            if is_long_enough || zeros >= rule.limit_zero_time_iterations {
+                break;
+            }
+            if elapsed_ns > 0 {
+                number = grown(number, elapsed_ns, rule.min_repeat_ms);
+            }
+        }
+        recorder.keep();
+        if rule.cooldown_interval_ms > 0 && repeat % rule.repeats_to_cooldown == 0 {
+            recorder.clock.sleep(Duration::from_millis(rule.cooldown_interval_ms.into()));
+        }
+    }
+    let speed_after_ns = recorder.clock.speed_probe_ns();
+    Ok(recorder.finish(Closing {
+        first_run_ns,
+        warm_up_runs: 0,
+        batch_size: number,
+        confidence: 0.95,
+        samples_kept_max: rule.repeat,
+        flush_bytes: rule.cache.flush_bytes(),
+        stop: StopReason::RepeatsDone,
+        wanted: None,
+        samples_min: rule.repeat,
+        speed_ns: (speed_before_ns, speed_after_ns),
+    }))
+}
+
+/// Whole runs: what is behind the point is cut off, as the original does.
+fn grown(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
+    let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
+    let needed = f64::from(min_repeat_ms) / run_ms + 1.0;
+    needed.max(f64::from(number) * GROWTH) as u32
+}

@@ -1,0 +1,220 @@
+//! How to measure: every bound by name, checked once, stored beside the data it shaped.
+
+use serde::{Deserialize, Serialize};
+
+/// One of the two ways to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Repeat until the median is known well enough.
+    Sample(Plan),
+    /// Repeat as TVM's time evaluator does.
+    Evaluate(Evaluator),
+}
+
+/// Bounds of adaptive sampling. The defaults take some 30 to 60 ms for a kernel of 0.5 to 5 ms on a quiet machine, and
+/// up to a quarter of a second on a noisy one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plan {
+    /// Warm up at least this long, the first run not counted.
+    pub warm_up_time_ns: u64,
+    /// Warm up with at least this many runs.
+    pub warm_up_runs: u32,
+    /// A batch lasts at least this many times the clock's precision: 1000 leaves an error of 0.1 %.
+    pub batch_precisions: u32,
+    /// A batch has at most this many runs.
+    pub batch_runs_max: u32,
+    /// Stop when half the width of the median's confidence interval is at most this part of the median.
+    pub precision: f64,
+    /// Probability the confidence interval is made for.
+    pub confidence: f64,
+    /// Take at least this many samples, unless the time limit ends.
+    pub samples_min: u32,
+    /// Take at most this many samples.
+    pub samples_max: u32,
+    /// Sample at least this long even when the precision is reached at once: early samples may agree by chance.
+    pub sampling_time_min_ns: u64,
+    /// Sample at most this long, once the minimum number of samples is there.
+    pub time_budget_ns: u64,
+    /// End the whole measuring after this long, with whatever there is. Checked between batches: a run is never cut.
+    pub time_limit_ns: u64,
+    /// What the caches hold before each timed run.
+    pub cache: Cache,
+    /// Keep at most this many samples, evenly spaced; the statistics use all of them.
+    pub samples_kept_max: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            warm_up_time_ns: 5_000_000,
+            warm_up_runs: 1,
+            batch_precisions: 1000,
+            batch_runs_max: 1 << 20,
+            precision: 0.01,
+            confidence: 0.95,
+            samples_min: 8,
+            samples_max: 10_000,
+            sampling_time_min_ns: 20_000_000,
+            time_budget_ns: 200_000_000,
+            time_limit_ns: 10_000_000_000,
+            cache: Cache::Warm,
+            samples_kept_max: 256,
+        }
+    }
+}
+
+/// What the caches hold before each timed run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// What the previous run left.
+    #[default]
+    Warm,
+    /// Other data: a buffer of this size is written before each single run. It must be larger than the last-level
+    /// cache the measuring thread can fill, see [`crate::host::Facts::cold_cache_bytes`]. Caches private to other
+    /// cores are emptied only where the last level is inclusive.
+    Cold {
+        /// Size of the buffer.
+        flush_bytes: u64,
+    },
+}
+
+impl Cache {
+    pub(super) fn flush_bytes(self) -> Option<u64> {
+        match self {
+            Cache::Warm => None,
+            Cache::Cold { flush_bytes } => Some(flush_bytes),
+        }
+    }
+}
+
+/// The rule of TVM's time evaluator, by its own names.
+///
+/// One call first that does not count. Then `repeat` times: run `number` times; while that took less than
+/// `min_repeat_ms`, let `number` grow to the larger of what would have been needed plus one and 1.618 times itself, and
+/// run again. The grown `number` stays for later repeats. A sample is the mean over its last `number` runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Evaluator {
+    /// Runs per repeat to begin with.
+    pub number: u32,
+    /// Samples.
+    pub repeat: u32,
+    /// Least duration of a repeat; 0 leaves `number` alone.
+    pub min_repeat_ms: u32,
+    /// Give up growing in a repeat after this many durations of zero.
+    pub limit_zero_time_iterations: u32,
+    /// Pause after every `repeats_to_cooldown`-th repeat, the first one included.
+    pub cooldown_interval_ms: u32,
+    /// See `cooldown_interval_ms`.
+    pub repeats_to_cooldown: u32,
+    /// What the caches hold before each repeat (not before each run).
+    pub cache: Cache,
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self {
+            number: 10,
+            repeat: 1,
+            min_repeat_ms: 0,
+            limit_zero_time_iterations: 100,
+            cooldown_interval_ms: 0,
+            repeats_to_cooldown: 1,
+            cache: Cache::Warm,
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("measuring plan: `{field}` is {found}, but must be {allowed}")]
+pub struct PlanError {
+    /// The setting.
+    pub field: &'static str,
+    /// Its value.
+    pub found: String,
+    /// What it may be.
+    pub allowed: String,
+}
+
+/// The largest flush buffer: beyond any cache, below any machine's memory that measures.
+const FLUSH_BYTES_MAX: u64 = 4 << 30;
+
+impl Method {
+    /// Checks every setting; a plan that passes can be executed.
+    pub fn check(&self) -> Result<(), PlanError> {
+        match self {
+            Method::Sample(plan) => plan.check(),
+            Method::Evaluate(rule) => rule.check(),
+        }
+    }
+}
+
+impl Plan {
+    /// Checks every setting; a plan that passes can be executed.
+    pub fn check(&self) -> Result<(), PlanError> {
+        require(self.batch_precisions >= 1, "batch_precisions", self.batch_precisions, "at least 1")?;
+        require(self.batch_runs_max >= 1, "batch_runs_max", self.batch_runs_max, "at least 1")?;
+        require(self.precision > 0.0 && self.precision < 1.0, "precision", self.precision, "between 0 and 1")?;
+        require(self.confidence >= 0.5 && self.confidence < 1.0, "confidence", self.confidence, "from 0.5 to below 1")?;
+        require(self.samples_min >= 1, "samples_min", self.samples_min, "at least 1")?;
+        let samples = self.samples_min..=1_000_000;
+        require(samples.contains(&self.samples_max), "samples_max", self.samples_max, format!("in {samples:?}"))?;
+        require(self.time_limit_ns >= 1, "time_limit_ns", self.time_limit_ns, "at least 1")?;
+        check_cache(self.cache)
+    }
+}
+
+impl Evaluator {
+    /// Checks every setting; a rule that passes can be executed.
+    pub fn check(&self) -> Result<(), PlanError> {
+        require(self.number >= 1, "number", self.number, "at least 1")?;
+        require((1..=1_000_000).contains(&self.repeat), "repeat", self.repeat, "from 1 to 1000000")?;
+        require(self.repeats_to_cooldown >= 1, "repeats_to_cooldown", self.repeats_to_cooldown, "at least 1")?;
+        let zeros = self.limit_zero_time_iterations;
+        require(zeros >= 1, "limit_zero_time_iterations", zeros, "at least 1")?;
+        check_cache(self.cache)
+    }
+}
+
+fn check_cache(cache: Cache) -> Result<(), PlanError> {
+    let Cache::Cold { flush_bytes } = cache else { return Ok(()) };
+    let allowed = 1..=FLUSH_BYTES_MAX;
+    require(allowed.contains(&flush_bytes), "flush_bytes", flush_bytes, format!("in {allowed:?}"))
+}
+
+fn require(holds: bool, field: &'static str, found: impl ToString, allowed: impl ToString) -> Result<(), PlanError> {
+    if holds { Ok(()) } else { Err(PlanError { field, found: found.to_string(), allowed: allowed.to_string() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn the_defaults_pass_and_nonsense_does_not() {
+        Method::Sample(Plan::default()).check().expect("default plan");
+        Method::Evaluate(Evaluator::default()).check().expect("default rule");
+        let refused = |plan: Plan| plan.check().expect_err("nonsense").to_string();
+        expect!["measuring plan: `precision` is 0, but must be between 0 and 1"]
+            .assert_eq(&refused(Plan { precision: 0.0, ..Plan::default() }));
+        expect!["measuring plan: `samples_max` is 3, but must be in 8..=1000000"]
+            .assert_eq(&refused(Plan { samples_max: 3, ..Plan::default() }));
+        expect!["measuring plan: `confidence` is NaN, but must be from 0.5 to below 1"]
+            .assert_eq(&refused(Plan { confidence: f64::NAN, ..Plan::default() }));
+        let cache = Cache::Cold { flush_bytes: u64::MAX };
+        expect!["measuring plan: `flush_bytes` is 18446744073709551615, but must be in 1..=4294967296"]
+            .assert_eq(&refused(Plan { cache, ..Plan::default() }));
+    }
+
+    #[test]
+    fn a_plan_names_what_it_changes() {
+        let plan: Plan = toml::from_str("precision = 0.05\ncache = { cold = { flush_bytes = 4096 } }").expect("parses");
+        assert_eq!(plan, Plan { precision: 0.05, cache: Cache::Cold { flush_bytes: 4096 }, ..Plan::default() });
+        toml::from_str::<Plan>("precison = 0.05").expect_err("a misspelt setting");
+    }
+}

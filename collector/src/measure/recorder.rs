@@ -1,0 +1,217 @@
+//! Times one batch after another and keeps the books: samples, counters, processor time.
+//!
+//! Counters and usage are read outside the timed interval, so they cost time but do not change times. When there are
+//! more counters than registers, their groups take turns from batch to batch; each counter is divided by the runs of
+//! the batches it really counted.
+
+use super::{Clock, Measurement, StopReason, Warning, statistics, stopping, warning};
+use crate::counters::{CounterReader, CounterValue, Reading, Refusal, Usage};
+
+pub struct Recorder<'a> {
+    pub clock: &'a mut dyn Clock,
+    counters: &'a mut dyn CounterReader,
+    started_ns: u64,
+    before: Vec<Reading>,
+    after: Vec<Reading>,
+    totals: Vec<Total>,
+    usage: Usage,
+    samples: Vec<f64>,
+    sorted: Vec<f64>,
+    timed_runs: u64,
+    timed_ns: u64,
+    preempted: u32,
+    last: Option<Batch>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Total {
+    counted: Reading,
+    runs: u64,
+}
+
+/// One timed batch.
+#[derive(Clone, Copy)]
+pub struct Batch {
+    runs: u32,
+    pub elapsed_ns: u64,
+    usage: Usage,
+}
+
+/// What the recorder cannot know by itself.
+pub struct Closing {
+    pub first_run_ns: u64,
+    pub warm_up_runs: u64,
+    pub batch_size: u32,
+    pub confidence: f64,
+    pub samples_kept_max: u32,
+    pub flush_bytes: Option<u64>,
+    pub stop: StopReason,
+    /// The precision that was wanted of the median, where one was.
+    pub wanted: Option<f64>,
+    pub samples_min: u32,
+    /// The fixed arithmetic before and after the samples.
+    pub speed_ns: (u64, u64),
+}
+
+impl<'a> Recorder<'a> {
+    pub fn new(clock: &'a mut dyn Clock, counters: &'a mut dyn CounterReader) -> Self {
+        let channels = counters.channels().len();
+        Self {
+            started_ns: clock.now_ns(),
+            clock,
+            counters,
+            before: vec![Reading::default(); channels],
+            after: vec![Reading::default(); channels],
+            totals: vec![Total::default(); channels],
+            usage: Usage::default(),
+            samples: Vec::new(),
+            sorted: Vec::new(),
+            timed_runs: 0,
+            timed_ns: 0,
+            preempted: 0,
+            last: None,
+        }
+    }
+
+    pub fn elapsed_ns(&mut self) -> u64 {
+        self.clock.now_ns().saturating_sub(self.started_ns)
+    }
+
+    pub fn sorted(&self) -> &[f64] {
+        &self.sorted
+    }
+
+    /// Times a batch without books, for the first run and the warm-up.
+    pub fn time<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<u64, E> {
+        let start = self.clock.now_ns();
+        run(times)?;
+        Ok(self.clock.now_ns().saturating_sub(start))
+    }
+
+    /// Times a batch with everything read around it; [`keep`](Self::keep) makes it a sample.
+    pub fn batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
+        self.counters.select(self.samples.len() % self.counters.groups());
+        let usage = self.clock.usage();
+        self.counters.read(&mut self.before);
+        let start = self.clock.now_ns();
+        run(times)?;
+        let end = self.clock.now_ns();
+        self.counters.read(&mut self.after);
+        let usage = self.clock.usage().since(&usage);
+        let batch = Batch { runs: times, elapsed_ns: end.saturating_sub(start), usage };
+        self.last = Some(batch);
+        Ok(batch)
+    }
+
+    /// Takes the batch timed last into the books.
+    pub fn keep(&mut self) {
+        let batch = self.last.take().expect("a batch is kept once, after it was timed");
+        let group = self.samples.len() % self.counters.groups();
+        for (place, channel) in self.counters.channels().iter().enumerate() {
+            if channel.group.is_none_or(|own| own == group) {
+                self.totals[place].counted.add(&self.after[place].since(&self.before[place]));
+                self.totals[place].runs += u64::from(batch.runs);
+            }
+        }
+        let sample = batch.elapsed_ns as f64 / f64::from(batch.runs);
+        self.samples.push(sample);
+        let place = self.sorted.partition_point(|&other| other <= sample);
+        self.sorted.insert(place, sample);
+        self.usage.add(&batch.usage);
+        self.timed_runs += u64::from(batch.runs);
+        self.timed_ns += batch.elapsed_ns;
+        self.preempted += u32::from(batch.usage.involuntary_switches > 0);
+    }
+
+    /// Closes the books.
+    pub fn finish(mut self, closing: Closing) -> Measurement {
+        let elapsed_ns = self.elapsed_ns();
+        let summary = statistics::summarise(&self.sorted, closing.confidence).expect("at least one sample is taken");
+        let stride = self.samples.len().div_ceil(closing.samples_kept_max.max(1) as usize).max(1);
+        let (counters, uncounted) = self.counter_values();
+        let warnings = self.warnings(&closing, &summary, &counters);
+        let runs = self.timed_runs as f64;
+        Measurement {
+            n: summary.n,
+            median_ns: summary.median,
+            mean_ns: summary.mean,
+            min_ns: summary.min,
+            max_ns: summary.max,
+            p95_ns: summary.p95,
+            std_ns: summary.std,
+            cv: summary.cv,
+            median_interval_ns: summary.median_interval,
+            confidence: closing.confidence,
+            first_run_ns: closing.first_run_ns,
+            warm_up_runs: closing.warm_up_runs,
+            batch_size: closing.batch_size,
+            timed_runs: self.timed_runs,
+            samples_ns: self.samples.iter().copied().step_by(stride).collect(),
+            samples_stride: u32::try_from(stride).unwrap_or(u32::MAX),
+            timed_ns: self.timed_ns,
+            elapsed_ns,
+            flush_bytes: closing.flush_bytes,
+            stop: closing.stop,
+            cpu_time_ns: self.usage.process_cpu_ns as f64 / runs,
+            thread_cpu_time_ns: self.usage.thread_cpu_ns as f64 / runs,
+            usage: self.usage,
+            counters,
+            refusals: self.counters.refusals().iter().cloned().chain(uncounted).collect(),
+            clock_precision_ns: self.clock.precision_ns(),
+            warnings,
+        }
+    }
+
+    fn counter_values(&self) -> (Vec<CounterValue>, Vec<Refusal>) {
+        let mut values = Vec::new();
+        let mut uncounted = Vec::new();
+        for (channel, total) in self.counters.channels().iter().zip(&self.totals) {
+            match CounterValue::new(channel, &total.counted, total.runs) {
+                Ok(value) => values.push(value),
+                Err(refusal) => uncounted.push(refusal),
+            }
+        }
+        (values, uncounted)
+    }
+
+    fn warnings(&self, closing: &Closing, summary: &statistics::Summary, counters: &[CounterValue]) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let ratio = closing.first_run_ns as f64 / summary.median;
+        if ratio > warning::FIRST_RUN_SLOW_RATIO {
+            warnings.push(Warning::FirstRunSlow { ratio });
+        }
+        if summary.n < closing.samples_min {
+            warnings.push(Warning::FewSamples { n: summary.n, wanted: closing.samples_min });
+        }
+        if let Some(wanted) = closing.wanted
+            && let Some(half_width) = stopping::relative_half_width(&self.sorted, closing.confidence)
+            && half_width > wanted
+        {
+            warnings.push(Warning::Noisy { half_width, wanted });
+        }
+        let batch_ns = summary.median * f64::from(closing.batch_size);
+        let precision_ns = self.clock.precision_ns();
+        if batch_ns < warning::BATCH_PRECISIONS_MIN * precision_ns as f64 {
+            warnings.push(Warning::BelowTimerPrecision { batch_ns, precision_ns });
+        }
+        if let Some(change) = statistics::drift(&self.samples).filter(|change| change.abs() > warning::CHANGE_MAX) {
+            warnings.push(Warning::Drifting { change });
+        }
+        let (before, after) = closing.speed_ns;
+        let change = after as f64 / before.max(1) as f64 - 1.0;
+        if change.abs() > warning::CHANGE_MAX {
+            warnings.push(Warning::ClockMoved { change });
+        }
+        let part = f64::from(self.preempted) / f64::from(summary.n);
+        if part > warning::PREEMPTED_PART_MAX {
+            warnings.push(Warning::Preempted { part, switches: self.usage.involuntary_switches });
+        }
+        if self.usage.major_faults > 0 {
+            warnings.push(Warning::MajorFaults { count: self.usage.major_faults });
+        }
+        warnings.extend(counters.iter().filter(|value| value.running_ratio < 1.0).map(|value| {
+            Warning::CountersMultiplexed { name: value.name.clone(), running_ratio: value.running_ratio }
+        }));
+        warnings
+    }
+}

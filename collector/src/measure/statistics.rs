@@ -1,0 +1,228 @@
+//! The numbers that describe a set of samples, and exactly how each is defined.
+//!
+//! * *median*: the middle sample, or the mean of the two middle ones.
+//! * *percentile p*: linear interpolation between the samples around place `p (n - 1)`, counted from 0 in sorted order
+//!   (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
+//! * *standard deviation*: of the sample, with `n - 1`; *CV* is standard deviation over mean.
+//! * *interval of the median*: the narrowest pair of order statistics, the same number from either end, that encloses
+//!   the true median with at least the wanted probability. It assumes nothing about the distribution, only that
+//!   samples are independent; where disturbances last longer than a sample it is too narrow.
+//! * *drift*: whether the later half of the samples differs from the earlier by more than chance (rank sum test).
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers that describe a set of samples, in the samples' unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Number of samples.
+    pub n: u32,
+    /// Middle of the samples.
+    pub median: f64,
+    /// Mean of the samples.
+    pub mean: f64,
+    /// Smallest sample.
+    pub min: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Sample standard deviation; `None` for one sample.
+    pub std: Option<f64>,
+    /// Standard deviation over mean; `None` for one sample or a mean of zero.
+    pub cv: Option<f64>,
+    /// Confidence interval of the median; `None` for too few samples.
+    pub median_interval: Option<(f64, f64)>,
+}
+
+/// Describes samples that are sorted already. `None` when there are none.
+pub fn summarise(sorted: &[f64], confidence: f64) -> Option<Summary> {
+    debug_assert!(sorted.is_sorted(), "samples must be sorted");
+    let (first, last) = (*sorted.first()?, *sorted.last()?);
+    let count = sorted.len() as f64;
+    let mean = sorted.iter().sum::<f64>() / count;
+    let squares: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
+    let std = (sorted.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
+    Some(Summary {
+        n: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
+        median: median(sorted),
+        mean,
+        min: first,
+        max: last,
+        p95: percentile(sorted, 0.95),
+        std,
+        cv: std.filter(|_| mean != 0.0).map(|std| std / mean),
+        median_interval: median_interval(sorted, confidence),
+    })
+}
+
+/// The middle of sorted samples.
+///
+/// # Panics
+/// When there are no samples.
+pub fn median(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}
+
+/// The value below which the part `part` (0 to 1) of sorted samples lies, by linear interpolation.
+///
+/// # Panics
+/// When there are no samples.
+pub fn percentile(sorted: &[f64], part: f64) -> f64 {
+    let place = part.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let below = place.floor();
+    let (low, high) = (sorted[below as usize], sorted[place.ceil() as usize]);
+    low + (high - low) * (place - below)
+}
+
+/// The confidence interval of the median of sorted samples; `None` when there are too few for the wanted probability.
+pub fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let outside = samples_outside_interval(sorted.len(), confidence)?;
+    Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
+}
+
+/// How many samples lie outside the interval at either end.
+///
+/// Each sample is below the true median with probability 1/2, so their number below follows the binomial
+/// distribution; summing logarithms keeps it exact where 2^-n is no longer a number.
+fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
+    let tail = (1.0 - confidence) / 2.0;
+    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
+    let mut below = 0.0;
+    for count in 0..n.div_ceil(2) {
+        below += log_term.exp();
+        if below > tail {
+            return count.checked_sub(1);
+        }
+        log_term += ((n - count) as f64 / (count + 1) as f64).ln();
+    }
+    n.div_ceil(2).checked_sub(1)
+}
+
+/// How far the later half of the samples lies from the earlier, in the order of their making: the ratio of the medians
+/// minus one. `None` when the difference may be chance (less than 3.5 standard deviations of the rank sum) or there are
+/// fewer than 16 samples.
+pub fn drift(samples: &[f64]) -> Option<f64> {
+    if samples.len() < 16 {
+        return None;
+    }
+    let half = samples.len() / 2;
+    let mut order: Vec<usize> = (0..samples.len()).collect();
+    order.sort_by(|&a, &b| samples[a].total_cmp(&samples[b]));
+    let (early, late) = (half as f64, (samples.len() - half) as f64);
+    // Equal samples get the mean of their ranks, so that a coarse clock does not look like a trend.
+    let mut late_ranks = 0.0;
+    let mut ties = 0.0;
+    let mut rank = 0;
+    for group in order.chunk_by(|&a, &b| samples[a] == samples[b]) {
+        let size = group.len() as f64;
+        let mean_rank = rank as f64 + (size + 1.0) / 2.0;
+        late_ranks += mean_rank * group.iter().filter(|&&place| place >= half).count() as f64;
+        ties += size.powi(3) - size;
+        rank += group.len();
+    }
+    let count = early + late;
+    let expected = late * (count + 1.0) / 2.0;
+    let variance = early * late / 12.0 * (count + 1.0 - ties / (count * (count - 1.0)));
+    if variance <= 0.0 || (late_ranks - expected).abs() < 3.5 * variance.sqrt() {
+        return None;
+    }
+    let median_of = |part: &[f64]| {
+        let mut sorted = part.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        median(&sorted)
+    };
+    Some(median_of(&samples[half..]) / median_of(&samples[..half]) - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn a_summary_by_hand() {
+        let summary = summarise(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0], 0.95).expect("samples");
+        expect![[r#"
+            Summary {
+                n: 8,
+                median: 4.5,
+                mean: 5.5,
+                min: 1.0,
+                max: 16.0,
+                p95: 12.849999999999994,
+                std: Some(
+                    4.69041575982343,
+                ),
+                cv: Some(
+                    0.8528028654224418,
+                ),
+                median_interval: Some(
+                    (
+                        1.0,
+                        16.0,
+                    ),
+                ),
+            }
+        "#]]
+        .assert_debug_eq(&summary);
+        assert_eq!(summarise(&[], 0.95), None);
+        assert_eq!(summarise(&[3.0], 0.95).expect("one sample").std, None);
+    }
+
+    #[test]
+    fn ranks_of_the_interval_are_those_of_the_tables() {
+        // (n, confidence) -> samples outside at either end; checked against tables of the sign test.
+        let table =
+            [(5, None), (6, Some(0)), (8, Some(0)), (9, Some(1)), (20, Some(5)), (50, Some(17)), (100, Some(39))];
+        for (n, expected) in table {
+            assert_eq!(samples_outside_interval(n, 0.95), expected, "n = {n}");
+        }
+        // Far beyond where 2^-n is zero: the normal approximation n/2 - 0.98 sqrt(n).
+        assert!((4890..=4903).contains(&samples_outside_interval(10_000, 0.95).expect("many")));
+    }
+
+    #[test]
+    fn the_interval_holds_the_true_median_as_often_as_promised() {
+        let mut generator = ChaCha8Rng::seed_from_u64(7);
+        let hits = (0..2000)
+            .filter(|_| {
+                let mut samples: Vec<f64> = (0..40).map(|_| generator.random::<f64>().powi(4)).collect();
+                samples.sort_by(f64::total_cmp);
+                let (low, high) = median_interval(&samples, 0.95).expect("enough");
+                (low..=high).contains(&0.0625)
+            })
+            .count();
+        assert!((1900..=1960).contains(&hits), "{hits} of 2000");
+    }
+
+    #[test]
+    fn drift_is_seen_and_noise_is_not() {
+        let mut generator = ChaCha8Rng::seed_from_u64(3);
+        let noise: Vec<f64> = (0..200).map(|_| 100.0 + 10.0 * generator.random::<f64>()).collect();
+        assert_eq!(drift(&noise), None);
+        let rising: Vec<f64> = noise.iter().enumerate().map(|(place, sample)| sample + place as f64 * 0.2).collect();
+        let change = drift(&rising).expect("it rises by 20 of 105 from half to half");
+        assert!((0.15..0.25).contains(&change), "{change}");
+        assert_eq!(drift(&[5.0; 64]), None, "a coarse clock");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_stay_in_order(mut samples in prop::collection::vec(0.0..1e12_f64, 1..200)) {
+            samples.sort_by(f64::total_cmp);
+            let summary = summarise(&samples, 0.9).unwrap();
+            prop_assert!(summary.min <= summary.median && summary.median <= summary.max);
+            prop_assert!(summary.median <= summary.p95 && summary.p95 <= summary.max);
+            prop_assert!(summary.min <= summary.mean * (1.0 + 1e-12) && summary.mean <= summary.max * (1.0 + 1e-12));
+            if let Some((low, high)) = summary.median_interval {
+                prop_assert!(low <= summary.median && summary.median <= high);
+                let (wider_low, wider_high) = median_interval(&samples, 0.99).unwrap_or((summary.min, summary.max));
+                prop_assert!(wider_low <= low && high <= wider_high);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Decides when enough samples are there.
+//!
+//! The rule looks at the data again and again, so the stated confidence is a little optimistic; the minimum time and
+//! number of samples in the plan keep that small. The reason for stopping is kept with the result.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, statistics};
+
+/// Why sampling stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The median is known to the plan's precision.
+    Precise,
+    /// The plan's number of samples is reached.
+    SamplesMax,
+    /// The plan's sampling time is used up.
+    TimeBudget,
+    /// The time limit of the whole measuring ended, perhaps before the minimum of samples.
+    TimeLimit,
+    /// The evaluator's rule has no other end than its number of repeats.
+    RepeatsDone,
+}
+
+/// How much time has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed {
+    /// Since the first sample.
+    pub sampling_ns: u64,
+    /// Since before the first run.
+    pub total_ns: u64,
+}
+
+/// Decides after a sample; `None` means go on. `sorted` holds all samples so far.
+pub fn decide(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReason> {
+    let is_enough = sorted.len() >= plan.samples_min as usize;
+    if elapsed.total_ns >= plan.time_limit_ns {
+        return Some(StopReason::TimeLimit);
+    }
+    if sorted.len() >= plan.samples_max as usize {
+        return Some(StopReason::SamplesMax);
+    }
+    if is_enough && elapsed.sampling_ns >= plan.sampling_time_min_ns && is_precise(plan, sorted) {
+        return Some(StopReason::Precise);
+    }
+    (is_enough && elapsed.sampling_ns >= plan.time_budget_ns).then_some(StopReason::TimeBudget)
+}
+
+fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
+    // The interval costs a pass over half the ranks; with many samples one more hardly changes it.
+    let is_turn = sorted.len() < 64 || sorted.len().is_multiple_of(16);
+    is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
+}
+
+/// Half the width of the median's interval over the median; `None` with too few samples.
+pub fn relative_half_width(sorted: &[f64], confidence: f64) -> Option<f64> {
+    let (low, high) = statistics::median_interval(sorted, confidence)?;
+    let median = statistics::median(sorted);
+    (median > 0.0).then(|| (high - low) / 2.0 / median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: [f64; 8] = [100.0; 8];
+    const LOUD: [f64; 8] = [70.0, 80.0, 90.0, 100.0, 100.0, 110.0, 120.0, 130.0];
+    const MILLISECOND: u64 = 1_000_000;
+
+    fn check(sorted: &[f64], sampling_ms: u64, total_ms: u64, expected: Option<StopReason>) {
+        let elapsed = Elapsed { sampling_ns: sampling_ms * MILLISECOND, total_ns: total_ms * MILLISECOND };
+        assert_eq!(decide(&Plan::default(), sorted, elapsed), expected);
+    }
+
+    #[test]
+    fn each_bound_stops_for_its_own_reason() {
+        check(&QUIET, 20, 30, Some(StopReason::Precise));
+        check(&QUIET, 19, 30, None);
+        check(&QUIET[..7], 20, 30, None);
+        check(&LOUD, 20, 30, None);
+        check(&LOUD, 200, 210, Some(StopReason::TimeBudget));
+        check(&LOUD[..7], 500, 510, None);
+        check(&LOUD[..1], 10_000, 10_000, Some(StopReason::TimeLimit));
+        check(&vec![100.0; 10_000], 1, 2, Some(StopReason::SamplesMax));
+    }
+}

@@ -1,0 +1,338 @@
+//! The logic of measuring on a clock that moves only when the kernel of the test says so.
+
+use std::{cell::Cell, convert::Infallible, rc::Rc, time::Duration};
+
+use expect_test::{Expect, expect};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::counters::{Channel, Coverage, NoCounters, Reading, Step};
+
+const MICROSECOND: u64 = 1_000;
+const MILLISECOND: u64 = 1_000_000;
+
+/// Time that stands still until someone moves it; reading the clock costs nothing.
+#[derive(Clone, Default)]
+struct Time(Rc<Cell<u64>>);
+
+impl Time {
+    fn pass(&self, ns: u64) {
+        self.0.set(self.0.get() + ns);
+    }
+}
+
+struct FakeClock {
+    time: Time,
+    /// Answers of the speed probe, the last one for ever.
+    probes_ns: Vec<u64>,
+    involuntary_switches_per_reading: u64,
+    readings: u64,
+}
+
+impl FakeClock {
+    fn new(time: &Time) -> Self {
+        Self { time: time.clone(), probes_ns: vec![15_000], involuntary_switches_per_reading: 0, readings: 0 }
+    }
+}
+
+impl Clock for FakeClock {
+    fn now_ns(&mut self) -> u64 {
+        self.time.0.get()
+    }
+
+    fn precision_ns(&self) -> u64 {
+        50
+    }
+
+    fn usage(&mut self) -> Usage {
+        self.readings += 1;
+        Usage {
+            thread_cpu_ns: self.time.0.get(),
+            process_cpu_ns: 2 * self.time.0.get(),
+            involuntary_switches: self.readings * self.involuntary_switches_per_reading,
+            ..Usage::default()
+        }
+    }
+
+    fn speed_probe_ns(&mut self) -> u64 {
+        if self.probes_ns.len() > 1 { self.probes_ns.remove(0) } else { self.probes_ns[0] }
+    }
+
+    fn sleep(&mut self, duration: Duration) {
+        self.time.pass(duration.as_nanos() as u64);
+    }
+}
+
+/// Measures a kernel whose n-th run (from 0) takes `cost(n)`.
+fn measured(plan: &Plan, set: impl FnOnce(&mut FakeClock), mut cost: impl FnMut(u64) -> u64) -> Measurement {
+    let time = Time::default();
+    let mut clock = FakeClock::new(&time);
+    set(&mut clock);
+    let mut count = 0;
+    let mut run = |times| {
+        for _ in 0..times {
+            time.pass(cost(count));
+            count += 1;
+        }
+        Ok::<(), Infallible>(())
+    };
+    let Ok(measurement) = sample(&mut run, plan, &mut clock, &mut NoCounters);
+    measurement
+}
+
+fn check_warnings(measurement: &Measurement, expected: Expect) {
+    let lines: Vec<String> = measurement.warnings.iter().map(|warning| format!("{warning}\n")).collect();
+    expected.assert_eq(&lines.concat());
+}
+
+#[test]
+fn a_quiet_kernel_takes_some_tens_of_milliseconds() {
+    for run_us in [500, 1000, 2000, 5000] {
+        let measurement = measured(&Plan::default(), |_| {}, |_| run_us * MICROSECOND);
+        assert_eq!(measurement.stop, StopReason::Precise);
+        assert_eq!(measurement.median_ns, (run_us * MICROSECOND) as f64);
+        assert_eq!((measurement.batch_size, measurement.warnings.len()), (1, 0));
+        let elapsed_ms = measurement.elapsed_ns / MILLISECOND;
+        assert!((25..=60).contains(&elapsed_ms), "{run_us} us: {elapsed_ms} ms");
+    }
+}
+
+#[test]
+fn a_short_kernel_is_run_in_batches_long_enough_for_the_clock() {
+    let measurement = measured(&Plan::default(), |_| {}, |_| 300);
+    assert_eq!(measurement.batch_size, 167, "50 ns x 1000 / 300 ns");
+    assert_eq!(measurement.median_ns, 300.0);
+    assert_eq!(measurement.timed_runs, u64::from(measurement.n) * 167);
+    assert_eq!(measurement.samples_ns.len(), (measurement.n as usize).div_ceil(measurement.samples_stride as usize));
+    assert!(measurement.samples_ns.len() <= 256);
+}
+
+#[test]
+fn processor_time_is_per_timed_run() {
+    let measurement = measured(&Plan::default(), |_| {}, |_| MILLISECOND);
+    assert_eq!((measurement.thread_cpu_time_ns, measurement.cpu_time_ns), (1e6, 2e6));
+}
+
+#[test]
+fn the_first_run_is_kept_apart() {
+    let measurement = measured(&Plan::default(), |_| {}, |run| if run == 0 { 90 * MILLISECOND } else { MILLISECOND });
+    assert_eq!((measurement.first_run_ns, measurement.max_ns), (90 * MILLISECOND, 1e6));
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            the first run took 90.0 times the median; it is kept apart; raise the warm-up time if later runs are still settling
+        "#]],
+    );
+}
+
+#[test]
+fn a_noisy_kernel_uses_its_budget_and_says_so() {
+    let mut generator = ChaCha8Rng::seed_from_u64(11);
+    let mut cost = move |_| (MILLISECOND as f64 * (1.0 + generator.random::<f64>().powi(2))) as u64;
+    let measurement = measured(&Plan::default(), |_| {}, &mut cost);
+    assert_eq!(measurement.stop, StopReason::TimeBudget);
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            the median is known to 4.7 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+        "#]],
+    );
+    let patient = Plan { time_budget_ns: 60_000 * MILLISECOND, time_limit_ns: 90_000 * MILLISECOND, ..Plan::default() };
+    let measurement = measured(&patient, |_| {}, cost);
+    assert_eq!(measurement.stop, StopReason::Precise, "with time enough the median is found");
+    let (low, high) = measurement.median_interval_ns.expect("many samples");
+    assert!((high - low) / 2.0 / measurement.median_ns <= 0.01);
+    assert!((low..=high).contains(&1.25e6) || (measurement.median_ns / 1.25e6 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_very_slow_kernel_ends_at_the_limit() {
+    let measurement = measured(&Plan::default(), |_| {}, |_| 3_000 * MILLISECOND);
+    assert_eq!((measurement.stop, measurement.n), (StopReason::TimeLimit, 2));
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            2 samples instead of 8 before the time limit; raise the time limit if this candidate matters
+        "#]],
+    );
+    // Even a first run beyond the limit leaves one sample.
+    assert_eq!(measured(&Plan::default(), |_| {}, |_| 20_000 * MILLISECOND).n, 1);
+}
+
+#[test]
+fn what_the_machine_does_becomes_warnings() {
+    let disturbed = |clock: &mut FakeClock| {
+        clock.probes_ns = vec![15_000, 16_500];
+        clock.involuntary_switches_per_reading = 1;
+    };
+    let measurement = measured(&Plan::default(), disturbed, |run| MILLISECOND + 10 * run * MICROSECOND);
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            the median is known to 6.6 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+            later samples differ from earlier ones by +44.6 %; raise the warm-up time; look for heat, or for other work on the machine
+            fixed arithmetic took +10.0 % after the samples; fix the clock governor and boost, and measure again
+            121 involuntary context switches, in 100 % of the samples; stop other work, use fewer threads than cores, or isolate cores
+        "#]],
+    );
+}
+
+#[test]
+fn a_cold_cache_allows_one_run_per_batch() {
+    let cache = Cache::Cold { flush_bytes: 1 << 16 };
+    let measurement = measured(&Plan { cache, samples_max: 500, ..Plan::default() }, |_| {}, |_| 300);
+    assert_eq!((measurement.batch_size, measurement.flush_bytes), (1, Some(1 << 16)));
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            a batch takes 300 ns on a clock that is precise to 50 ns; raise the runs per batch; a cold cache allows only one
+        "#]],
+    );
+}
+
+#[test]
+fn an_error_of_the_kernel_ends_the_measuring() {
+    let time = Time::default();
+    let mut runs = 0;
+    let mut run = |_| {
+        time.pass(MILLISECOND);
+        runs += 1;
+        if runs < 10 { Ok(()) } else { Err("out of memory") }
+    };
+    let result = sample(&mut run, &Plan::default(), &mut FakeClock::new(&time), &mut NoCounters);
+    assert_eq!(result.expect_err("the tenth run fails"), "out of memory");
+}
+
+/// Two groups of one counter each, counting what `time` says, in units of a run of one millisecond.
+struct TwoGroups {
+    time: Time,
+    channels: Vec<Channel>,
+    group: usize,
+    since_ns: u64,
+    values: [Reading; 2],
+}
+
+impl CounterReader for TwoGroups {
+    fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    fn groups(&self) -> usize {
+        2
+    }
+
+    fn select(&mut self, group: usize) {
+        self.group = group;
+        self.since_ns = self.time.0.get();
+    }
+
+    fn read(&mut self, into: &mut [Reading]) {
+        let passed_ns = self.time.0.get() - self.since_ns;
+        self.since_ns += passed_ns;
+        let own = &mut self.values[self.group];
+        // The second counter gets its register only half of the time, and misses half of what happens.
+        let share = 1 + self.group as u64;
+        own.add(&Reading { value: passed_ns / share, enabled_ns: passed_ns, running_ns: passed_ns / share });
+        into.copy_from_slice(&self.values);
+    }
+
+    fn refusals(&self) -> &[Refusal] {
+        &[]
+    }
+}
+
+#[test]
+fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
+    let time = Time::default();
+    let channel = |group: usize| Channel {
+        name: ["whole", "shared"][group].into(),
+        unit: "ns".into(),
+        step: Step::Perf,
+        native: String::new(),
+        coverage: Coverage::Thread,
+        group: Some(group),
+    };
+    let channels = vec![channel(0), channel(1)];
+    let mut counters =
+        TwoGroups { time: time.clone(), channels, group: 0, since_ns: 0, values: [Reading::default(); 2] };
+    let mut run = |times: u32| {
+        time.pass(u64::from(times) * MILLISECOND);
+        Ok::<(), Infallible>(())
+    };
+    let plan = Plan { samples_min: 9, samples_max: 9, ..Plan::default() };
+    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    let values: Vec<_> =
+        measurement.counters.iter().map(|value| (value.per_run, value.runs, value.running_ratio)).collect();
+    assert_eq!(values, [(1e6, 5, 1.0), (1e6, 4, 0.5)]);
+    check_warnings(
+        &measurement,
+        expect![[r#"
+            counter `shared` counted 50 % of the time only; ask for fewer counters at once
+        "#]],
+    );
+    // One sample only: the second group had no turn, which is said, not shown as zero.
+    let plan = Plan { samples_min: 1, samples_max: 1, ..Plan::default() };
+    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    assert_eq!((measurement.counters.len(), measurement.refusals.len()), (1, 1));
+}
+
+/// Runs of the evaluator's rule on a kernel of `run_us`: runs per call, in order.
+fn evaluated(rule: &Evaluator, run_us: u64) -> (Measurement, Vec<u32>) {
+    let time = Time::default();
+    let mut calls = Vec::new();
+    let mut run = |times: u32| {
+        calls.push(times);
+        time.pass(u64::from(times) * run_us * MICROSECOND);
+        Ok::<(), Infallible>(())
+    };
+    let Ok(measurement) = evaluate(&mut run, rule, &mut FakeClock::new(&time), &mut NoCounters);
+    (measurement, calls)
+}
+
+#[test]
+fn the_evaluators_number_grows_and_stays_grown() {
+    let rule = Evaluator { number: 3, repeat: 3, min_repeat_ms: 10, ..Evaluator::default() };
+    let (measurement, calls) = evaluated(&rule, 1000);
+    // 3 runs take 3 ms; needed are 10 + 1, more than 3 x 1.618; the next repeats begin with 11.
+    assert_eq!(calls, [1, 3, 11, 11, 11]);
+    assert_eq!((measurement.n, measurement.batch_size, measurement.median_ns), (3, 11, 1e6));
+    assert_eq!((measurement.stop, measurement.timed_runs), (StopReason::RepeatsDone, 33));
+    // Nearly long enough: 1.618 times is more than needed plus one.
+    let rule = Evaluator { number: 9, repeat: 1, min_repeat_ms: 10, ..Evaluator::default() };
+    assert_eq!(evaluated(&rule, 1000).1, [1, 9, 14]);
+    // Without a least duration nothing grows.
+    let rule = Evaluator { number: 5, repeat: 2, ..Evaluator::default() };
+    assert_eq!(evaluated(&rule, 1).1, [1, 5, 5]);
+}
+
+#[test]
+fn the_evaluator_gives_up_on_a_clock_that_stands_still_and_pauses_when_told() {
+    let rule = Evaluator { number: 2, min_repeat_ms: 1, limit_zero_time_iterations: 3, ..Evaluator::default() };
+    assert_eq!(evaluated(&rule, 0).1, [1, 2, 2, 2]);
+    let pausing = Evaluator { repeat: 4, cooldown_interval_ms: 7, repeats_to_cooldown: 2, ..Evaluator::default() };
+    let (measurement, _) = evaluated(&pausing, 100);
+    assert_eq!(measurement.elapsed_ns, 41 * 100 * MICROSECOND + 2 * 7 * MILLISECOND);
+}
+
+#[test]
+fn the_real_clock_and_counters_agree_on_a_real_kernel() {
+    let mut state = 1_u64;
+    let mut run = |times: u32| {
+        for _ in 0..times * 1000 {
+            state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005));
+        }
+        Ok::<(), Infallible>(())
+    };
+    let plan = Plan { time_budget_ns: 20 * MILLISECOND, ..Plan::default() };
+    let Ok(measurement) = sample(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
+    assert!(measurement.n >= 8 && measurement.min_ns > 0.0, "{measurement:?}");
+    assert!(measurement.min_ns <= measurement.median_ns && measurement.median_ns <= measurement.max_ns);
+    // A thread's processor time cannot exceed the time that passed (by more than its clock's step).
+    let passed_ns = measurement.timed_ns as f64 / measurement.timed_runs as f64;
+    assert!(measurement.thread_cpu_time_ns <= passed_ns * 1.5 + 1000.0, "{measurement:?}");
+    let bytes = postcard::to_allocvec(&measurement).expect("it crosses the worker's socket");
+    assert_eq!(postcard::from_bytes::<Measurement>(&bytes).expect("and back"), measurement);
+    let text = serde_json::to_string(&measurement).expect("it goes into a journal");
+    assert_eq!(serde_json::from_str::<Measurement>(&text).expect("and back"), measurement);
+}
