@@ -51,7 +51,12 @@ fn code_that_runs_on_loading_goes_through_the_linker() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn an_unknown_relocation() {
-    check(&compile("__asm__(\".data\\nd: .quad 0, 0\\n.reloc d + 8, R_X86_64_GOT64, d\\n.text\");"), expect!["relocation type 27 in section `.data` at offset 0x8 is not supported by the in-memory loader; use the shared-library route [linker may help: true]"]);
+    check(
+        &compile("__asm__(\".data\\nd: .quad 0, 0\\n.reloc d + 8, R_X86_64_GOT64, d\\n.text\");"),
+        expect![
+            "relocation type 27 in section `.data` at offset 0x8 is not supported by the in-memory loader; use the shared-library route [linker may help: true]"
+        ],
+    );
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +92,12 @@ fn no_object_at_all() {
 fn a_linked_library() {
     let mut object = compile("int f(void) { return 1; }");
     object[16] = 3;
-    check(&object, expect!["malformed object file: it is linked already, an object file that is not is wanted [linker may help: false]"]);
+    check(
+        &object,
+        expect![
+            "malformed object file: it is linked already, an object file that is not is wanted [linker may help: false]"
+        ],
+    );
 }
 
 #[test]
