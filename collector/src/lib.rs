@@ -2,6 +2,7 @@
 
 #[allow(unsafe_code)]
 pub mod counters;
+pub mod job;
 pub mod lower;
 pub mod measure;
 pub mod space;

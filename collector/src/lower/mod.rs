@@ -194,17 +194,36 @@ impl Packing {
         }
     }
 
-    /// Stores elements of a tensor of these extents in packed order.
-    pub fn pack<T: Copy>(self, extents: &[i64], elements: &[T]) -> Vec<T> {
-        let Packing::Blocked { block } = self else { return elements.to_vec() };
+    /// Stores a tensor of these extents, given as bytes, in packed order.
+    pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+        let Packing::Blocked { block } = self else { return bytes.to_vec() };
         let block = usize::try_from(block).expect("a block is a positive extent");
-        let rest = elements.len() / usize::try_from(extents[0]).expect("an extent is positive");
-        let mut packed = Vec::with_capacity(elements.len());
-        for group in elements.chunks_exact(block * rest) {
-            for place in 0..rest {
-                packed.extend((0..block).map(|lane| group[lane * rest + place]));
+        let outer = usize::try_from(extents[0]).expect("an extent is positive");
+        let row = bytes.len() / outer;
+        let mut packed = Vec::with_capacity(bytes.len());
+        for group in bytes.chunks_exact(block * row) {
+            for place in (0..row).step_by(element_bytes) {
+                for lane in 0..block {
+                    let start = lane * row + place;
+                    packed.extend_from_slice(&group[start..start + element_bytes]);
+                }
             }
         }
         packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Packing;
+
+    #[test]
+    fn a_packed_weight_has_its_block_innermost() {
+        // Four outputs of three inputs each, as single bytes.
+        let plain = [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32];
+        let packing = Packing::Blocked { block: 2 };
+        assert_eq!(packing.extents(&[4, 3]), [2, 3, 2]);
+        assert_eq!(packing.pack(&[4, 3], 1, &plain), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
+        assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
     }
 }

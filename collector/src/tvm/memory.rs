@@ -3,7 +3,14 @@
 //! A kernel that writes past the end of its buffer usually succeeds silently and damages whatever lies there. So a
 //! *guarded* tensor ends where an inaccessible page begins: the first byte beyond its end, rounded up to 64, kills the
 //! process, which the supervisor records as a crash. One more inaccessible page lies before the tensor's first page,
-//! so that running backwards ends too. A *plain* tensor is merely aligned.
+//! so that running backwards ends too. A *plain* tensor begins where a page begins, for kernels that are known to be
+//! sound and for code that relies on such an alignment.
+//!
+//! Guarding costs no speed that could be seen: over 64-byte-aligned `malloc`, plain and guarded memory, the medians of a
+//! tuned matrix product and convolution of TVM, and of sums, stencils and transpositions of 4 KB to 64 MB, agreed within
+//! their spread (huge pages off for all three). What does move times, by up to 20 % where everything fits the first
+//! cache, is how the tensors lie to each other modulo 4096. Mappings of our own make that a function of the sizes alone,
+//! the same in every process; with `malloc` it depends on what was allocated before.
 //!
 //! Contents start as zeros. Access from Rust goes through [`read`] and [`write`], which check type, layout and length;
 //! the binding's own slices leave some of that to the caller.

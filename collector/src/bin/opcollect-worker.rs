@@ -1,0 +1,48 @@
+//! Builds or runs artifacts for `opcollect`, which starts it, speaks to it over a socket and survives its end.
+//!
+//! A program of its own, so that the orchestrator is linked without TVM.
+
+use collector::job::build::Builder;
+use collector::job::run::Runner;
+use collector::tvm::{compile, library, names::Role};
+use collector::worker;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Standard error is the supervisor's; it quotes the end of it.
+            #[allow(clippy::print_stderr)]
+            {
+                eprintln!("{error:#}");
+            }
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn serve() -> anyhow::Result<()> {
+    let role = match std::env::args().nth(1).as_deref() {
+        Some("build") => Role::Builder,
+        Some("run") => Role::Runner,
+        _ => anyhow::bail!("usage: `opcollect-worker build|run`, started by `opcollect`"),
+    };
+    let entry = worker::enter()?;
+    let opened = library::open(role)?;
+    let mut versions = BTreeMap::from([("tvm".to_owned(), opened.tvm)]);
+    versions.extend(opened.llvm.map(|llvm| ("llvm".to_owned(), llvm)));
+    match role {
+        Role::Builder => {
+            versions.insert("cpu".to_owned(), compile::system_cpu()?);
+            let mut builder = Builder::default();
+            entry.serve(versions, |job| builder.answer(&job))?;
+        }
+        Role::Runner => {
+            let mut runner = Runner::default();
+            entry.serve(versions, |job| runner.answer(&job))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What builders and runners are asked, and what they answer.
+//!
+//! These types cross a process boundary in a compact form that cannot carry self-describing values, so tasks,
+//! targets and schedules travel as the JSON text a record keeps.
+
+pub mod build;
+pub mod run;
+
+use crate::lower::Packing;
+use crate::measure::{Evaluator, Measurement, Method};
+use serde::{Deserialize, Serialize};
+
+/// Compile one schedule of one task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BuildJob {
+    /// The task, as JSON.
+    pub task: String,
+    /// TVM's JSON description of the target.
+    pub target: String,
+    /// The schedule, as JSON.
+    pub schedule: String,
+    /// Whether the answer should hold the schedule's trace.
+    pub wants_trace: bool,
+}
+
+/// What became of a build.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum BuildReply {
+    /// Built code.
+    Built(Artifact),
+    /// TVM refused; the text says which step and why.
+    Failed(String),
+    /// The space has no schedule at this draw.
+    Rejected(String),
+}
+
+/// Built code with everything a runner needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Artifact {
+    /// An ELF object file.
+    pub object: Vec<u8>,
+    /// How each parameter must be stored.
+    pub packings: Vec<Packing>,
+    /// The schedule's moves, when asked for.
+    pub trace: Option<String>,
+    /// Time of lowering and scheduling, in milliseconds.
+    pub schedule_ms: f64,
+    /// Time of TVM's passes, in milliseconds.
+    pub lower_ms: f64,
+    /// Time of code generation, in milliseconds.
+    pub codegen_ms: f64,
+}
+
+/// Run one artifact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunJob {
+    /// The task, as JSON.
+    pub task: String,
+    /// Seed of the input values.
+    pub seed: u64,
+    /// The artifact's object file.
+    pub object: Vec<u8>,
+    /// How each parameter must be stored.
+    pub packings: Vec<Packing>,
+    /// One thread on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// Whether the result is compared with the reference computation.
+    pub is_checked: bool,
+    /// Whether TVM's own evaluator measures the same artifact too, by this rule.
+    pub tvm_evaluator: Option<Evaluator>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum RunReply {
+    /// Times, with the comparison when one was asked for.
+    Measured(Box<Measured>),
+    /// The artifact computes something else than the task says; no time is given.
+    WrongResult(Check),
+    /// The artifact could not be loaded or called; the text says why.
+    Failed(String),
+}
+
+/// A measured artifact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Times and counters.
+    pub measurement: Measurement,
+    /// The comparison with the reference.
+    pub check: Option<Check>,
+    /// Largest resident memory of the runner so far.
+    pub peak_memory_bytes: u64,
+    /// Polls of an idle pool thread before it sleeps.
+    pub spin_count: u32,
+    /// What TVM's own evaluator measured, when asked for: seconds per run, one number per repeat.
+    pub tvm_seconds: Vec<f64>,
+}
+
+/// How far a result is from the reference computation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Largest absolute difference.
+    pub max_abs_error: f64,
+    /// Largest relative difference.
+    pub max_rel_error: f64,
+}

@@ -1,0 +1,148 @@
+//! The runner: object in, times out.
+//!
+//! Inputs are drawn from the job's seed, the expected result comes from the reference computation, both once per
+//! task. Each job gets a fresh thread, because TVM's thread pool belongs to its caller and keeps its first size. The
+//! output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one; the
+//! comparison comes after measuring, and a wrong result throws the times away.
+
+use super::{Check, Measured, RunJob, RunReply};
+use crate::counters::NoCounters;
+use crate::lower::Packing;
+use crate::measure::{HostClock, affinity, measure};
+use crate::tvm::kernel::{Buffer, Kernel};
+use crate::tvm::memory::Placement;
+use crate::tvm::pool;
+use anyhow::{Context, Result, ensure};
+use models::Task;
+use models::reference::{self, Tensor};
+
+/// The variable TVM reads once per process.
+pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
+
+/// Answers run jobs; keeps what the next job of the same task can use.
+#[derive(Default)]
+pub struct Runner {
+    prepared: Option<Prepared>,
+    buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
+}
+
+/// A task with its data.
+struct Prepared {
+    text: String,
+    seed: u64,
+    task: Task,
+    inputs: Vec<Tensor>,
+    expected: Option<Tensor>,
+}
+
+impl Runner {
+    /// Does one job.
+    pub fn answer(&mut self, job: &RunJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &RunJob) -> Result<RunReply> {
+        self.prepare(job)?;
+        let buffers = self.buffers(&job.packings)?;
+        let prepared = self.prepared.as_ref().expect("just prepared");
+        // The buffers move into the measuring thread and come back with its answer.
+        let (reply, buffers) = std::thread::scope(|scope| {
+            let measuring = scope.spawn(move || (run_on_this_thread(job, prepared, &buffers), buffers));
+            measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))
+        })?;
+        self.buffers = Some((job.packings.clone(), buffers));
+        reply
+    }
+
+    /// Reads the task, draws its inputs and computes what must come out, unless the last job did.
+    fn prepare(&mut self, job: &RunJob) -> Result<()> {
+        let is_known = self.prepared.as_ref().is_some_and(|known| known.text == job.task && known.seed == job.seed);
+        if !is_known {
+            let task: Task = serde_json::from_str(&job.task).context("cannot read the task")?;
+            let inputs = reference::random_inputs(&task, job.seed)?;
+            self.buffers = None;
+            self.prepared = Some(Prepared { text: job.task.clone(), seed: job.seed, task, inputs, expected: None });
+        }
+        let prepared = self.prepared.as_mut().expect("just set");
+        if job.is_checked && prepared.expected.is_none() {
+            let expected = reference::evaluate(&prepared.task, &prepared.inputs);
+            prepared.expected = Some(expected.context("cannot compute the reference")?);
+        }
+        Ok(())
+    }
+
+    /// Native tensors for the arguments and, last, the output.
+    fn buffers(&mut self, packings: &[Packing]) -> Result<Vec<Buffer>> {
+        if let Some((known, buffers)) = self.buffers.take()
+            && known == packings
+        {
+            return Ok(buffers);
+        }
+        let prepared = self.prepared.as_ref().expect("a job prepares first");
+        ensure!(
+            packings.len() == prepared.inputs.len(),
+            "the artifact takes another number of parameters than the task"
+        );
+        let mut buffers = Vec::with_capacity(packings.len() + 1);
+        for (input, packing) in prepared.inputs.iter().zip(packings) {
+            let extents = input.ty().extents().context("a dimension is a symbol")?;
+            let dtype = input.ty().dtype;
+            let buffer = Buffer::new(dtype, &packing.extents(&extents), Placement::Guarded)?;
+            let element_bytes = usize::try_from(dtype.bytes())?;
+            buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
+            buffers.push(buffer);
+        }
+        let output = &prepared.task.steps.last().context("the task has no steps")?.output;
+        let extents = output.extents().context("a dimension is a symbol")?;
+        buffers.push(Buffer::new(output.dtype, &extents, Placement::Guarded)?);
+        Ok(buffers)
+    }
+}
+
+fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> Result<RunReply> {
+    let threads = pool::configure(&job.cpus)?;
+    ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
+    affinity::pin(&job.cpus[..1])?;
+    let kernel = Kernel::load(&job.object).context("cannot load the artifact")?;
+    let arguments: Vec<&Buffer> = buffers.iter().collect();
+    let output = arguments.last().context("an artifact has an output")?;
+    let task_output = &prepared.task.steps.last().context("the task has no steps")?.output;
+    poison(output, task_output)?;
+    let mut call = |times: u32| kernel.call(&arguments, times);
+    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut NoCounters)?;
+    let check = match &prepared.expected {
+        Some(expected) if job.is_checked => {
+            let actual = Tensor::from_bytes(task_output.clone(), output.read()?)?;
+            let comparison = reference::compare(&actual, expected, reference::tolerance(&prepared.task))?;
+            let check = Check { max_abs_error: comparison.max_abs_error, max_rel_error: comparison.max_rel_error };
+            if !comparison.ok {
+                return Ok(RunReply::WrongResult(check));
+            }
+            Some(check)
+        }
+        Some(_) | None => None,
+    };
+    let tvm_seconds = match &job.tvm_evaluator {
+        Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
+        None => Vec::new(),
+    };
+    let spin_count = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(TVM_SPIN_DEFAULT);
+    let measured = Measured { measurement, check, peak_memory_bytes: peak_memory_bytes(), spin_count, tvm_seconds };
+    Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// Polls of an idle thread when the variable is not set.
+const TVM_SPIN_DEFAULT: u32 = 300_000;
+
+/// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
+fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
+    let size = usize::try_from(ty.bytes().context("a dimension is a symbol")?)?;
+    Ok(output.write(&vec![0xff; size])?)
+}
+
+/// High-water mark of this process's resident memory; 0 where procfs has none.
+fn peak_memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}

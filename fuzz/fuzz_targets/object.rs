@@ -1,0 +1,14 @@
+//! Feeds arbitrary bytes to the loader of kernels; it must answer with an error or an image, whatever they are.
+//!
+//! Run with `cargo fuzz run object`; a good start is a folder with some object files. Nothing loaded is executed.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(loaded) = collector::tvm::object::load(bytes) {
+        let _ = loaded.symbol("main");
+        let _ = loaded.function("main");
+    }
+});
