@@ -1,5 +1,6 @@
 //! From a model name to records: lowering, schedules, workers, measuring, campaigns and the command line.
 
+pub mod campaign;
 #[allow(unsafe_code)]
 pub mod counters;
 pub mod job;

@@ -117,24 +117,16 @@ fn contraction(machine: &Machine, extents: &Extents) -> Space {
 
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
-    let lanes = machine.vector_lanes;
-    let block = blocks.iter().copied().min_by_key(|&block| ((block - lanes).abs(), block)).unwrap_or(1);
-    let vectors = if may_block { (block + lanes - 1) / lanes } else { 1 };
-    // One register for the weight, one to spare for the broadcast.
-    let room = (machine.vector_registers - 4) / vectors;
-    let tile_x = divisors(extents.columns).filter(|&d| d <= room.min(28)).max().unwrap_or(1);
-    let tile_y = upto(extents.rows, &[1, 2, 4]).filter(|&y| tile_x * y <= room).max().unwrap_or(1);
-    let channel_blocks = if may_block { extents.channels / block } else { extents.channels };
-    let tile_c = upto(channel_blocks, &[1, 2, 4]).filter(|&c| tile_x * tile_y * c <= room).max().unwrap_or(1);
+    let tile = best_tile(machine, extents, blocks, may_block);
     let mut knobs = BTreeMap::new();
     let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
     set("layout", choice(if may_block { "blocked" } else { "plain" }));
     if may_block {
-        set("block", Setting::Number(block));
+        set("block", Setting::Number(tile.block));
     }
-    set("tile_c", Setting::Number(tile_c));
-    set("tile_y", Setting::Number(tile_y));
-    set("tile_x", Setting::Number(tile_x));
+    set("tile_c", Setting::Number(tile.channels));
+    set("tile_y", Setting::Number(tile.rows));
+    set("tile_x", Setting::Number(tile.columns));
     set("split_r", Setting::Number(1));
     if extents.is_conv {
         set("order", choice("depth_first"));
@@ -147,6 +139,53 @@ fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may
     }
     set("vectorize", choice("yes"));
     Knobs(knobs)
+}
+
+/// A register tile by its extents.
+struct Tile {
+    block: i64,
+    channels: i64,
+    rows: i64,
+    columns: i64,
+}
+
+/// The tile with the fewest loads per multiply-add among those whose accumulators fit the registers.
+///
+/// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
+/// their product in multiply-adds; so a square tile is best.
+fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
+    let lanes = machine.vector_lanes;
+    // One register per weight vector in flight and one for the broadcast.
+    let room = machine.vector_registers - 4;
+    let blocks: &[i64] = if may_block { blocks } else { &[1] };
+    let mut best: Option<(f64, Tile)> = None;
+    for &block in blocks {
+        let vectors = (block + lanes - 1) / lanes;
+        for columns in divisors(extents.columns).filter(|&columns| columns <= 32) {
+            for rows in upto(extents.rows, &[1, 2, 4]) {
+                for channels in upto(extents.channels / block, &[1, 2, 4]) {
+                    // Without blocks the columns are the vector and the channels are broadcast.
+                    let (vectors, broadcasts) = if may_block {
+                        (vectors * channels, columns * rows)
+                    } else {
+                        ((columns + lanes - 1) / lanes * rows, channels)
+                    };
+                    if vectors * broadcasts > room {
+                        continue;
+                    }
+                    let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
+                    // Half-empty vectors do half the work.
+                    let filled = if may_block { block } else { columns } as f64;
+                    let waste = ((filled / lanes as f64).ceil() * lanes as f64) / filled;
+                    let cost = loads * waste;
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                        best = Some((cost, Tile { block, channels, rows, columns }));
+                    }
+                }
+            }
+        }
+    }
+    best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
 }
 
 fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {

@@ -1,0 +1,201 @@
+//! From models to the list of attempts, each with the key of its experiment.
+//!
+//! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
+//! order out, so that a list can be cut into shards and resumed without talking to anyone.
+
+use super::config::{Config, ModelRequest, Sampler};
+use crate::measure::{Cache, Method};
+use crate::space::{self, Schedule};
+use crate::target::Target;
+use datasets::{CacheState, Json, Record, ScheduleSource};
+use models::{Graph, Task};
+
+/// A task of the campaign with where it was found.
+#[derive(Clone, Debug)]
+pub struct PlannedTask {
+    /// The task.
+    pub task: Task,
+    /// Its text.
+    pub json: String,
+    /// The model it was first found in.
+    pub model: ModelRequest,
+    /// Its places in that model.
+    pub places: Vec<String>,
+    /// Places in all models of the campaign, by index of the model.
+    pub counts: Vec<(usize, usize)>,
+}
+
+/// One thing to be measured, and its record as far as it is known before.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Index of the task.
+    pub task: usize,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// One thread on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// The record, all columns filled that are known before the run.
+    pub record: Record,
+}
+
+/// What cannot be turned into attempts.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PlanningError {
+    #[error("model `{name}`")]
+    Model { name: String, source: models::Error },
+    #[error("unknown model source `{0}`; this version has `local` and `simple`")]
+    UnknownSource(String),
+    #[error("cannot describe the attempt")]
+    Record(#[from] datasets::RowError),
+}
+
+/// The graph of a model.
+pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
+    let loaded = match request.source.as_str() {
+        "local" => models::zoo::build(&request.name, request.batch),
+        "simple" => models::simple::parse(&request.name),
+        other => return Err(PlanningError::UnknownSource(other.to_owned())),
+    };
+    loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
+}
+
+/// The distinct tasks of all models, in the order of their first place.
+pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError> {
+    let mut planned: Vec<PlannedTask> = Vec::new();
+    let mut index_of = std::collections::HashMap::new();
+    for (model_index, model) in config.models.iter().enumerate() {
+        let failed = |source| PlanningError::Model { name: model.name.clone(), source };
+        let graph = models::passes::simplify(&load(model)?).map_err(failed)?;
+        for found in models::fuse::tasks(&graph, config.fuse.into()).map_err(failed)? {
+            let index = *index_of.entry(found.task.hash()).or_insert_with(|| {
+                planned.push(PlannedTask {
+                    json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
+                    task: found.task.clone(),
+                    model: model.clone(),
+                    places: found.places.clone(),
+                    counts: Vec::new(),
+                });
+                planned.len() - 1
+            });
+            planned[index].counts.push((model_index, found.places.len()));
+        }
+    }
+    Ok(planned)
+}
+
+/// The schedules of a task, the default first.
+pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
+    if !config.given_schedules.is_empty() {
+        return config.given_schedules.clone();
+    }
+    // The seed is mixed with the task, so that equal axes of two tasks are not sampled alike.
+    let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
+    let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
+    let mut schedules = Vec::new();
+    for sampler in &config.samplers {
+        match sampler {
+            Sampler::Template => {
+                let space = space::space(task, &target.machine);
+                let points = space::sample(&space, seed, config.schedules);
+                schedules.extend(points.into_iter().map(|knobs| Schedule::Template { knobs }));
+            }
+            Sampler::MetaSchedule => {
+                // TVM's seeds are positive 31-bit numbers.
+                let first = i64::try_from(seed >> 34).expect("30 bits");
+                schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
+                    space: draw,
+                    seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                }));
+            }
+        }
+    }
+    schedules
+}
+
+/// All attempts, in order: by task, by schedule, by cache state, by threads.
+///
+/// `base` is a record with the columns of host, target and run filled; `cpus` are those that may be used; a cold
+/// cache is made by writing `flush_bytes`.
+pub fn attempts(
+    tasks: &[PlannedTask],
+    target: &Target,
+    config: &Config,
+    base: &Record,
+    cpus: &[usize],
+    flush_bytes: u64,
+) -> Result<Vec<Attempt>, PlanningError> {
+    let mut attempts = Vec::new();
+    for (index, planned) in tasks.iter().enumerate() {
+        let with_task = describe_task(planned, base)?;
+        let default = Schedule::Template { knobs: space::space(&planned.task, &target.machine).default };
+        for schedule in schedules(&planned.task, target, config) {
+            let mut with_schedule = with_task.clone();
+            with_schedule.schedule_hash = Some(schedule.hash());
+            with_schedule.schedule_source = Some(source_of(&schedule, &default));
+            with_schedule.schedule = Some(Json::parse(&schedule.to_json())?);
+            for &cache in &config.cache {
+                let mut plan = config.measure.clone();
+                let state = CacheState::from(cache);
+                if state == CacheState::Cold {
+                    plan.cache = Cache::Cold { flush_bytes };
+                }
+                let method = Method::Sample(plan);
+                for &threads in &config.threads {
+                    let cpus = cpus[..threads].to_vec();
+                    let mut record = with_schedule.clone();
+                    record.threads = i64::try_from(threads).ok();
+                    record.cpus = Some(Json::new(&cpus)?);
+                    record.cache_state = Some(state);
+                    record.plan = Some(Json::new(&method)?);
+                    record.key = record.experiment_key();
+                    attempts.push(Attempt { task: index, schedule: schedule.clone(), cpus, method: method.clone(), record });
+                }
+            }
+        }
+    }
+    Ok(attempts)
+}
+
+fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
+    match schedule {
+        schedule if schedule == default => ScheduleSource::Default,
+        Schedule::Template { .. } => ScheduleSource::Template,
+        Schedule::MetaSchedule { .. } => ScheduleSource::MetaSchedule,
+        Schedule::Trace { .. } => ScheduleSource::Trace,
+    }
+}
+
+/// Fills the columns of model, operator and work.
+fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
+    let task = &planned.task;
+    let mut record = base.clone();
+    record.model_source = Some(planned.model.source.clone());
+    record.model_name = Some(planned.model.name.clone());
+    record.batch = Some(planned.model.batch);
+    record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
+    record.place_count = i64::try_from(planned.places.len()).ok();
+    record.places = Some(Json::new(&planned.places)?);
+    record.task_hash = task.hash();
+    record.op_kind = task.kind().to_owned();
+    record.op_name = task.name();
+    record.op_text = task.describe();
+    record.task = Some(Json::parse(&planned.json)?);
+    let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
+    record.input_shapes = Some(Json::new(&extents)?);
+    record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
+    record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
+    let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
+    let work = task.work().map_err(failed)?;
+    let count = |number: u64| i64::try_from(number).ok();
+    record.flops = count(work.flops);
+    record.macs = count(work.macs);
+    record.bytes_in = count(work.bytes_in);
+    record.bytes_out = count(work.bytes_out);
+    record.bytes_weights = count(work.bytes_weights);
+    let moved = work.bytes_in + work.bytes_out + work.bytes_weights;
+    record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
+    Ok(record)
+}

@@ -1,0 +1,236 @@
+//! Attempts → records.
+
+use super::attempt::{Attempt, PlannedTask};
+use super::config::Config;
+use super::workers::{Build, Workers};
+use crate::job::{Artifact, BuildJob, Check, Measured, RunJob, RunReply};
+use crate::measure::Method;
+use crate::target::Target;
+use crate::worker::Fault;
+use datasets::{Json, Outcome, Record, RowError};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// News of a campaign.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A build ended.
+    Built,
+    /// An attempt ended in this record.
+    Recorded(&'a Record),
+}
+
+/// How many attempts ended in which way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Count by outcome.
+    pub counts: BTreeMap<String, usize>,
+    /// Attempts not made because the budget ended or a signal came.
+    pub left: usize,
+    /// Time spent waiting for builders, in milliseconds.
+    pub build_ms: u64,
+    /// Time spent waiting for the runner, in milliseconds.
+    pub run_ms: u64,
+}
+
+impl Outcomes {
+    /// Attempts that ended in something else than a time.
+    pub fn losses(&self) -> usize {
+        self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
+    }
+}
+
+/// Where records go and news is heard.
+pub struct Outside<'a, E> {
+    /// Takes every record as soon as it exists; an error ends the campaign.
+    pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
+    /// Hears news.
+    pub listener: &'a mut dyn FnMut(Event<'_>),
+    /// Asked between attempts whether to stop.
+    pub should_stop: &'a dyn Fn() -> bool,
+}
+
+/// Makes all attempts.
+///
+/// `attempts` of one task and schedule must be neighbours: they share a build.
+pub fn collect<E: From<RowError>>(
+    attempts: &[Attempt],
+    tasks: &[PlannedTask],
+    target: &Target,
+    config: &Config,
+    workers: &mut Workers,
+    outside: &mut Outside<'_, E>,
+) -> Result<Outcomes, E> {
+    let start = Instant::now();
+    let is_over = |outside: &Outside<'_, E>| {
+        (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
+    };
+    let mut outcomes = Outcomes::default();
+    let groups: Vec<&[Attempt]> =
+        attempts.chunk_by(|left, right| left.task == right.task && left.schedule == right.schedule).collect();
+    let mut made = 0;
+    'campaign: for batch in groups.chunks(config.limits.build_batch) {
+        if is_over(outside) {
+            break;
+        }
+        let jobs: Vec<BuildJob> = batch.iter().map(|group| build_job(&group[0], tasks, target)).collect();
+        let building = Instant::now();
+        let builds = workers.build(&jobs, || (outside.listener)(Event::Built));
+        outcomes.build_ms += elapsed_ms(building);
+        for (group, build) in batch.iter().zip(builds) {
+            for attempt in *group {
+                if is_over(outside) {
+                    break 'campaign;
+                }
+                let running = Instant::now();
+                let record = conclude(attempt, &build, tasks, config, workers)?;
+                outcomes.run_ms += elapsed_ms(running);
+                (outside.sink)(&record)?;
+                *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
+                (outside.listener)(Event::Recorded(&record));
+                made += 1;
+            }
+        }
+    }
+    outcomes.left = attempts.len() - made;
+    Ok(outcomes)
+}
+
+fn elapsed_ms(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
+    BuildJob {
+        task: tasks[attempt.task].json.clone(),
+        target: target.text.clone(),
+        schedule: attempt.schedule.to_json(),
+        wants_trace: false,
+    }
+}
+
+/// Runs what was built and makes the record of what happened.
+fn conclude(
+    attempt: &Attempt,
+    build: &Build,
+    tasks: &[PlannedTask],
+    config: &Config,
+    workers: &mut Workers,
+) -> Result<Record, RowError> {
+    let mut record = attempt.record.clone();
+    record.attempt = 1;
+    record.started_at_us = now_us();
+    match build {
+        Build::Built(artifact) => {
+            describe_artifact(&mut record, artifact)?;
+            let job = run_job(attempt, artifact, tasks, config);
+            match workers.run(&job, run_deadline(attempt, tasks, config)) {
+                Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
+                Ok(RunReply::WrongResult(check)) => {
+                    describe_check(&mut record, &check);
+                    let why = format!(
+                        "differs from the reference by up to {:.3e} (relative {:.3e})",
+                        check.max_abs_error, check.max_rel_error
+                    );
+                    fail(&mut record, Outcome::WrongResult, why);
+                    // What wrote wrong numbers may have written elsewhere too.
+                    workers.recycle_runner();
+                }
+                Ok(RunReply::Failed(why)) => fail(&mut record, Outcome::RunFailed, why),
+                Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
+            }
+        }
+        Build::Failed(why) => fail(&mut record, Outcome::BuildFailed, why.clone()),
+        Build::Rejected(why) => fail(&mut record, Outcome::Skipped, why.clone()),
+        Build::Fault(fault) => fail(&mut record, fault_outcome(fault, Outcome::BuildFailed), format!("build: {fault}")),
+    }
+    Ok(record)
+}
+
+fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config: &Config) -> RunJob {
+    RunJob {
+        task: tasks[attempt.task].json.clone(),
+        seed: config.seed,
+        object: artifact.object.clone(),
+        packings: artifact.packings.clone(),
+        cpus: attempt.cpus.clone(),
+        method: attempt.method.clone(),
+        counters: config.counters.clone(),
+        is_checked: true,
+        tvm_evaluator: None,
+    }
+}
+
+/// The plan's own limit, the slack of the configuration and what a slow reference computation may need.
+fn run_deadline(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> Duration {
+    /// A plain computation does far more than this on any machine that compiles models.
+    const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
+    let plan_ns = match &attempt.method {
+        Method::Sample(plan) => plan.time_limit_ns,
+        Method::Evaluate(_) => 0,
+    };
+    let work = tasks[attempt.task].task.work().map_or(0, |work| work.flops);
+    let seconds = config.limits.run_seconds + work as f64 / REFERENCE_FLOPS_PER_SECOND;
+    Duration::from_nanos(plan_ns) + Duration::from_secs_f64(seconds)
+}
+
+fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
+    match fault {
+        Fault::Crashed { .. } | Fault::Exited { .. } => Outcome::Crashed,
+        Fault::TimedOut { .. } => Outcome::TimedOut,
+        Fault::Corrupt { .. } | Fault::HandlerFailed { .. } | Fault::CannotStart { .. } | Fault::Unsendable { .. } => other,
+    }
+}
+
+fn fail(record: &mut Record, outcome: Outcome, why: String) {
+    record.outcome = outcome;
+    record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
+}
+
+fn describe_artifact(record: &mut Record, artifact: &Artifact) -> Result<(), RowError> {
+    record.code_bytes = i64::try_from(artifact.object.len()).ok();
+    record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
+    Ok(())
+}
+
+fn describe_check(record: &mut Record, check: &Check) {
+    record.max_abs_error = Some(check.max_abs_error).filter(|error| error.is_finite());
+    record.max_rel_error = Some(check.max_rel_error).filter(|error| error.is_finite());
+}
+
+fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
+    let m = &measured.measurement;
+    record.outcome = Outcome::Ok;
+    record.n = i64::from(m.n);
+    record.median_ns = Some(m.median_ns);
+    record.mean_ns = Some(m.mean_ns);
+    record.min_ns = Some(m.min_ns);
+    record.p95_ns = Some(m.p95_ns);
+    record.std_ns = m.std_ns;
+    record.cv = m.cv;
+    record.first_run_ns = Some(m.first_run_ns as f64);
+    record.batch_size = Some(i64::from(m.batch_size));
+    record.median_interval_ns = m.median_interval_ns.map(|(low, high)| (high - low) / 2.0);
+    record.samples_ns = m.samples_ns.clone();
+    record.cpu_time_ns = Some(m.cpu_time_ns);
+    let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
+    let steps: std::collections::BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
+    let refused: BTreeMap<&str, String> =
+        m.refusals.iter().map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
+    record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
+    record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
+    record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));
+    let warnings: Vec<String> = m.warnings.iter().map(ToString::to_string).collect();
+    record.warnings = (!warnings.is_empty()).then(|| Json::new(&warnings)).transpose()?;
+    record.peak_memory_bytes = i64::try_from(measured.peak_memory_bytes).ok();
+    if let Some(check) = &measured.check {
+        describe_check(record, check);
+    }
+    Ok(())
+}
+
+/// Microseconds since 1970.
+pub fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}

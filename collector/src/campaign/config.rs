@@ -1,0 +1,278 @@
+//! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
+
+use crate::counters::CounterRequest;
+use crate::measure::Plan;
+use crate::space::Schedule;
+use datasets::CacheState;
+use models::fuse::Fuse;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A configuration as written; everything left out has a default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawConfig {
+    /// Models to collect.
+    pub models: Vec<RawModel>,
+    /// Batch sizes.
+    pub batch: Option<Vec<i64>>,
+    /// `llvm`.
+    pub target: Option<String>,
+    /// Thread counts.
+    pub threads: Option<Vec<usize>>,
+    /// Where schedules come from: `template`, `metaschedule`.
+    pub samplers: Option<Vec<Sampler>>,
+    /// Schedules per task and sampler, the default one included.
+    pub schedules: Option<usize>,
+    /// Whether pointwise operators join the operator before them: `epilogue`, `none`.
+    pub fuse: Option<FuseChoice>,
+    /// Cache states: `warm`, `cold`.
+    pub cache: Option<Vec<CacheChoice>>,
+    /// Seed of schedules and input values.
+    pub seed: Option<u64>,
+    /// Stop after this many seconds.
+    pub budget_seconds: Option<f64>,
+    /// How to measure.
+    pub measure: Plan,
+    /// What to count.
+    pub counters: CounterRequest,
+    /// Bounds of every job.
+    pub limits: Limits,
+}
+
+/// One model as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawModel {
+    /// `local` or `simple`.
+    pub source: String,
+    /// Its name there.
+    pub name: String,
+}
+
+/// Where schedules come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// Our own templates.
+    Template,
+    /// TVM's own space.
+    MetaSchedule,
+}
+
+/// Whether pointwise operators join the operator before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FuseChoice {
+    /// They do.
+    Epilogue,
+    /// Each operator is a task.
+    None,
+}
+
+impl From<FuseChoice> for Fuse {
+    fn from(choice: FuseChoice) -> Fuse {
+        match choice {
+            FuseChoice::Epilogue => Fuse::Epilogue,
+            FuseChoice::None => Fuse::None,
+        }
+    }
+}
+
+/// What caches hold before a timed run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheChoice {
+    /// What the previous run left.
+    Warm,
+    /// Other data.
+    Cold,
+}
+
+impl From<CacheChoice> for CacheState {
+    fn from(choice: CacheChoice) -> CacheState {
+        match choice {
+            CacheChoice::Warm => CacheState::Warm,
+            CacheChoice::Cold => CacheState::Cold,
+        }
+    }
+}
+
+/// Bounds of every job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Builders at work at once; 0 means one per CPU.
+    pub builders: usize,
+    /// Builds between two rounds of runs.
+    pub build_batch: usize,
+    /// A build may take this long.
+    pub build_seconds: f64,
+    /// A run may take this long beyond its plan's own limit and the reference computation.
+    pub run_seconds: f64,
+    /// Memory of a builder.
+    pub build_memory_mib: u64,
+    /// Memory of a runner.
+    pub run_memory_mib: u64,
+    /// A runner is replaced after this many jobs.
+    pub runner_jobs: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            builders: 0,
+            build_batch: 32,
+            build_seconds: 60.0,
+            run_seconds: 20.0,
+            build_memory_mib: 4096,
+            run_memory_mib: 8192,
+            runner_jobs: 200,
+        }
+    }
+}
+
+/// A model to be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelRequest {
+    /// `local` or `simple`.
+    pub source: String,
+    /// Its name there.
+    pub name: String,
+    /// Batch size.
+    pub batch: i64,
+}
+
+/// A checked, complete configuration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// Models to collect, one entry per batch size.
+    pub models: Vec<ModelRequest>,
+    /// Kind of target.
+    pub target: String,
+    /// Thread counts.
+    pub threads: Vec<usize>,
+    /// Where schedules come from.
+    pub samplers: Vec<Sampler>,
+    /// Schedules per task and sampler.
+    pub schedules: usize,
+    /// Schedules to be measured instead of sampled ones, when any are given.
+    #[serde(skip)]
+    pub given_schedules: Vec<Schedule>,
+    /// Whether pointwise operators join the operator before them.
+    pub fuse: FuseChoice,
+    /// Cache states.
+    pub cache: Vec<CacheChoice>,
+    /// Seed of schedules and input values.
+    pub seed: u64,
+    /// Stop after this many seconds.
+    pub budget_seconds: Option<f64>,
+    /// How to measure.
+    pub measure: Plan,
+    /// What to count.
+    pub counters: CounterRequest,
+    /// Bounds of every job.
+    pub limits: Limits,
+}
+
+/// Why a configuration was refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ConfigError {
+    #[error("cannot read `{}`: {why}", path.display())]
+    Unreadable { path: PathBuf, why: String },
+    #[error("`{}` is not a configuration: {why}", path.display())]
+    Malformed { path: PathBuf, why: String },
+    #[error("`{field}` is {found}; {allowed}")]
+    OutOfRange { field: &'static str, found: String, allowed: String },
+    #[error(transparent)]
+    Plan(#[from] crate::measure::PlanError),
+}
+
+impl RawConfig {
+    /// Reads a TOML file.
+    pub fn read(path: &Path) -> Result<RawConfig, ConfigError> {
+        let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        toml::from_str(&text).map_err(|error| ConfigError::Malformed {
+            path: path.to_owned(),
+            why: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// Checks everything against what this machine allows.
+    pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
+        let threads = self.threads.unwrap_or_else(|| default_threads(allowed_cpus));
+        let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
+        each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
+        let batch = self.batch.unwrap_or_else(|| vec![1]);
+        each("batch", &batch, "allowed are 1 to 65536", |size| (1..=65_536).contains(size))?;
+        let schedules = self.schedules.unwrap_or(8);
+        each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
+        let target = self.target.unwrap_or_else(|| "llvm".to_owned());
+        each("target", std::slice::from_ref(&target), "this version collects for `llvm`", |kind| kind == "llvm")?;
+        let limits = &self.limits;
+        let positive = "it must be above 0";
+        each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
+        each("limits.run_seconds", &[limits.run_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
+        each("limits.build_batch", &[limits.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;
+        each("limits.builders", &[limits.builders], "allowed are 0 to 256", |n| *n <= 256)?;
+        let budget: Vec<f64> = self.budget_seconds.into_iter().collect();
+        if !budget.is_empty() {
+            each("budget_seconds", &budget, positive, |s| *s > 0.0 && s.is_finite())?;
+        }
+        self.measure.check()?;
+        let samplers = self.samplers.unwrap_or_else(|| vec![Sampler::Template]);
+        each("samplers", &samplers, "", |_| true)?;
+        let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
+        each("cache", &cache, "", |_| true)?;
+        let models = self.models.iter().flat_map(|model| {
+            batch.iter().map(|&batch| ModelRequest { source: model.source.clone(), name: model.name.clone(), batch })
+        });
+        Ok(Config {
+            models: models.collect(),
+            target,
+            threads,
+            samplers,
+            schedules,
+            given_schedules: Vec::new(),
+            fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
+            cache,
+            seed: self.seed.unwrap_or(0),
+            budget_seconds: self.budget_seconds,
+            measure: self.measure,
+            counters: self.counters,
+            limits: self.limits,
+        })
+    }
+}
+
+/// One thread and all CPUs.
+fn default_threads(allowed_cpus: usize) -> Vec<usize> {
+    if allowed_cpus > 1 { vec![1, allowed_cpus] } else { vec![1] }
+}
+
+/// Refuses an empty list and any value outside of what is allowed.
+fn each<T: std::fmt::Debug>(
+    field: &'static str,
+    values: &[T],
+    allowed: &str,
+    is_allowed: impl Fn(&T) -> bool,
+) -> Result<(), ConfigError> {
+    let refuse = |found: String, allowed: &str| ConfigError::OutOfRange { field, found, allowed: allowed.to_owned() };
+    if values.is_empty() {
+        return Err(refuse("empty".to_owned(), "give at least one"));
+    }
+    match values.iter().find(|value| !is_allowed(value)) {
+        Some(value) => Err(refuse(format!("{value:?}"), allowed)),
+        None => Ok(()),
+    }
+}
+
+impl Config {
+    /// Stable identity of everything that was asked for: 32 hexadecimal digits.
+    pub fn hash(&self) -> String {
+        let text = serde_json::to_string(self).expect("a configuration holds only JSON values");
+        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+    }
+}
