@@ -5,9 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod codec;
 pub mod error;
+pub mod limits;
+mod parallel;
 pub mod record;
 
+pub use codec::{Format, Writer, read};
 pub use error::{Error, Result, RowError};
 pub use record::SCHEMA_VERSION;
 pub use record::cell::Cell;

@@ -10,6 +10,7 @@ use super::key::Key;
 use super::table::{COLUMNS, Record};
 use super::words::Outcome;
 use crate::error::RowError;
+use crate::limits::{MAX_SAMPLES, MAX_TEXT_BYTES};
 
 /// Rounding may put a mean this far, relatively, below the smallest sample.
 const ROUNDING: f64 = 1e-9;
@@ -82,6 +83,12 @@ fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
         Cell::Integer(value) if value < 0 && column.unit != "number" => wrong("the value is negative", "check the sum"),
         Cell::List(values) if values.iter().any(|value| !value.is_finite() || *value < 0.0) => {
             wrong("a value of the list is negative, NaN or infinite", "drop the sample and say so in `warnings`")
+        }
+        Cell::List(values) if values.len() > MAX_SAMPLES => {
+            Err(RowError::new(format!("{} values where at most {MAX_SAMPLES} are allowed", values.len())))
+        }
+        Cell::Text(text) if text.len() > MAX_TEXT_BYTES => {
+            Err(RowError::new(format!("{} bytes where at most {MAX_TEXT_BYTES} are allowed", text.len())))
         }
         Cell::Text("") if column.nullable => wrong("the text is empty", "leave the column empty instead"),
         Cell::Text("") => Err(RowError::new("the text is empty, but the column is required")),

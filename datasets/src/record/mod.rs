@@ -10,7 +10,7 @@ pub mod column;
 pub mod experiment;
 pub mod json;
 pub mod key;
-mod serial;
+pub(crate) mod serial;
 pub mod table;
 pub mod words;
 

@@ -7,6 +7,7 @@ use super::cell::Cell;
 use super::column::Kind;
 use super::table::{COLUMNS, ColumnId, Record};
 use super::{SCHEMA_VERSION, key::excerpt};
+use crate::batch::Row;
 use crate::error::RowError;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::ser::{Error as _, SerializeMap};
@@ -28,9 +29,18 @@ impl Record {
 
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        AsJson(self).serialize(serializer)
+    }
+}
+
+/// Any row, serialised as a record is.
+pub(crate) struct AsJson<'a, R>(pub &'a R);
+
+impl<R: Row> Serialize for AsJson<'_, R> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for column in COLUMNS {
-            match self.cell(column.id) {
+            match self.0.cell(column.id) {
                 Cell::Null => {}
                 Cell::Bool(value) => map.serialize_entry(column.name, &value)?,
                 Cell::Integer(value) => map.serialize_entry(column.name, &value)?,

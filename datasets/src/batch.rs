@@ -1,0 +1,237 @@
+//! Many rows, stored by column: the form in which rows go to and come from Parquet.
+//!
+//! Reading rows that way makes no object per row and copies no text: cells refer to the pages they were read from. A
+//! batch may hold only some columns (a projection); the others read as absent.
+
+use crate::error::RowError;
+use crate::record::cell::Cell;
+use crate::record::column::{Column, Kind};
+use crate::record::key::Key;
+use crate::record::table::{COLUMNS, ColumnId, Record};
+use parquet::data_type::ByteArray;
+
+/// Something with a cell for every column.
+pub trait Row {
+    /// The value of one column.
+    fn cell(&self, id: ColumnId) -> Cell<'_>;
+}
+
+impl Row for Record {
+    fn cell(&self, id: ColumnId) -> Cell<'_> {
+        Record::cell(self, id)
+    }
+}
+
+/// Rows by column.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// One entry per column of the table; nothing for a column that is not held.
+    columns: Vec<Option<Values>>,
+    rows: usize,
+}
+
+/// The values of one column, with a placeholder where there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Values {
+    /// Parquet's definition levels: 1 where there is a value, 0 where not. Nothing for a required column.
+    pub levels: Option<Vec<i16>>,
+    pub data: Data,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Bool(Vec<bool>),
+    Integer(Vec<i64>),
+    Float(Vec<f64>),
+    Text(Vec<ByteArray>),
+    Key(Vec<Key>),
+    /// `ends[row]` is the end of the row's values.
+    List {
+        ends: Vec<usize>,
+        values: Vec<f64>,
+    },
+}
+
+/// One row of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRow<'a> {
+    batch: &'a Batch,
+    row: usize,
+}
+
+impl Batch {
+    /// No rows of all columns.
+    pub(crate) fn all_columns() -> Batch {
+        let columns = COLUMNS.iter().map(|column| Some(Values::empty(column))).collect();
+        Batch { columns, rows: 0 }
+    }
+
+    /// A number of rows without any column.
+    pub(crate) fn of_rows(rows: usize) -> Batch {
+        Batch { columns: vec![None; COLUMNS.len()], rows }
+    }
+
+    /// Gives a column its values, one per row.
+    pub(crate) fn put(&mut self, id: ColumnId, values: Values) {
+        assert_eq!(values.data.len(), self.rows, "a column has one value per row");
+        self.columns[id as usize] = Some(values);
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// The row of an index below `len`.
+    pub fn row(&self, row: usize) -> BatchRow<'_> {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        BatchRow { batch: self, row }
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = BatchRow<'_>> {
+        (0..self.rows).map(|row| BatchRow { batch: self, row })
+    }
+
+    pub(crate) fn values(&self, id: ColumnId) -> Option<&Values> {
+        self.columns[id as usize].as_ref()
+    }
+
+    /// Appends a row.
+    pub(crate) fn push(&mut self, row: &impl Row) {
+        for (column, values) in COLUMNS.iter().zip(&mut self.columns) {
+            if let Some(values) = values {
+                values.push(row.cell(column.id));
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// Appends a row of another batch that holds every column this one does; its texts are shared, not copied.
+    pub(crate) fn push_from(&mut self, other: &Batch, row: usize) {
+        for (values, others) in self.columns.iter_mut().zip(&other.columns) {
+            if let Some(values) = values {
+                match others {
+                    Some(others) => values.push_from(others, row),
+                    None => values.push(Cell::Null),
+                }
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// Values in all lists of all rows.
+    pub(crate) fn list_values(&self) -> usize {
+        let lists = self.columns.iter().flatten().map(|values| match &values.data {
+            Data::List { values, .. } => values.len(),
+            _ => 0,
+        });
+        lists.sum()
+    }
+}
+
+impl BatchRow<'_> {
+    /// The row as a record; fails where a required column is not held or a word is unknown.
+    pub fn record(&self) -> Result<Record, RowError> {
+        let mut record = Record::empty();
+        for column in COLUMNS {
+            record.set(column.id, self.cell(column.id)).map_err(|error| error.in_field(column.name))?;
+        }
+        Ok(record)
+    }
+}
+
+impl Row for BatchRow<'_> {
+    fn cell(&self, id: ColumnId) -> Cell<'_> {
+        self.batch.columns[id as usize].as_ref().map_or(Cell::Null, |values| values.cell(self.row))
+    }
+}
+
+impl Values {
+    /// No values.
+    pub fn empty(column: &Column) -> Values {
+        let data = match column.kind {
+            Kind::Bool => Data::Bool(Vec::new()),
+            Kind::Integer | Kind::Time => Data::Integer(Vec::new()),
+            Kind::Float => Data::Float(Vec::new()),
+            Kind::Text | Kind::Label | Kind::Json => Data::Text(Vec::new()),
+            Kind::Key => Data::Key(Vec::new()),
+            Kind::List => Data::List { ends: Vec::new(), values: Vec::new() },
+        };
+        Values { levels: column.nullable.then(Vec::new), data }
+    }
+
+    /// The value of one row.
+    pub fn cell(&self, row: usize) -> Cell<'_> {
+        if self.levels.as_ref().is_some_and(|levels| levels[row] == 0) {
+            return Cell::Null;
+        }
+        match &self.data {
+            Data::Bool(values) => Cell::Bool(values[row]),
+            Data::Integer(values) => Cell::Integer(values[row]),
+            Data::Float(values) => Cell::Float(values[row]),
+            Data::Text(values) => Cell::Text(values[row].as_utf8().expect("texts are checked when they are read")),
+            Data::Key(values) => Cell::Key(values[row]),
+            Data::List { ends, values } => Cell::List(&values[list_start(ends, row)..ends[row]]),
+        }
+    }
+
+    /// Appends a cell; one that does not fit the column, which `Record` and `Batch` rule out, becomes a placeholder.
+    fn push(&mut self, cell: Cell<'_>) {
+        if let Some(levels) = &mut self.levels {
+            levels.push(i16::from(cell != Cell::Null));
+        }
+        match (&mut self.data, cell) {
+            (Data::Bool(values), cell) => values.push(matches!(cell, Cell::Bool(true))),
+            (Data::Integer(values), Cell::Integer(value)) => values.push(value),
+            (Data::Integer(values), _) => values.push(0),
+            (Data::Float(values), Cell::Float(value)) => values.push(value),
+            (Data::Float(values), _) => values.push(0.0),
+            (Data::Text(values), Cell::Text(text)) => values.push(ByteArray::from(text)),
+            (Data::Text(values), _) => values.push(ByteArray::from("")),
+            (Data::Key(values), Cell::Key(key)) => values.push(key),
+            (Data::Key(values), _) => values.push(Key::default()),
+            (Data::List { ends, values }, cell) => {
+                if let Cell::List(list) = cell {
+                    values.extend_from_slice(list);
+                }
+                ends.push(values.len());
+            }
+        }
+    }
+
+    fn push_from(&mut self, other: &Values, row: usize) {
+        match (&mut self.data, &other.data) {
+            (Data::Text(values), Data::Text(others)) => {
+                if let Some(levels) = &mut self.levels {
+                    levels.push(other.levels.as_ref().map_or(1, |levels| levels[row]));
+                }
+                values.push(others[row].clone());
+            }
+            _ => self.push(other.cell(row)),
+        }
+    }
+}
+
+impl Data {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Data::Bool(values) => values.len(),
+            Data::Integer(values) => values.len(),
+            Data::Float(values) => values.len(),
+            Data::Text(values) => values.len(),
+            Data::Key(values) => values.len(),
+            Data::List { ends, .. } => ends.len(),
+        }
+    }
+}
+
+fn list_start(ends: &[usize], row: usize) -> usize {
+    if row == 0 { 0 } else { ends[row - 1] }
+}

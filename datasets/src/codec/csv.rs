@@ -1,0 +1,217 @@
+//! CSV: a header of column names, then one row per record.
+//!
+//! An absent value is an empty cell, lists are JSON, keys hexadecimal digits, floats the shortest digits that read back
+//! the same. Reading accepts the columns in any order and nullable ones left out.
+
+use crate::batch::Row;
+use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::limits::MAX_LINE_BYTES;
+use crate::record::cell::Cell;
+use crate::record::column::{Column, Kind};
+use crate::record::key::excerpt;
+use crate::record::serial::{missing_column, unknown_column};
+use crate::record::table::{COLUMNS, ColumnId, Record};
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The header line, without its end.
+pub fn header() -> String {
+    COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+}
+
+/// Writes a header, then one row per record.
+pub(super) struct Writer<W: Write> {
+    path: PathBuf,
+    sink: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(path: &Path, mut sink: W) -> Result<Writer<W>> {
+        writeln!(sink, "{}", header()).context("writing", path)?;
+        Ok(Writer { path: path.to_owned(), sink, line: Vec::new() })
+    }
+
+    pub fn write(&mut self, row: &impl Row) -> Result<()> {
+        self.line.clear();
+        write_line(row, &mut self.line);
+        self.sink.write_all(&self.line).context("writing", &self.path)
+    }
+
+    pub fn finish(self) -> (PathBuf, W) {
+        (self.path, self.sink)
+    }
+}
+
+/// Appends a row as one line, line end included.
+pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
+    for column in COLUMNS {
+        match row.cell(column.id) {
+            Cell::Null => {}
+            Cell::Bool(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
+            Cell::Integer(value) => number(&value, line),
+            Cell::Float(value) => number(&value, line),
+            Cell::Text(text) => quoted(text, line),
+            Cell::List([]) => line.extend_from_slice(b"[]"),
+            Cell::List([one]) => {
+                line.push(b'[');
+                number(one, line);
+                line.push(b']');
+            }
+            Cell::List(values) => {
+                line.push(b'"');
+                number(values, line);
+                line.push(b'"');
+            }
+            Cell::Key(key) => line.extend_from_slice(key.write_hex(&mut [0; 32]).as_bytes()),
+        }
+        line.push(b',');
+    }
+    // The last separator becomes the end of the line.
+    line.pop();
+    line.push(b'\n');
+}
+
+/// Appends a number, or a list of them, as JSON writes it.
+fn number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
+    serde_json::to_writer(line, value).expect("numbers have a JSON form and memory takes it");
+}
+
+fn quoted(text: &str, line: &mut Vec<u8>) {
+    if !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
+        return line.extend_from_slice(text.as_bytes());
+    }
+    line.push(b'"');
+    for (index, piece) in text.split('"').enumerate() {
+        if index > 0 {
+            line.extend_from_slice(b"\"\"");
+        }
+        line.extend_from_slice(piece.as_bytes());
+    }
+    line.push(b'"');
+}
+
+/// The records of a file.
+pub struct Reader {
+    path: PathBuf,
+    rows: csv::Reader<Bounded<BufReader<File>>>,
+    row: csv::StringRecord,
+    /// The column of each cell of a row.
+    columns: Vec<ColumnId>,
+    is_done: bool,
+}
+
+impl Reader {
+    /// Opens a file of records and reads its header.
+    pub fn open(path: &Path) -> Result<Reader> {
+        let source = Bounded { source: super::open(path)?, left: MAX_LINE_BYTES };
+        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(source);
+        let mut row = csv::StringRecord::new();
+        let columns = rows
+            .read_record(&mut row)
+            .map_err(|error| row_error(&error))
+            .and_then(|_| columns_of(&row))
+            .map_err(|row| Error::Row { file: path.to_owned(), counted: Counted::Line, number: 1, row })?;
+        Ok(Reader { path: path.to_owned(), rows, row, columns, is_done: false })
+    }
+
+    fn advance(&mut self) -> std::result::Result<Option<Record>, RowError> {
+        self.rows.get_mut().left = MAX_LINE_BYTES;
+        if !self.rows.read_record(&mut self.row).map_err(|error| row_error(&error))? {
+            return Ok(None);
+        }
+        let mut record = Record::empty();
+        for (&id, text) in self.columns.iter().zip(&self.row) {
+            set(&mut record, id.column(), text).map_err(|error| error.in_field(id.name()))?;
+        }
+        record.check()?;
+        Ok(Some(record))
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.is_done {
+            return None;
+        }
+        let next = self.advance();
+        self.is_done = !matches!(next, Ok(Some(_)));
+        let number = self.row.position().map_or(0, csv::Position::line);
+        let file = self.path.clone();
+        next.map_err(|row| Error::Row { file, counted: Counted::Line, number, row }).transpose()
+    }
+}
+
+fn columns_of(header: &csv::StringRecord) -> std::result::Result<Vec<ColumnId>, RowError> {
+    let mut columns = Vec::new();
+    for name in header {
+        let id = ColumnId::from_name(name).ok_or_else(|| unknown_column(&excerpt(name), 0))?;
+        if columns.contains(&id) {
+            return Err(RowError::new("the column is given twice").in_field(name));
+        }
+        columns.push(id);
+    }
+    match COLUMNS.iter().find(|column| !column.nullable && !columns.contains(&column.id)) {
+        Some(column) => Err(missing_column(column.name)),
+        None => Ok(columns),
+    }
+}
+
+fn set(record: &mut Record, column: &Column, text: &str) -> std::result::Result<(), RowError> {
+    if text.is_empty() {
+        return record.set(column.id, Cell::Null);
+    }
+    let wrong = |what: &str| RowError::new(format!("`{}` is not {what}", excerpt(text)));
+    match column.kind {
+        Kind::Bool => {
+            let value = text.parse().map_err(|_| wrong("`true` or `false`"))?;
+            record.set(column.id, Cell::Bool(value))
+        }
+        Kind::Integer | Kind::Time => {
+            let value = text.parse().map_err(|_| wrong("an integer"))?;
+            record.set(column.id, Cell::Integer(value))
+        }
+        Kind::Float => {
+            let value = text.parse().map_err(|_| wrong("a number"))?;
+            record.set(column.id, Cell::Float(value))
+        }
+        Kind::Text | Kind::Label | Kind::Json => record.set(column.id, Cell::Text(text)),
+        Kind::List => {
+            let values: Vec<f64> = serde_json::from_str(text).map_err(|_| wrong("a list of numbers"))?;
+            record.set(column.id, Cell::List(&values))
+        }
+        Kind::Key => record.set(column.id, Cell::Key(text.parse()?)),
+    }
+}
+
+/// A row that CSV itself does not allow, such as one with too few cells.
+fn row_error(error: &csv::Error) -> RowError {
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            RowError::new(format!("the row has {len} cells, the header {expected_len}"))
+        }
+        csv::ErrorKind::Utf8 { err, .. } => RowError::new(format!("cell {} is not UTF-8", err.field() + 1)),
+        _ => RowError::new(error.to_string()),
+    }
+}
+
+/// Gives at most so many bytes between two rows, because the CSV reader takes memory for a row of any length.
+struct Bounded<R> {
+    source: R,
+    left: usize,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            return Err(std::io::Error::other(format!("a row has more than {MAX_LINE_BYTES} bytes")));
+        }
+        let most = buffer.len().min(self.left);
+        let read = self.source.read(&mut buffer[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}

@@ -1,0 +1,133 @@
+//! JSON lines: one record per line, absent values left out.
+
+use crate::batch::Row;
+use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::limits::MAX_LINE_BYTES;
+use crate::record::serial::AsJson;
+use crate::record::table::Record;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes one line per record.
+pub(super) struct Writer<W: Write> {
+    path: PathBuf,
+    sink: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(path: &Path, sink: W) -> Writer<W> {
+        Writer { path: path.to_owned(), sink, line: Vec::new() }
+    }
+
+    pub fn write(&mut self, row: &impl Row) -> Result<()> {
+        self.line.clear();
+        write_line(row, &mut self.line)?;
+        self.sink.write_all(&self.line).context("writing", &self.path)
+    }
+
+    pub fn finish(self) -> (PathBuf, W) {
+        (self.path, self.sink)
+    }
+}
+
+/// Appends a row as one line, line end included.
+pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) -> Result<()> {
+    serde_json::to_writer(&mut *line, &AsJson(row)).map_err(|error| RowError::new(error.to_string()))?;
+    line.push(b'\n');
+    Ok(())
+}
+
+/// A record from a line, checked.
+pub(crate) fn parse_line(line: &[u8]) -> std::result::Result<Record, RowError> {
+    let record = Record::from_json(line)?;
+    record.check()?;
+    Ok(record)
+}
+
+/// The records of a file.
+pub struct Reader {
+    path: PathBuf,
+    lines: Lines,
+}
+
+impl Reader {
+    /// Opens a file of records.
+    pub fn open(path: &Path) -> Result<Reader> {
+        Ok(Reader { path: path.to_owned(), lines: Lines::new(super::open(path)?) })
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        loop {
+            let line = match self.lines.next_line().context("reading", &self.path) {
+                Ok(line) => line?,
+                Err(error) => return Some(Err(error)),
+            };
+            if line.text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let record = if line.is_too_long { Err(too_long()) } else { parse_line(line.text) };
+            let number = line.number;
+            let failed = record.is_err();
+            if failed {
+                self.lines.stop();
+            }
+            let file = self.path.clone();
+            return Some(record.map_err(|row| Error::Row { file, counted: Counted::Line, number, row }));
+        }
+    }
+}
+
+/// The refusal of a line that is longer than any record.
+pub(crate) fn too_long() -> RowError {
+    RowError::new(format!("the line has more than {MAX_LINE_BYTES} bytes"))
+}
+
+/// Lines of a file, none longer than the limit.
+pub(crate) struct Lines {
+    source: BufReader<File>,
+    line: Vec<u8>,
+    number: u64,
+    is_done: bool,
+}
+
+/// One line, without its end.
+pub(crate) struct Line<'a> {
+    pub text: &'a [u8],
+    /// Counted from 1.
+    pub number: u64,
+    /// Whether the line ended with a line end, as every finished line does.
+    pub is_finished: bool,
+    pub is_too_long: bool,
+}
+
+impl Lines {
+    pub fn new(source: BufReader<File>) -> Lines {
+        Lines { source, line: Vec::new(), number: 0, is_done: false }
+    }
+
+    /// Reads no further.
+    pub fn stop(&mut self) {
+        self.is_done = true;
+    }
+
+    pub fn next_line(&mut self) -> std::io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        if self.is_done || self.source.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut self.line)? == 0
+        {
+            return Ok(None);
+        }
+        self.number += 1;
+        let is_finished = self.line.ends_with(b"\n");
+        let is_too_long = self.line.len() > MAX_LINE_BYTES;
+        self.is_done = is_too_long;
+        let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        Ok(Some(Line { text, number: self.number, is_finished, is_too_long }))
+    }
+}

@@ -1,0 +1,209 @@
+//! Looks at the page headers of a column before the Parquet library reads it.
+//!
+//! The library takes memory for as many bytes and values as a header claims. Headers are small structs in Thrift's
+//! compact form, so a short parser can walk them and refuse a claim that no honest file makes. Nothing is decoded.
+
+use super::read::PartFile;
+use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ColumnChunkMetaData;
+
+/// Most header bytes read at once, then at most.
+const HEADER_WINDOWS: [usize; 2] = [256, 64 << 10];
+
+/// Deepest nesting of a header; honest ones have three levels.
+const MAX_DEPTH: usize = 8;
+
+/// Refuses a column whose pages claim more than the limits or lie outside the file.
+pub(super) fn check_pages(file: &PartFile, column: &ColumnChunkMetaData) -> Result<()> {
+    let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    let within = |offset: i64| u64::try_from(offset).ok().filter(|offset| *offset <= file.len);
+    let (start, length) = within(start).zip(within(column.compressed_size())).ok_or_else(|| wrong("a column"))?;
+    let end = start.checked_add(length).filter(|end| *end <= file.len).ok_or_else(|| wrong("a column"))?;
+    let values = u64::try_from(column.num_values()).ok().filter(|values| *values <= MAX_CHUNK_VALUES);
+    let mut values_left = values.ok_or_else(|| wrong("a column"))?;
+    let mut offset = start;
+    while offset < end {
+        let header = read_header(file, offset, end)?;
+        values_left = values_left.checked_sub(header.data_values).ok_or_else(|| wrong("a page"))?;
+        let next = offset + header.header_bytes + header.compressed_bytes;
+        if header.uncompressed_bytes > MAX_PAGE_BYTES || header.dictionary_values > MAX_PAGE_BYTES || next > end {
+            return Err(wrong("a page"));
+        }
+        offset = next;
+    }
+    Ok(())
+}
+
+/// What one page claims.
+#[derive(Debug, Default, PartialEq)]
+struct Header {
+    header_bytes: u64,
+    compressed_bytes: u64,
+    uncompressed_bytes: u64,
+    data_values: u64,
+    dictionary_values: u64,
+}
+
+fn read_header(file: &PartFile, offset: u64, end: u64) -> Result<Header> {
+    for window in HEADER_WINDOWS {
+        let window = window.min(usize::try_from(end - offset).unwrap_or(usize::MAX));
+        let bytes = file.read(offset, window)?;
+        if let Some(header) = parse(&bytes) {
+            return Ok(header);
+        }
+    }
+    Err(wrong("a page header"))
+}
+
+fn wrong(what: &str) -> ParquetError {
+    ParquetError::General(format!("{what} is cut off or claims an impossible size"))
+}
+
+/// The header at the beginning of some bytes; nothing when they end too early or make no sense.
+fn parse(bytes: &[u8]) -> Option<Header> {
+    let mut compact = Compact { bytes, position: 0 };
+    let mut header = Header::default();
+    let mut last = 0;
+    while let Some((id, kind)) = compact.field(&mut last)? {
+        match (id, kind) {
+            (2, Compact::I32) => header.uncompressed_bytes = compact.size()?,
+            (3, Compact::I32) => header.compressed_bytes = compact.size()?,
+            (5 | 8, Compact::STRUCT) => header.data_values = compact.values()?,
+            (7, Compact::STRUCT) => header.dictionary_values = compact.values()?,
+            _ => compact.skip(kind, MAX_DEPTH)?,
+        }
+    }
+    header.header_bytes = compact.position as u64;
+    Some(header)
+}
+
+/// A reader of Thrift's compact form.
+struct Compact<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl Compact<'_> {
+    const I32: u8 = 5;
+    const STRUCT: u8 = 12;
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = *self.bytes.get(self.position)?;
+        self.position += 1;
+        Some(byte)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn integer(&mut self) -> Option<i64> {
+        let raw = self.varint()?;
+        Some((raw >> 1) as i64 ^ -((raw & 1) as i64))
+    }
+
+    /// An integer that must not be negative nor beyond 32 bits.
+    fn size(&mut self) -> Option<u64> {
+        i32::try_from(self.integer()?).ok().and_then(|size| u64::try_from(size).ok())
+    }
+
+    /// The next field's number and type; nothing inside when the struct ends.
+    fn field(&mut self, last: &mut i64) -> Option<Option<(i64, u8)>> {
+        let head = self.byte()?;
+        if head == 0 {
+            return Some(None);
+        }
+        let id = match head >> 4 {
+            0 => self.integer()?,
+            delta => last.checked_add(i64::from(delta))?,
+        };
+        *last = id;
+        Some(Some((id, head & 15)))
+    }
+
+    /// The first field of a struct, which in page headers is the number of values; the rest is skipped.
+    fn values(&mut self) -> Option<u64> {
+        let mut last = 0;
+        let mut values = 0;
+        while let Some((id, kind)) = self.field(&mut last)? {
+            match (id, kind) {
+                (1, Compact::I32) => values = self.size()?,
+                _ => self.skip(kind, MAX_DEPTH)?,
+            }
+        }
+        Some(values)
+    }
+
+    fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match kind {
+            1 | 2 => Some(()),
+            3 => self.byte().map(|_| ()),
+            4..=6 => self.varint().map(|_| ()),
+            7 => self.advance(8),
+            8 => {
+                let length = self.varint()?;
+                self.advance(usize::try_from(length).ok()?)
+            }
+            9 | 10 => {
+                let head = self.byte()?;
+                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+                // A bool takes a byte as an element and none as a field.
+                let element = if matches!(head & 15, 1 | 2) { 3 } else { head & 15 };
+                (0..count).try_for_each(|_| self.skip(element, depth))
+            }
+            12 => {
+                let mut last = 0;
+                while let Some((_, kind)) = self.field(&mut last)? {
+                    self.skip(kind, depth)?;
+                }
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) -> Option<()> {
+        self.position = self.position.checked_add(bytes).filter(|position| *position <= self.bytes.len())?;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_page_header_tells_its_sizes() {
+        // type = 0, uncompressed = 100, compressed = 60, then a data page of 7 values with three encodings.
+        let bytes = [0x15, 0, 0x15, 200, 1, 0x15, 120, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0, 0xff];
+        let expected = Header {
+            header_bytes: 18,
+            compressed_bytes: 60,
+            uncompressed_bytes: 100,
+            data_values: 7,
+            dictionary_values: 0,
+        };
+        assert_eq!(parse(&bytes), Some(expected));
+        (0..18).for_each(|cut| assert_eq!(parse(&bytes[..cut]), None, "cut at {cut}"));
+    }
+
+    #[test]
+    fn a_header_of_nothing_but_nesting_is_refused() {
+        assert_eq!(parse(&[0x1c; 1000]), None);
+    }
+
+    #[test]
+    fn a_negative_size_is_refused() {
+        assert_eq!(parse(&[0x15, 0, 0x15, 1, 0]), None);
+    }
+}

@@ -1,0 +1,389 @@
+//! Reads Parquet files of records, batch by batch, only the columns asked for.
+//!
+//! Accepts what other programs write from our files too: columns in any order, optional where we require (a missing
+//! value is then an error of its row), nullable columns left out. Refuses unknown columns and other types.
+
+use super::guard::guard;
+use super::pages::check_pages;
+use super::schema::{KEY_BYTES, physical};
+use crate::batch::{Batch, Data, Values};
+use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::limits::{MAX_BATCH_TEXT_BYTES, MAX_FOOTER_BYTES, MAX_TEXT_BYTES};
+use crate::record::column::Kind;
+use crate::record::key::Key;
+use crate::record::serial::{missing_column, unknown_column};
+use crate::record::table::{COLUMNS, ColumnId};
+use bytes::Bytes;
+use parquet::basic::{LogicalType, Repetition, TimeUnit};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open file, read by position so that readers of several columns and threads do not disturb each other.
+#[derive(Clone)]
+pub(crate) struct PartFile {
+    file: Arc<File>,
+    pub(super) len: u64,
+}
+
+/// A file of records and the place up to which it was read.
+pub(crate) struct PartCursor {
+    path: PathBuf,
+    reader: SerializedFileReader<PartFile>,
+    file: PartFile,
+    /// The leaf of each column of the table; nothing where the file lacks the column.
+    leaves: Vec<Option<usize>>,
+    columns: Vec<ColumnId>,
+    next_group: usize,
+    group: Option<Group>,
+    rows_read: u64,
+}
+
+/// A row group being read.
+struct Group {
+    rows_left: usize,
+    readers: Vec<(ColumnId, Leaf)>,
+}
+
+/// One column of a row group being read.
+struct Leaf {
+    reader: ColumnReader,
+    max_level: i16,
+    has_optional_elements: bool,
+}
+
+type Parquet<T> = parquet::errors::Result<T>;
+
+impl PartCursor {
+    /// Opens a file to read some columns of it.
+    pub fn open(path: &Path, columns: &[ColumnId]) -> Result<PartCursor> {
+        let file = PartFile::open(path)?;
+        file.check_frame(path)?;
+        let reader = guard(path, || SerializedFileReader::new(file.clone()))?;
+        let leaves = leaves(path, &reader)?;
+        let columns = columns.to_vec();
+        Ok(PartCursor {
+            path: path.to_owned(),
+            reader,
+            file,
+            leaves,
+            columns,
+            next_group: 0,
+            group: None,
+            rows_read: 0,
+        })
+    }
+
+    /// Number of rows the file says it has.
+    pub fn rows(&self) -> u64 {
+        self.reader.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    /// The next rows, at most so many; nothing at the end.
+    pub fn next(&mut self, most_rows: usize) -> Result<Option<Batch>> {
+        while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
+            if self.next_group == self.reader.num_row_groups() {
+                return Ok(None);
+            }
+            self.open_group()?;
+        }
+        let first_row = self.rows_read;
+        let group = self.group.as_mut().expect("the loop above opened a group");
+        let rows = group.rows_left.min(most_rows);
+        group.rows_left -= rows;
+        self.rows_read += rows as u64;
+        let mut batch = Batch::of_rows(rows);
+        let mut text_bytes = 0;
+        for (id, leaf) in &mut group.readers {
+            let kind = id.column().kind;
+            let values = guard(&self.path, || leaf.read(kind, rows))?;
+            let values = complete(values, *id, &mut text_bytes).map_err(|(row, error)| Error::Row {
+                file: self.path.clone(),
+                counted: Counted::Row,
+                number: first_row + row as u64 + 1,
+                row: error.in_field(id.name()),
+            })?;
+            batch.put(*id, values);
+        }
+        Ok(Some(batch))
+    }
+
+    fn open_group(&mut self) -> Result<()> {
+        let (columns, leaves, file) = (&self.columns, &self.leaves, &self.file);
+        let (reader, index) = (&self.reader, self.next_group);
+        let group = guard(&self.path, || {
+            let group = reader.get_row_group(index)?;
+            let rows_left = usize::try_from(group.metadata().num_rows())?;
+            let mut readers = Vec::new();
+            for &id in columns {
+                let Some(leaf) = leaves[id as usize] else { continue };
+                check_pages(file, group.metadata().column(leaf))?;
+                let descriptor = group.metadata().schema_descr().column(leaf);
+                let has_optional_elements = is_optional(&descriptor);
+                let max_level = descriptor.max_def_level();
+                readers.push((id, Leaf { reader: group.get_column_reader(leaf)?, max_level, has_optional_elements }));
+            }
+            Ok(Group { rows_left, readers })
+        })?;
+        self.group = Some(group);
+        self.next_group += 1;
+        Ok(())
+    }
+}
+
+fn is_optional(descriptor: &ColumnDescriptor) -> bool {
+    descriptor.self_type().get_basic_info().repetition() == Repetition::OPTIONAL
+}
+
+/// Which leaf holds which column; refuses what the table does not know and misses what it requires.
+fn leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
+    let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: Counted::Row, number: 0, row };
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let mut leaves = vec![None; COLUMNS.len()];
+    for (index, leaf) in schema.columns().iter().enumerate() {
+        let name = leaf.path().parts().first().map_or("", String::as_str);
+        let id = ColumnId::from_name(name).ok_or_else(|| refuse(unknown_column(name, 0)))?;
+        check_type(id.column().kind, leaf).map_err(|problem| refuse(RowError::new(problem).in_field(name)))?;
+        if leaves[id as usize].replace(index).is_some() {
+            return Err(refuse(RowError::new("the column is given twice").in_field(name)));
+        }
+    }
+    match COLUMNS.iter().find(|column| !column.nullable && leaves[column.id as usize].is_none()) {
+        Some(column) => Err(refuse(missing_column(column.name))),
+        None => Ok(leaves),
+    }
+}
+
+fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), String> {
+    let is_list = kind == Kind::List;
+    let most_levels = if is_list { 3 } else { 1 };
+    let shape_fits = leaf.max_rep_level() == i16::from(is_list) && leaf.max_def_level() <= most_levels;
+    let type_fits = leaf.physical_type() == physical(kind);
+    let length_fits = kind != Kind::Key || leaf.type_length() == KEY_BYTES;
+    let unit_fits = match leaf.logical_type_ref() {
+        Some(LogicalType::Timestamp(time)) => kind != Kind::Time || time.unit == TimeUnit::MICROS,
+        _ => true,
+    };
+    if shape_fits && type_fits && length_fits && unit_fits {
+        return Ok(());
+    }
+    Err(format!("the file stores it as {}, but it is a {}", leaf.physical_type(), kind.name()))
+}
+
+/// Gives required columns their levels, checks texts, and says which row is wrong.
+fn complete(
+    mut values: Values,
+    id: ColumnId,
+    text_bytes: &mut usize,
+) -> std::result::Result<Values, (usize, RowError)> {
+    if id.column().nullable {
+        let rows = values.data.len();
+        values.levels.get_or_insert_with(|| vec![1; rows]);
+    } else if let Some(levels) = values.levels.take()
+        && let Some(row) = levels.iter().position(|level| *level == 0)
+        && id.column().kind != Kind::List
+    {
+        return Err((row, RowError::new("no value, but the column is required")));
+    }
+    if let Data::Text(texts) = &values.data {
+        for (row, text) in texts.iter().enumerate() {
+            *text_bytes += text.len();
+            if text.len() > MAX_TEXT_BYTES || *text_bytes > MAX_BATCH_TEXT_BYTES {
+                return Err((row, RowError::new(format!("the text has {} bytes, too many to read", text.len()))));
+            }
+            if text.as_utf8().is_err() {
+                return Err((row, RowError::new("the text is not UTF-8")));
+            }
+        }
+    }
+    Ok(values)
+}
+
+impl Leaf {
+    fn read(&mut self, kind: Kind, rows: usize) -> Parquet<Values> {
+        let max_level = self.max_level;
+        let wrong_type = || ParquetError::General("a column changes its type".to_owned());
+        let (data, levels) = match (kind, &mut self.reader) {
+            (Kind::Bool, ColumnReader::BoolColumnReader(reader)) => {
+                let (values, levels) = scalars(reader, rows, max_level)?;
+                (Data::Bool(values), levels)
+            }
+            (Kind::Integer | Kind::Time, ColumnReader::Int64ColumnReader(reader)) => {
+                let (values, levels) = scalars(reader, rows, max_level)?;
+                (Data::Integer(values), levels)
+            }
+            (Kind::Float, ColumnReader::DoubleColumnReader(reader)) => {
+                let (values, levels) = scalars(reader, rows, max_level)?;
+                (Data::Float(values), levels)
+            }
+            (Kind::Text | Kind::Label | Kind::Json, ColumnReader::ByteArrayColumnReader(reader)) => {
+                let (mut values, levels) = scalars(reader, rows, max_level)?;
+                // The placeholder of a missing text has no buffer, and asking it for one would panic.
+                if let Some(levels) = &levels {
+                    let missing = levels.iter().zip(&mut values).filter(|(level, _)| **level == 0);
+                    missing.for_each(|(_, value)| *value = ByteArray::from(Bytes::new()));
+                }
+                (Data::Text(values), levels)
+            }
+            (Kind::Key, ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
+                let (values, levels) = scalars(reader, rows, max_level)?;
+                let key = |value: &ByteArray| value.data().try_into().map(Key).map_err(|_| wrong_type());
+                (Data::Key(values.iter().map(|value| key(value)).collect::<Parquet<_>>()?), levels)
+            }
+            (Kind::List, ColumnReader::DoubleColumnReader(reader)) => {
+                (lists(reader, rows, max_level, self.has_optional_elements)?, None)
+            }
+            _ => return Err(wrong_type()),
+        };
+        Ok(Values { levels, data })
+    }
+}
+
+/// One value per row, with a placeholder where the level is 0.
+fn scalars<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    rows: usize,
+    max_level: i16,
+) -> Parquet<(Vec<T::T>, Option<Vec<i16>>)> {
+    let mut values = Vec::new();
+    let mut levels = Vec::new();
+    let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
+    if read != rows {
+        return Err(too_few(rows, read));
+    }
+    if max_level == 0 {
+        return Ok((values, None));
+    }
+    spread(&mut values, &levels);
+    Ok((values, Some(levels)))
+}
+
+/// Moves values that stand side by side to the rows whose level is 1.
+fn spread<T: Default>(values: &mut Vec<T>, levels: &[i16]) {
+    let mut from = values.len();
+    values.resize_with(levels.len(), T::default);
+    for to in (0..levels.len()).rev() {
+        if from > to {
+            return;
+        }
+        if levels[to] == 1 {
+            from -= 1;
+            values.swap(from, to);
+        }
+    }
+}
+
+fn lists(
+    reader: &mut ColumnReaderImpl<parquet::data_type::DoubleType>,
+    rows: usize,
+    max_level: i16,
+    has_optional_elements: bool,
+) -> Parquet<Data> {
+    let (mut values, mut levels, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
+    let (read, _, _) = reader.read_records(rows, Some(&mut levels), Some(&mut repeats), &mut values)?;
+    if read != rows || repeats.len() != levels.len() {
+        return Err(too_few(rows, read));
+    }
+    let mut ends = Vec::with_capacity(rows);
+    let mut end = 0;
+    for (index, (level, repeat)) in levels.iter().zip(&repeats).enumerate() {
+        if *repeat == 0 && index > 0 {
+            ends.push(end);
+        }
+        if *level == max_level {
+            end += 1;
+        } else if has_optional_elements && *level == max_level - 1 {
+            return Err(ParquetError::General("a list holds a missing value".to_owned()));
+        }
+    }
+    if rows > 0 {
+        ends.push(end);
+    }
+    if ends.len() != rows || end != values.len() {
+        return Err(too_few(rows, ends.len()));
+    }
+    Ok(Data::List { ends, values })
+}
+
+fn too_few(rows: usize, read: usize) -> ParquetError {
+    ParquetError::General(format!("a column has {read} of {rows} rows"))
+}
+
+impl PartFile {
+    fn open(path: &Path) -> Result<PartFile> {
+        let file = File::open(path).context("opening", path)?;
+        let len = file.metadata().context("reading the size of", path)?.len();
+        Ok(PartFile { file: Arc::new(file), len })
+    }
+
+    /// Checks both ends of the file, and that the footer is one we are willing to read.
+    fn check_frame(&self, path: &Path) -> Result<()> {
+        let no_parquet = || Error::damaged(path, "the file is not Parquet or was cut off");
+        if self.len < 12 {
+            return Err(no_parquet());
+        }
+        let ends = self.read(0, 4).and_then(|head| Ok((head, self.read(self.len - 8, 8)?)));
+        let (head, tail) = ends.map_err(|error| Error::damaged(path, error.to_string()))?;
+        if &head[..] != b"PAR1" || &tail[4..] != b"PAR1" {
+            return Err(no_parquet());
+        }
+        let footer_bytes = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
+        if footer_bytes > self.len - 12 {
+            return Err(no_parquet());
+        }
+        if footer_bytes > MAX_FOOTER_BYTES {
+            return Err(Error::damaged(path, format!("its footer has {footer_bytes} bytes, more than any of ours")));
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file, which must have them.
+    pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
+            return Err(ParquetError::EOF("something lies beyond the end of the file".to_owned()));
+        }
+        let mut buffer = vec![0; length];
+        self.file.read_exact_at(&mut buffer, start)?;
+        Ok(buffer.into())
+    }
+}
+
+impl Length for PartFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for PartFile {
+    type T = BufReader<Position>;
+
+    fn get_read(&self, start: u64) -> Parquet<BufReader<Position>> {
+        // The library asks for a reader to parse one page header, which is short.
+        Ok(BufReader::with_capacity(256, Position { file: Arc::clone(&self.file), offset: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Parquet<Bytes> {
+        self.read(start, length)
+    }
+}
+
+/// A place in a file from which it is read on.
+pub(crate) struct Position {
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl Read for Position {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,239 @@
+//! Writes Parquet files of records.
+
+use super::schema::schema;
+use crate::batch::{Batch, Data, Row, Values};
+use crate::error::{Error, Result};
+use crate::limits::MAX_CHUNK_VALUES;
+use crate::parallel;
+use crate::record::column::Kind;
+use crate::record::key::Key;
+use crate::record::table::{COLUMNS, ColumnId};
+use bytes::Bytes;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
+use parquet::data_type::FixedLenByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::{ColumnPath, SchemaDescPtr};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Rows of a row group, except the last of a file.
+pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
+
+/// Rows and bytes of a page: small, because a merge holds one page of every column of every file it reads.
+const PAGE_ROWS: usize = 1 << 13;
+const PAGE_BYTES: usize = 256 << 10;
+
+/// The columns by which rows are sorted, most significant first.
+pub(crate) const SORTED_BY: [ColumnId; 3] = [ColumnId::op_kind, ColumnId::task_hash, ColumnId::key];
+
+/// A Parquet file being written.
+pub(crate) struct PartWriter<W: Write + Send> {
+    path: PathBuf,
+    writer: SerializedFileWriter<Remembering<W>>,
+    failure: Failure,
+    schema: SchemaDescPtr,
+    properties: Arc<WriterProperties>,
+    rows: Batch,
+}
+
+impl<W: Write + Send> PartWriter<W> {
+    /// Begins a file; the path is only for messages.
+    pub fn new(path: &Path, sink: W) -> Result<PartWriter<W>> {
+        let properties = Arc::new(properties());
+        let failure = Arc::new(Mutex::new(None));
+        let sink = Remembering { sink, failure: Arc::clone(&failure) };
+        let writer = SerializedFileWriter::new(sink, Arc::new(schema()), Arc::clone(&properties))
+            .map_err(|error| Error::damaged(path, error.to_string()))?;
+        let schema = Arc::new(writer.schema_descr().clone());
+        Ok(PartWriter { path: path.to_owned(), writer, failure, schema, properties, rows: Batch::all_columns() })
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &impl Row) -> Result<()> {
+        self.rows.push(row);
+        self.write_full_group()
+    }
+
+    /// Adds a row of a batch, sharing its texts.
+    pub fn push_from(&mut self, batch: &Batch, row: usize) -> Result<()> {
+        self.rows.push_from(batch, row);
+        self.write_full_group()
+    }
+
+    /// Ends the file and gives back what it was written to.
+    pub fn finish(mut self) -> Result<W> {
+        self.write_group()?;
+        let PartWriter { path, writer, failure, .. } = self;
+        writer.into_inner().map(|remembering| remembering.sink).map_err(|error| explain(&path, &failure, error))
+    }
+
+    fn write_full_group(&mut self) -> Result<()> {
+        let is_full = self.rows.len() >= ROW_GROUP_ROWS || self.rows.list_values() as u64 >= MAX_CHUNK_VALUES / 2;
+        if is_full { self.write_group() } else { Ok(()) }
+    }
+
+    fn write_group(&mut self) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let rows = std::mem::replace(&mut self.rows, Batch::all_columns());
+        let (schema, properties) = (&self.schema, &self.properties);
+        let chunks = parallel::map(COLUMNS.len(), |index| encode(schema, properties, &rows, COLUMNS[index].id));
+        let written = self.writer.next_row_group().and_then(|mut group| {
+            for chunk in chunks {
+                let (bytes, close) = chunk?;
+                group.append_column(&bytes, close)?;
+            }
+            group.close().map(|_| ())
+        });
+        written.map_err(|error| explain(&self.path, &self.failure, error))
+    }
+}
+
+/// One column of some rows as the bytes of a column chunk.
+fn encode(
+    schema: &SchemaDescPtr,
+    properties: &Arc<WriterProperties>,
+    rows: &Batch,
+    id: ColumnId,
+) -> parquet::errors::Result<(Bytes, ColumnCloseResult)> {
+    let values = rows.values(id).expect("a batch to be written has every column");
+    let mut buffer = TrackedWrite::new(Vec::new());
+    let pages = Box::new(SerializedPageWriter::new(&mut buffer));
+    let mut writer = get_column_writer(schema.column(id as usize), Arc::clone(properties), pages);
+    write_values(&mut writer, values)?;
+    let close = writer.close()?;
+    Ok((buffer.into_inner()?.into(), close))
+}
+
+/// The system's error if there was one, otherwise the library's.
+fn explain(path: &Path, failure: &Failure, error: ParquetError) -> Error {
+    let failure = failure.lock().ok().and_then(|mut failure| failure.take());
+    Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
+}
+
+fn properties() -> WriterProperties {
+    let sorted = SORTED_BY.map(|id| SortingColumn { column_idx: id as i32, descending: false, nulls_first: false });
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("opcollect datasets ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level of zstd")))
+        .set_sorting_columns(Some(sorted.to_vec()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_dictionary_page_size_limit(PAGE_BYTES);
+    for column in COLUMNS {
+        let path = ColumnPath::from(column.name);
+        match column.kind {
+            // Keys are random, times and samples hardly repeat: a dictionary would only cost.
+            Kind::Key => {
+                builder = builder
+                    .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
+                    .set_column_dictionary_enabled(path, false);
+            }
+            Kind::Float | Kind::Time => builder = builder.set_column_dictionary_enabled(path, false),
+            Kind::List => {
+                let leaf = vec![column.name.to_owned(), "list".to_owned(), "element".to_owned()];
+                builder = builder.set_column_dictionary_enabled(ColumnPath::new(leaf), false);
+            }
+            Kind::Bool | Kind::Integer | Kind::Text | Kind::Label | Kind::Json => {}
+        }
+    }
+    builder.build()
+}
+
+fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::errors::Result<()> {
+    let levels = values.levels.as_deref();
+    match (writer, &values.data) {
+        (ColumnWriter::BoolColumnWriter(writer), Data::Bool(values)) => {
+            writer.write_batch(&present(values, levels), levels, None)?;
+        }
+        (ColumnWriter::Int64ColumnWriter(writer), Data::Integer(values)) => {
+            writer.write_batch(&present(values, levels), levels, None)?;
+        }
+        (ColumnWriter::DoubleColumnWriter(writer), Data::Float(values)) => {
+            writer.write_batch(&present(values, levels), levels, None)?;
+        }
+        (ColumnWriter::ByteArrayColumnWriter(writer), Data::Text(values)) => {
+            writer.write_batch(&present(values, levels), levels, None)?;
+        }
+        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Data::Key(keys)) => {
+            writer.write_batch(&fixed(keys), None, None)?;
+        }
+        (ColumnWriter::DoubleColumnWriter(writer), Data::List { ends, values }) => {
+            let (levels, repeats) = list_levels(ends);
+            writer.write_batch(values, Some(&levels), Some(&repeats))?;
+        }
+        _ => unreachable!("the schema and the batch are made from the same table"),
+    }
+    Ok(())
+}
+
+/// The values that are there, side by side as Parquet wants them.
+fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> std::borrow::Cow<'a, [T]> {
+    match levels {
+        Some(levels) if levels.contains(&0) => {
+            values.iter().zip(levels).filter(|(_, level)| **level == 1).map(|(value, _)| value.clone()).collect()
+        }
+        _ => values.into(),
+    }
+}
+
+fn fixed(keys: &[Key]) -> Vec<FixedLenByteArray> {
+    let bytes = Bytes::from(keys.iter().flat_map(|key| key.0).collect::<Vec<u8>>());
+    let slices = (0..keys.len()).map(|index| bytes.slice(index * 16..(index + 1) * 16));
+    slices.map(|slice| FixedLenByteArray::from(parquet::data_type::ByteArray::from(slice))).collect()
+}
+
+/// Definition and repetition levels of lists that end at the given places.
+fn list_levels(ends: &[usize]) -> (Vec<i16>, Vec<i16>) {
+    let (mut levels, mut repeats) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for &end in ends {
+        repeats.push(0);
+        levels.push(i16::from(end > start));
+        for _ in start + 1..end {
+            repeats.push(1);
+            levels.push(1);
+        }
+        start = end;
+    }
+    (levels, repeats)
+}
+
+/// Keeps the system's error, of which the Parquet library keeps only the text.
+struct Remembering<W> {
+    sink: W,
+    failure: Failure,
+}
+
+type Failure = Arc<Mutex<Option<std::io::Error>>>;
+
+impl<W: Write> Remembering<W> {
+    fn remember<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
+        result.inspect_err(|error| {
+            let copy = error.raw_os_error().map_or(error.kind().into(), std::io::Error::from_raw_os_error);
+            if let Ok(mut failure) = self.failure.lock() {
+                failure.get_or_insert(copy);
+            }
+        })
+    }
+}
+
+impl<W: Write> Write for Remembering<W> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.sink.write(buffer);
+        self.remember(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let flushed = self.sink.flush();
+        self.remember(flushed)
+    }
+}

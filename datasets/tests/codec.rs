@@ -1,0 +1,230 @@
+//! The three formats: nothing lost on the way, nothing believed that is wrong.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{any_record, measured};
+use datasets::{Format, Record, Result, Writer, read};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+
+fn write(format: Format, records: &[Record]) -> Vec<u8> {
+    let mut writer = Writer::new(Path::new("memory"), format, Vec::new()).unwrap();
+    records.iter().for_each(|record| writer.write(record).unwrap());
+    writer.finish().unwrap()
+}
+
+/// Reads bytes as a file of the format; the path in messages is the file's name alone.
+fn read_bytes(format: Format, bytes: &[u8]) -> Result<Vec<Record>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("records").with_extension(format.name());
+    std::fs::write(&path, bytes).unwrap();
+    read(&path, format)?.collect()
+}
+
+fn check_refusal(format: Format, bytes: &[u8], expected: Expect) {
+    let message = read_bytes(format, bytes).unwrap_err().to_string();
+    // The folder's name differs from run to run.
+    let start = message.find("/").unwrap();
+    let end = message.find("/records.").unwrap();
+    expected.assert_eq(&format!("{}{}", &message[..start], &message[end + 1..]));
+}
+
+fn edited_csv(change: impl FnOnce(String) -> String) -> Vec<u8> {
+    change(String::from_utf8(write(Format::Csv, &[measured(1), measured(2)])).unwrap()).into_bytes()
+}
+
+#[test]
+fn no_record_is_a_file_too() {
+    for &format in Format::ALL {
+        assert_eq!(read_bytes(format, &write(format, &[])).unwrap(), []);
+    }
+}
+
+#[test]
+fn many_records_span_batches_and_row_groups() {
+    let records: Vec<Record> = (0..70_000).map(measured).collect();
+    let bytes = write(Format::Parquet, &records);
+    assert!(read_bytes(Format::Parquet, &bytes).unwrap() == records);
+}
+
+#[test]
+fn the_same_records_give_the_same_bytes() {
+    let records: Vec<Record> = (0..100).map(measured).collect();
+    assert!(write(Format::Parquet, &records) == write(Format::Parquet, &records));
+}
+
+#[test]
+fn a_wrong_line_is_named() {
+    let mut bytes = write(Format::JsonLines, &[measured(1), measured(2)]);
+    bytes.extend_from_slice(b"{\"key\":\"zz\"}\n");
+    check_refusal(
+        Format::JsonLines,
+        &bytes,
+        expect![[r#"
+        cannot read record: `zz` is not a key of 32 hexadecimal digits
+          at records.jsonl, line 3, field `key`"#]],
+    );
+    check_refusal(
+        Format::JsonLines,
+        b"\n{\"n\":1}\n",
+        expect![[r#"
+        cannot read record: required column `schema_version` is missing
+          at records.jsonl, line 2, field `schema_version`
+        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+    );
+}
+
+#[test]
+fn a_wrong_csv_is_named() {
+    check_refusal(
+        Format::Csv,
+        &edited_csv(|text| text.replacen("host", "hots", 1)),
+        expect![[r#"
+        cannot read record: unknown column `hots`
+          at records.csv, line 1, field `hots`
+        hint: the nearest column is `host`; rename or drop it"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        &edited_csv(|text| text.replacen("990.0", "many", 1)),
+        expect![[r#"
+        cannot read record: `many` is not a number
+          at records.csv, line 2, field `min_ns`"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        &edited_csv(|text| text + "1,2,3\n"),
+        expect![[r#"
+        cannot read record: the row has 3 cells, the header 89
+          at records.csv, line 4"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        &edited_csv(|text| text.replacen("model_name", "batch", 1)),
+        expect![[r#"
+        cannot read record: the column is given twice
+          at records.csv, line 1, field `batch`"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        b"schema_version,key\n",
+        expect![[r#"
+        cannot read record: required column `attempt` is missing
+          at records.csv, line 1, field `attempt`
+        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        b"",
+        expect![[r#"
+        cannot read record: required column `schema_version` is missing
+          at records.csv, line 1, field `schema_version`
+        hint: every record has it; see the column table in docs/dataset-format.md"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        b"\xff,\xfe\n",
+        expect![[r#"
+        cannot read record: cell 1 is not UTF-8
+          at records.csv, line 1"#]],
+    );
+}
+
+#[test]
+fn csv_may_order_and_drop_columns() {
+    let text = "key,schema_version,attempt,run_id,started_at_us,task_hash,op_kind,op_name,op_text,target,host,host_class,\
+        source,outcome,reason,n,samples_ns,program_version\n\
+        000000000000000000000000000000ff,1,1,r,5,t,dense,dense,d,cuda,h,c,imported,skipped,\"not, now\",0,[],0.1.0\n";
+    let records = read_bytes(Format::Csv, text.as_bytes()).unwrap();
+    assert_eq!((records.len(), records[0].reason.as_deref()), (1, Some("not, now")));
+}
+
+#[test]
+fn endless_lines_and_cells_are_refused() {
+    let endless = vec![b'x'; datasets::limits::MAX_LINE_BYTES + 100];
+    check_refusal(
+        Format::JsonLines,
+        &endless,
+        expect![[r#"
+        cannot read record: the line has more than 16777216 bytes
+          at records.jsonl, line 1"#]],
+    );
+    check_refusal(
+        Format::Csv,
+        &endless,
+        expect![[r#"
+        cannot read record: a row has more than 16777216 bytes
+          at records.csv, line 1"#]],
+    );
+}
+
+#[test]
+fn what_is_not_parquet_is_refused() {
+    check_refusal(
+        Format::Parquet,
+        b"",
+        expect!["cannot read `records.parquet`: the file is not Parquet or was cut off"],
+    );
+    check_refusal(
+        Format::Parquet,
+        b"PAR1, or so it says, PAR1",
+        expect!["cannot read `records.parquet`: the file is not Parquet or was cut off"],
+    );
+    check_refusal(
+        Format::Parquet,
+        b"PAR1\x19\x5c\x19\xfc\x7f\x05\0\0\0PAR1",
+        expect![[r#"
+        cannot read `records.parquet`: Parquet error: Thrift list size 127 exceeds remaining input length 0
+        hint: the file is damaged or not Parquet; copy it again from where it came"#]],
+    );
+}
+
+#[test]
+fn a_cut_parquet_file_is_refused_wherever_it_was_cut() {
+    let bytes = write(Format::Parquet, &[measured(1), measured(2)]);
+    for cut in (0..bytes.len()).step_by(97) {
+        assert!(read_bytes(Format::Parquet, &bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_format_keeps_every_record(records in proptest::collection::vec(any_record(), 0..20)) {
+        for &format in Format::ALL {
+            let again = read_bytes(format, &write(format, &records)).unwrap();
+            prop_assert_eq!(&again, &records, "{}", format.name());
+        }
+    }
+
+    /// Whatever is done to a file, reading it ends in records or in an error, never in a panic or in all memory.
+    #[test]
+    fn flipped_bytes_never_panic(
+        flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        format in proptest::sample::select(Format::ALL),
+    ) {
+        let mut bytes = write(format, &[measured(1), measured(2), measured(3)]);
+        for (index, value) in flips {
+            let index = index.index(bytes.len());
+            bytes[index] ^= value;
+        }
+        let _ = read_bytes(format, &bytes);
+    }
+
+    /// The footer is where sizes stand, so it is hit harder.
+    #[test]
+    fn flipped_bytes_of_the_footer_never_panic(
+        flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = write(Format::Parquet, &[measured(1)]);
+        let tail = bytes.len() - 8;
+        let footer_bytes = u32::from_le_bytes(bytes[tail..tail + 4].try_into().unwrap()) as usize;
+        for (index, value) in flips {
+            bytes[tail - footer_bytes + index.index(footer_bytes)] ^= value;
+        }
+        let _ = read_bytes(Format::Parquet, &bytes);
+    }
+}
