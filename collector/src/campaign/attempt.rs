@@ -56,7 +56,7 @@ pub enum PlanningError {
 pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
     let loaded = match request.source.as_str() {
         "local" => models::zoo::build(&request.name, request.batch),
-        "simple" => models::simple::parse(&request.name),
+        "simple" => models::simple::build(&request.name),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })

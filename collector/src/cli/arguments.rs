@@ -1,0 +1,362 @@
+//! The command line: what may be typed. Flags that the field's prior art has keep their names.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Collect operator times: load a model, compile its operators with Apache TVM, measure them, record what happened.
+#[derive(Debug, Parser)]
+#[command(
+    name = "opcollect",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = EXAMPLES,
+    after_long_help = LONG_EXAMPLES
+)]
+pub struct Arguments {
+    /// Something else than collecting.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to collect.
+    #[command(flatten)]
+    pub collect: Collect,
+}
+
+const EXAMPLES: &str = "Example: opcollect --modelsource local --modelname resnet-18 --target llvm";
+const LONG_EXAMPLES: &str = "\
+Examples:
+  opcollect --modelsource local --modelname resnet-18 --target llvm
+  opcollect --modelsource local --modelname mlp --modelname resnet-50 --batchsize 1,8 --store runs/tonight
+  opcollect --modelsource simple --modelname conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1 --schedules 64 --threads 1
+  opcollect --config configs/smoke.toml --modelsource local --modelname resnet-18 --store runs/smoke --json
+  opcollect --modelsource local --modelname resnet-18 --shard 2/8 --store runs/node2
+
+Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
+or installation cannot do it; 130 or 143 interrupted, everything so far is in the store.";
+
+/// Which models, and how their operators are compiled and measured.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Collect {
+    #[command(flatten)]
+    pub models: Models,
+    /// Write records to this store, a folder that is made if needed
+    ///
+    /// The same command again measures only what is missing. Default: `opcollect-data` in the working folder.
+    #[arg(long, value_name = "DIR", help_heading = "Data")]
+    pub store: Option<PathBuf>,
+    /// Measure again what the store has already
+    #[arg(long, help_heading = "Data")]
+    pub again: bool,
+    /// Do only this part of the work, as I/N with I from 1 to N
+    ///
+    /// The work is cut by the hash of each experiment's key. Without the flag, a Slurm job array or a Kubernetes
+    /// indexed job says which part this process is.
+    #[arg(long, value_name = "I/N", help_heading = "Data")]
+    pub shard: Option<String>,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long, help_heading = "Data")]
+    pub json: bool,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+/// Which models.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Models")]
+pub struct Models {
+    /// Where models come from
+    #[arg(long, value_enum, value_name = "SOURCE")]
+    pub modelsource: Option<ModelSource>,
+    /// Name of a model in its source; may be given several times
+    ///
+    /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
+    /// `matmul:m=512,n=512,k=512`.
+    #[arg(long, value_name = "NAME")]
+    pub modelname: Vec<String>,
+    /// Batch sizes, such as 1 or 1,8,32 [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub batchsize: Vec<i64>,
+    /// Whether pointwise operators join the operator before them [default: epilogue]
+    #[arg(long, value_enum)]
+    pub fuse: Option<FuseArgument>,
+    /// What to compile for [default: llvm]
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Read settings from this TOML file; flags win over it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Where models come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModelSource {
+    /// The built-in zoo
+    Local,
+    /// One operator given as text
+    Simple,
+}
+
+impl ModelSource {
+    /// The word in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModelSource::Local => "local",
+            ModelSource::Simple => "simple",
+        }
+    }
+}
+
+/// Whether pointwise operators join the operator before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FuseArgument {
+    /// They do
+    Epilogue,
+    /// Each operator is a task of its own
+    None,
+}
+
+/// Which schedules and settings are measured, and how.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Sweep")]
+pub struct Sweep {
+    /// Schedules per task, the default one included [default: 8]
+    #[arg(long, value_name = "N")]
+    pub schedules: Option<usize>,
+    /// Where schedules come from [default: template]
+    #[arg(long, value_enum, value_name = "SAMPLER", value_delimiter = ',')]
+    pub sampler: Vec<SamplerArgument>,
+    /// Thread counts, such as 1,2 [default: 1 and all CPUs]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Cache states before a timed run [default: warm]
+    #[arg(long, value_enum, value_name = "STATE", value_delimiter = ',')]
+    pub cache: Vec<CacheArgument>,
+    /// Seed of schedules and input values [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub budget: Option<f64>,
+    /// Stop repeating when the median is known to this part of itself [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub precision: Option<f64>,
+    /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub counters: Vec<String>,
+    /// Builders at work at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub builders: Option<usize>,
+}
+
+/// Where schedules come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SamplerArgument {
+    /// Our own templates: tile, split, reorder, unroll, vectorise, parallel, compute-at
+    Template,
+    /// TVM's MetaSchedule space
+    Metaschedule,
+}
+
+/// Cache states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheArgument {
+    /// What the previous run left
+    Warm,
+    /// Other data
+    Cold,
+}
+
+/// Everything but collecting.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the models of the zoo
+    List {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the graph of a model
+    Graph {
+        #[command(flatten)]
+        models: Models,
+        /// Show it as loaded, before any pass
+        #[arg(long)]
+        raw: bool,
+        /// How to show it
+        #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
+        format: GraphFormat,
+    },
+    /// Show the tasks of a model with their work and places
+    Tasks {
+        #[command(flatten)]
+        models: Models,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the schedule spaces of a model's tasks
+    Space {
+        #[command(flatten)]
+        models: Models,
+        /// Also list this many sampled schedules of each task
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        sample: usize,
+        /// Seed of the samples
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compile a model's tasks into a folder of artifacts, without running them
+    Build {
+        #[command(flatten)]
+        models: Models,
+        #[command(flatten)]
+        sweep: Sweep,
+        /// Folder for the artifacts; it must not exist or be empty
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Measure a folder of artifacts made by `build`
+    Run {
+        /// The folder
+        dir: PathBuf,
+        /// Write records to this store [default: opcollect-data]
+        #[arg(long, value_name = "DIR")]
+        store: Option<PathBuf>,
+        /// Measure again what the store has already
+        #[arg(long)]
+        again: bool,
+        /// Print one JSON document as the last line of stdout instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look into, move and care for stores
+    Dataset {
+        #[command(subcommand)]
+        command: DatasetCommand,
+    },
+    /// Build and measure saved traces of TVM's tuner, for comparison with its own runner
+    Replay(Replay),
+    /// Say what this machine can measure, what not, and how to improve it
+    Doctor {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How to show a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// One operator a line; parses back
+    Text,
+    /// Graphviz
+    Dot,
+    /// JSON
+    Json,
+}
+
+/// Saved traces.
+#[derive(Clone, Debug, Args)]
+pub struct Replay {
+    /// Trace files: a header line, then one candidate a line
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Measure by the rule of TVM's evaluator: NUMBER,REPEAT,MIN_REPEAT_MS; without it by our own stopping rule
+    #[arg(long, value_name = "N,R,MS", value_delimiter = ',', num_args = 1)]
+    pub evaluator: Vec<u32>,
+    /// Also measure each artifact with TVM's own evaluator, by the same rule
+    #[arg(long, requires = "evaluator")]
+    pub compare_evaluator: bool,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Builders at work at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub builders: Option<usize>,
+    /// Only the first candidates
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be done with stores.
+#[derive(Debug, Subcommand)]
+pub enum DatasetCommand {
+    /// Count a store's records by outcome, source, target, host and operator
+    Stats {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write all records to one file
+    Export {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// csv, parquet or jsonl [default: by the file's name]
+        #[arg(long, value_name = "FORMAT")]
+        format: Option<String>,
+        /// The file; it is written beside and renamed into place
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Take the records of a file into a store
+    Import {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// csv, parquet or jsonl [default: by the file's name]
+        #[arg(long, value_name = "FORMAT")]
+        format: Option<String>,
+        /// The file
+        file: PathBuf,
+    },
+    /// Take the records of other stores into this one; the order does not matter
+    Merge {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// The other stores
+        #[arg(required = true)]
+        others: Vec<PathBuf>,
+    },
+    /// Turn finished journals into Parquet parts
+    Seal {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+    },
+    /// Merge small parts and drop records of the same experiment
+    Compact {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+    },
+    /// Read everything and report whatever is damaged
+    Verify {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the columns of a record
+    Schema {
+        /// Print a CREATE TABLE statement: postgres, clickhouse or duckdb
+        #[arg(long, value_name = "ENGINE")]
+        sql: Option<String>,
+    },
+}

@@ -1,0 +1,161 @@
+//! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
+
+use super::arguments::{GraphFormat, Models, Sweep};
+use super::failure::{Failure, chain};
+use super::{DONE, Result, machine, print, print_json, settings};
+use crate::campaign::attempt::load;
+use crate::campaign::{Config, planned_tasks};
+use crate::report::number;
+use crate::space;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use serde_json::json;
+
+/// The models of the zoo.
+pub fn list(as_json: bool) -> Result<u8> {
+    let mut rows = Vec::new();
+    for entry in models::zoo::list() {
+        let graph = entry.build(1).map_err(|error| Failure::usage(chain(&error)))?;
+        let macs: u64 = models::fuse::tasks(&graph, models::fuse::Fuse::None)
+            .and_then(|tasks| tasks.iter().map(|found| Ok(found.task.work()?.macs * found.places.len() as u64)).sum())
+            .map_err(|error: models::Error| Failure::usage(chain(&error)))?;
+        rows.push((entry, graph.parameters(), macs));
+    }
+    if as_json {
+        let models: Vec<_> = rows
+            .iter()
+            .map(|(entry, parameters, macs)| {
+                json!({ "name": entry.name, "source": "local", "aliases": entry.aliases, "input": entry.input,
+                        "parameters": parameters.learned, "macs": macs })
+            })
+            .collect();
+        print_json(&models)?;
+        return Ok(DONE);
+    }
+    let mut table = new_table(&["model", "input", "parameters", "GMACs"]);
+    for (entry, parameters, macs) in rows {
+        let input: Vec<String> = entry.input.iter().map(ToString::to_string).collect();
+        let millions = format!("{:.2} M", parameters.learned as f64 / 1e6);
+        table.add_row([entry.name.to_owned(), input.join("x"), millions, number(macs as f64 / 1e9)]);
+    }
+    right_align(&mut table, &[2, 3]);
+    print(&table.to_string())?;
+    Ok(DONE)
+}
+
+/// The graph of each model.
+pub fn graph(arguments: &Models, raw: bool, format: GraphFormat) -> Result<u8> {
+    for request in &config_of(arguments)?.models {
+        let mut graph = load(request).map_err(|error| Failure::usage(chain(&error)))?;
+        if !raw {
+            graph = models::passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+        }
+        match format {
+            GraphFormat::Text => print(graph.to_string().trim_end())?,
+            GraphFormat::Dot => print(graph.to_dot().trim_end())?,
+            GraphFormat::Json => print_json(&graph)?,
+        }
+    }
+    Ok(DONE)
+}
+
+/// The tasks of all models.
+pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
+    let config = config_of(arguments)?;
+    let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let mut rows = Vec::new();
+    for planned in &planned {
+        let work = planned.task.work().map_err(|error| Failure::usage(chain(&error)))?;
+        rows.push((planned, work));
+    }
+    if as_json {
+        let tasks: Vec<_> = rows
+            .iter()
+            .map(|(planned, work)| {
+                json!({ "hash": planned.task.hash(), "kind": planned.task.kind(), "name": planned.task.name(),
+                        "text": planned.task.describe(), "model": planned.model.name, "places": planned.places,
+                        "flops": work.flops, "macs": work.macs, "bytes_in": work.bytes_in,
+                        "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task })
+            })
+            .collect();
+        print_json(&tasks)?;
+        return Ok(DONE);
+    }
+    let mut table = new_table(&["task", "count", "first place", "MFLOP", "MB moved", "FLOP/byte", "hash"]);
+    for (planned, work) in &rows {
+        let moved = (work.bytes_in + work.bytes_out + work.bytes_weights) as f64;
+        table.add_row([
+            planned.task.describe(),
+            planned.places.len().to_string(),
+            planned.places.first().cloned().unwrap_or_default(),
+            number(work.flops as f64 / 1e6),
+            number(moved / 1e6),
+            number(work.flops as f64 / moved),
+            planned.task.hash()[..8].to_owned(),
+        ]);
+    }
+    right_align(&mut table, &[1, 3, 4, 5]);
+    print(&table.to_string())?;
+    let total: f64 = rows.iter().map(|(planned, work)| work.flops as f64 * planned.places.len() as f64).sum();
+    let calls: usize = rows.iter().map(|(planned, _)| planned.places.len()).sum();
+    print(&format!("{} tasks, {calls} calls, {} GFLOP", rows.len(), number(total / 1e9)))?;
+    Ok(DONE)
+}
+
+/// The schedule space of each task.
+pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Result<u8> {
+    let config = config_of(arguments)?;
+    let machine = machine::guess()?;
+    let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let mut documents = Vec::new();
+    for planned in &planned {
+        let space = space::space(&planned.task, &machine);
+        let samples = if sample > 0 { space::sample(&space, seed, sample) } else { Vec::new() };
+        if as_json {
+            let axes: Vec<_> = space
+                .axes
+                .iter()
+                .map(|axis| json!({ "name": axis.name, "meaning": axis.meaning, "settings": axis.settings }))
+                .collect();
+            documents.push(json!({ "task": planned.task.hash(), "text": planned.task.describe(), "axes": axes,
+                                   "size": space.size(), "default": space.default, "sample": samples }));
+            continue;
+        }
+        print(&format!("{}\n  {} points before limits", planned.task.describe(), space.size()))?;
+        let mut table = new_table(&["axis", "meaning", "settings", "default"]);
+        for axis in &space.axes {
+            let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
+            let default = space.default.0.get(axis.name).map(ToString::to_string).unwrap_or_default();
+            table.add_row([axis.name.to_owned(), axis.meaning.to_owned(), settings.join(" "), default]);
+        }
+        print(&table.to_string())?;
+        for knobs in samples {
+            let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
+            print(&format!("  {}", parts.join(" ")))?;
+        }
+        print("")?;
+    }
+    if as_json {
+        print_json(&documents)?;
+    }
+    Ok(DONE)
+}
+
+fn config_of(arguments: &Models) -> Result<Config> {
+    settings::config(arguments, &Sweep::default())
+}
+
+/// A table with these headers.
+pub fn new_table(headers: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(headers);
+    table
+}
+
+/// Numbers stand under each other.
+pub fn right_align(table: &mut Table, columns: &[usize]) {
+    for &column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The command line: the only room that prints.
+//!
+//! Results go to standard output, progress and warnings to standard error; with `--json` the last line of standard
+//! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod artifacts;
+mod collect;
+mod dataset;
+mod doctor;
+mod failure;
+mod inspect;
+mod machine;
+mod progress;
+mod replay;
+mod settings;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Everything was done and gave a time.
+const DONE: u8 = 0;
+/// Done, but some attempts gave no time.
+const DONE_WITH_LOSSES: u8 = 1;
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    match dispatch(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.kind().code())
+        }
+    }
+}
+
+fn dispatch(arguments: Arguments) -> Result<u8> {
+    match arguments.command {
+        None if arguments.collect.models.modelname.is_empty() && arguments.collect.models.config.is_none() => {
+            Arguments::command().print_help().map_err(Failure::environment)?;
+            Err(Failure::usage("no model was named")
+                .with_hint("start with `opcollect --modelsource local --modelname resnet-18`"))
+        }
+        None => collect::run(&arguments.collect),
+        Some(Command::List { json }) => inspect::list(json),
+        Some(Command::Graph { models, raw, format }) => inspect::graph(&models, raw, format),
+        Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
+        Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
+        Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
+        Some(Command::Run { dir, store, again, json }) => artifacts::run(&dir, store.as_deref(), again, json),
+        Some(Command::Dataset { command }) => dataset::run(command),
+        Some(Command::Replay(replay)) => replay::run(&replay),
+        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());
+            Ok(DONE)
+        }
+    }
+}
+
+/// Prints a result; a reader that has gone (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::environment(format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Prints one JSON document on one line.
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string(value).map_err(Failure::environment)?)
+}

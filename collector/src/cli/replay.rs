@@ -1,0 +1,288 @@
+//! `replay`: the same candidates as a saved run of TVM's tuner, built and measured by our workers.
+
+use super::arguments::Replay;
+use super::failure::{Failure, chain};
+use super::{DONE, DONE_WITH_LOSSES, Result, inspect, machine, print, print_json, settings};
+use crate::campaign::config::{Limits, ModelRequest};
+use crate::campaign::{Workers, attempt, workers};
+use crate::counters::CounterRequest;
+use crate::job::{BuildJob, Measured, RunJob, RunReply};
+use crate::measure::statistics::percentile;
+use crate::measure::{Evaluator, Method, Plan};
+use crate::report::number;
+use crate::space::Schedule;
+use crate::target::Target;
+use models::Task;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// First line of a trace file.
+#[derive(Deserialize)]
+struct Header {
+    op: String,
+}
+
+/// A candidate of a trace file.
+#[derive(Deserialize)]
+struct Line {
+    i: i64,
+    run_ms: f64,
+    trace: serde_json::Value,
+}
+
+/// What a replay of one file gave.
+#[derive(Serialize)]
+struct Replayed {
+    op: String,
+    candidates: usize,
+    ok: usize,
+    build_seconds: f64,
+    run_seconds: f64,
+    candidates_per_minute: f64,
+    /// Median over candidates of our time over the time in the file.
+    over_recorded: Option<f64>,
+    /// Median over candidates of |ours over TVM's evaluator on the same artifact − 1|.
+    evaluator_difference: Option<f64>,
+    results: Vec<Candidate>,
+}
+
+#[derive(Serialize)]
+struct Candidate {
+    i: i64,
+    recorded_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_ms: Option<f64>,
+    n: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tvm_evaluator_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<String>,
+}
+
+/// Replays every file.
+pub fn run(arguments: &Replay) -> Result<u8> {
+    let cpus = settings::allowed_cpus()?;
+    if arguments.threads == 0 || arguments.threads > cpus.len() {
+        let text = format!("`--threads` is {}; allowed are 1 to {} on this machine", arguments.threads, cpus.len());
+        return Err(Failure::usage(text));
+    }
+    let method = method(arguments)?;
+    let limits = Limits { builders: arguments.builders.unwrap_or(0), ..Limits::default() };
+    let mut workers = machine::workers(&limits)?;
+    let target = machine::target(&mut workers)?;
+    let setting = Setting { arguments, method, target, cpus: cpus[..arguments.threads].to_vec() };
+    let mut all = Vec::new();
+    for path in &arguments.traces {
+        all.push(replay(path, &setting, &mut workers)?);
+    }
+    let has_losses = all.iter().any(|replayed| replayed.ok < replayed.candidates);
+    if arguments.json {
+        print_json(&all)?;
+    } else {
+        print(&table(&all))?;
+    }
+    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+}
+
+struct Setting<'a> {
+    arguments: &'a Replay,
+    method: Method,
+    target: Target,
+    cpus: Vec<usize>,
+}
+
+fn method(arguments: &Replay) -> Result<Method> {
+    let method = match arguments.evaluator.as_slice() {
+        [] => Method::Sample(Plan::default()),
+        [number, repeat, min_repeat_ms] => Method::Evaluate(Evaluator {
+            number: *number,
+            repeat: *repeat,
+            min_repeat_ms: *min_repeat_ms,
+            ..Evaluator::default()
+        }),
+        _ => return Err(Failure::usage("`--evaluator` takes three numbers: NUMBER,REPEAT,MIN_REPEAT_MS")),
+    };
+    method.check().map_err(Failure::usage)?;
+    Ok(method)
+}
+
+fn replay(path: &Path, setting: &Setting, workers: &mut Workers) -> Result<Replayed> {
+    let (task, op, lines) = read(path, setting.arguments.limit)?;
+    let task_json = serde_json::to_string(&task).map_err(Failure::usage)?;
+    let jobs: Vec<BuildJob> = lines
+        .iter()
+        .map(|line| BuildJob {
+            task: task_json.clone(),
+            target: setting.target.text.clone(),
+            schedule: Schedule::Trace { trace: line.trace.clone() }.to_json(),
+            wants_trace: false,
+        })
+        .collect();
+    let start = Instant::now();
+    let builds = workers.build(&jobs, || ());
+    let build_seconds = start.elapsed().as_secs_f64();
+    let running = Instant::now();
+    let results: Vec<Candidate> = lines
+        .iter()
+        .zip(builds)
+        .map(|(line, build)| candidate(line, measure(build, &task_json, setting, workers)))
+        .collect();
+    let run_seconds = running.elapsed().as_secs_f64();
+    let ratio = |of: &dyn Fn(&Candidate) -> Option<f64>| -> Option<f64> {
+        let mut ratios: Vec<f64> = results.iter().filter_map(of).collect();
+        ratios.sort_by(f64::total_cmp);
+        (!ratios.is_empty()).then(|| percentile(&ratios, 0.5))
+    };
+    Ok(Replayed {
+        op,
+        candidates: results.len(),
+        ok: results.iter().filter(|candidate| candidate.loss.is_none()).count(),
+        build_seconds,
+        run_seconds,
+        candidates_per_minute: 60.0 * results.len() as f64 / (build_seconds + run_seconds),
+        over_recorded: ratio(&|candidate| Some(candidate.median_ms? / candidate.recorded_ms)),
+        evaluator_difference: ratio(&|candidate| Some((candidate.median_ms? / candidate.tvm_evaluator_ms? - 1.0).abs())),
+        results,
+    })
+}
+
+/// Runs one artifact; the text says why there is no time.
+fn measure(
+    build: workers::Build,
+    task_json: &str,
+    setting: &Setting,
+    workers: &mut Workers,
+) -> std::result::Result<Box<Measured>, String> {
+    /// Generous: naive candidates of a large operator take a second a run.
+    const RUN_DEADLINE: Duration = Duration::from_secs(120);
+    let artifact = match build {
+        workers::Build::Built(artifact) => artifact,
+        workers::Build::Failed(why) | workers::Build::Rejected(why) => return Err(why),
+        workers::Build::Fault(fault) => return Err(fault.to_string()),
+    };
+    let job = RunJob {
+        task: task_json.to_owned(),
+        seed: 0,
+        object: artifact.object,
+        packings: artifact.packings,
+        cpus: setting.cpus.clone(),
+        method: setting.method.clone(),
+        counters: CounterRequest { backend: crate::counters::Backend::None, ..CounterRequest::default() },
+        is_checked: true,
+        tvm_evaluator: match (&setting.method, setting.arguments.compare_evaluator) {
+            (Method::Evaluate(rule), true) => Some(rule.clone()),
+            _ => None,
+        },
+    };
+    match workers.run(&job, RUN_DEADLINE) {
+        Ok(RunReply::Measured(measured)) => Ok(measured),
+        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
+        Ok(RunReply::Failed(why)) => Err(why),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+fn candidate(line: &Line, measured: std::result::Result<Box<Measured>, String>) -> Candidate {
+    let empty = Candidate {
+        i: line.i,
+        recorded_ms: line.run_ms,
+        median_ms: None,
+        min_ms: None,
+        n: 0,
+        tvm_evaluator_ms: None,
+        loss: None,
+    };
+    match measured {
+        Ok(measured) => {
+            let mut theirs = measured.tvm_seconds.clone();
+            theirs.sort_by(f64::total_cmp);
+            Candidate {
+                median_ms: Some(measured.measurement.median_ns / 1e6),
+                min_ms: Some(measured.measurement.min_ns / 1e6),
+                n: measured.measurement.n,
+                tvm_evaluator_ms: (!theirs.is_empty()).then(|| percentile(&theirs, 0.5) * 1e3),
+                ..empty
+            }
+        }
+        Err(why) => Candidate { loss: Some(why), ..empty },
+    }
+}
+
+/// The task, the operator's name and the candidates of a file.
+fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> {
+    let at = |line: usize, error: &dyn std::fmt::Display| {
+        Failure::usage(format!("`{}`, line {line}: {error}", path.display()))
+            .with_hint("a trace file has a header with `op`, then lines with `i`, `run_ms` and `trace`")
+    };
+    let file = std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
+    let mut lines = Vec::new();
+    let mut header: Option<Header> = None;
+    for (index, text) in BufReader::new(file).lines().enumerate() {
+        let text = text.map_err(|error| at(index + 1, &error))?;
+        if header.is_none() {
+            header = Some(serde_json::from_str(&text).map_err(|error| at(1, &error))?);
+        } else if limit.is_none_or(|limit| lines.len() < limit) {
+            lines.push(serde_json::from_str(&text).map_err(|error| at(index + 1, &error))?);
+        }
+    }
+    let header = header.ok_or_else(|| at(1, &"the file is empty"))?;
+    let task = task_of(&header.op).map_err(|failure| at(1, &failure))?;
+    Ok((task, header.op, lines))
+}
+
+/// The task of an operator's short name, such as `matmul512` or `conv2d_64x56_k3`, or of a `simple` text.
+fn task_of(op: &str) -> Result<Task> {
+    let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
+    let request = ModelRequest { source: "simple".to_owned(), name: text, batch: 1 };
+    let graph = attempt::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
+    let tasks = models::fuse::tasks(&graph, models::fuse::Fuse::Epilogue);
+    let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;
+    tasks.into_iter().next().map(|found| found.task).ok_or_else(|| unknown(op))
+}
+
+fn unknown(op: &str) -> Failure {
+    Failure::usage(format!("unknown operator `{op}`; known are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and simple texts"))
+}
+
+fn simple_text(op: &str) -> Option<String> {
+    if let Some(size) = op.strip_prefix("matmul") {
+        let size: u32 = size.parse().ok()?;
+        return Some(format!("matmul:m={size},n={size},k={size}"));
+    }
+    let (kind, rest) = op.split_once('_')?;
+    let (shape, kernel) = rest.split_once("_k")?;
+    let (channels, extent) = shape.split_once('x')?;
+    let [channels, extent, kernel] = [channels, extent, kernel].map(|text| text.parse::<u32>().ok());
+    let (channels, extent, kernel) = (channels?, extent?, kernel?);
+    let groups = match kind {
+        "conv2d" => 1,
+        "dwconv" => channels,
+        _ => return None,
+    };
+    let pad = kernel / 2;
+    Some(format!("conv2d:n=1,ci={channels},hw={extent},co={channels},k={kernel},s=1,p={pad},groups={groups}"))
+}
+
+fn table(all: &[Replayed]) -> String {
+    let headers = ["operator", "candidates", "lost", "build s", "run s", "candidates/min", "ours/recorded", "ours−TVM"];
+    let mut table = inspect::new_table(&headers);
+    let percent = |part: Option<f64>| part.map(|part| format!("{:.2} %", part * 100.0)).unwrap_or_default();
+    for replayed in all {
+        table.add_row([
+            replayed.op.clone(),
+            replayed.candidates.to_string(),
+            (replayed.candidates - replayed.ok).to_string(),
+            number(replayed.build_seconds),
+            number(replayed.run_seconds),
+            number(replayed.candidates_per_minute),
+            replayed.over_recorded.map(number).unwrap_or_default(),
+            percent(replayed.evaluator_difference),
+        ]);
+    }
+    inspect::right_align(&mut table, &[1, 2, 3, 4, 5, 6, 7]);
+    table.to_string()
+}

@@ -1,0 +1,91 @@
+//! From what was typed to what is meant: file, then flags, then checks.
+
+use super::Result;
+use super::arguments::{CacheArgument, FuseArgument, ModelSource, Models, SamplerArgument, Sweep};
+use super::failure::Failure;
+use crate::campaign::config::{CacheChoice, FuseChoice, RawModel, Sampler};
+use crate::campaign::{Config, RawConfig};
+use crate::counters::Backend;
+use crate::measure::affinity;
+
+/// The complete configuration of a command that measures or builds.
+pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
+    let mut raw = match &models.config {
+        Some(path) => RawConfig::read(path).map_err(Failure::usage)?,
+        None => RawConfig::default(),
+    };
+    take_models(&mut raw, models)?;
+    take_sweep(&mut raw, sweep);
+    let config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
+    if config.models.is_empty() {
+        return Err(Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration"));
+    }
+    Ok(config)
+}
+
+/// The CPUs this process may use.
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    affinity::allowed().map_err(Failure::environment)
+}
+
+fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
+    if !models.modelname.is_empty() {
+        let source = models.modelsource.ok_or_else(|| {
+            Failure::usage("`--modelname` needs `--modelsource`").with_hint("add `--modelsource local` for the zoo")
+        })?;
+        raw.models = models.modelname.iter().map(|name| model(source, name)).collect();
+    } else if let (Some(_), true) = (models.modelsource, raw.models.is_empty()) {
+        return Err(Failure::usage("`--modelsource` needs `--modelname`").with_hint("see `opcollect list`"));
+    }
+    if !models.batchsize.is_empty() {
+        raw.batch = Some(models.batchsize.clone());
+    }
+    if let Some(target) = &models.target {
+        raw.target = Some(target.clone());
+    }
+    if let Some(fuse) = models.fuse {
+        raw.fuse = Some(match fuse {
+            FuseArgument::Epilogue => FuseChoice::Epilogue,
+            FuseArgument::None => FuseChoice::None,
+        });
+    }
+    Ok(())
+}
+
+fn model(source: ModelSource, name: &str) -> RawModel {
+    RawModel { source: source.name().to_owned(), name: name.to_owned() }
+}
+
+fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
+    raw.schedules = sweep.schedules.or(raw.schedules);
+    raw.seed = sweep.seed.or(raw.seed);
+    raw.budget_seconds = sweep.budget.or(raw.budget_seconds);
+    if !sweep.threads.is_empty() {
+        raw.threads = Some(sweep.threads.clone());
+    }
+    if !sweep.sampler.is_empty() {
+        let sampler = |argument: &SamplerArgument| match argument {
+            SamplerArgument::Template => Sampler::Template,
+            SamplerArgument::Metaschedule => Sampler::MetaSchedule,
+        };
+        raw.samplers = Some(sweep.sampler.iter().map(sampler).collect());
+    }
+    if !sweep.cache.is_empty() {
+        let state = |argument: &CacheArgument| match argument {
+            CacheArgument::Warm => CacheChoice::Warm,
+            CacheArgument::Cold => CacheChoice::Cold,
+        };
+        raw.cache = Some(sweep.cache.iter().map(state).collect());
+    }
+    if let Some(precision) = sweep.precision {
+        raw.measure.precision = precision;
+    }
+    if let Some(builders) = sweep.builders {
+        raw.limits.builders = builders;
+    }
+    match sweep.counters.as_slice() {
+        [] => {}
+        [only] if only == "none" => raw.counters.backend = Backend::None,
+        names => raw.counters.events = names.to_vec(),
+    }
+}

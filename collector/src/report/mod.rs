@@ -1,0 +1,6 @@
+//! From records to what a person reads. Values in, texts out; nothing here prints.
+
+mod number;
+pub mod operators;
+
+pub use number::{duration, number};

@@ -1,0 +1,171 @@
+//! The table at the end of a campaign: each task of a model with its best schedule.
+
+use super::{duration, number};
+use crate::campaign::PlannedTask;
+use crate::space::Schedule;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use datasets::{Outcome, Record, ScheduleSource};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// What the machine can do at best, as measured in this run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Peaks {
+    /// Operations per second by number of threads.
+    pub flops_per_second: Vec<(usize, f64)>,
+    /// Bytes per second from memory by number of threads.
+    pub bytes_per_second: Vec<(usize, f64)>,
+}
+
+impl Peaks {
+    /// The least time of some work on this many threads, in nanoseconds; nothing when a peak is not known.
+    pub fn attainable_ns(&self, threads: usize, flops: f64, bytes: f64) -> Option<f64> {
+        let of = |peaks: &[(usize, f64)]| peaks.iter().find(|(count, _)| *count == threads).map(|(_, peak)| *peak);
+        let compute = flops / of(&self.flops_per_second)?;
+        let memory = bytes / of(&self.bytes_per_second)?;
+        Some(compute.max(memory) * 1e9)
+    }
+}
+
+/// One task of a model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The task in words.
+    pub task: String,
+    /// Hash of the task.
+    pub task_hash: String,
+    /// How often the model runs it.
+    pub count: usize,
+    /// The schedule of the best time.
+    pub schedule: String,
+    /// Its threads.
+    pub threads: i64,
+    /// Its median, in nanoseconds.
+    pub median_ns: f64,
+    /// Half the width of the median's interval over the median.
+    pub spread: f64,
+    /// Operations per nanosecond.
+    pub gflops: f64,
+    /// Attainable time over median, if the peaks are known.
+    pub roofline: Option<f64>,
+    /// Part of the model's time.
+    pub share: f64,
+    /// Median of the default schedule over the best, at the same threads.
+    pub default_over_best: Option<f64>,
+    /// Attempts that gave a time, and all.
+    pub measured: (usize, usize),
+}
+
+/// One model's rows and sums.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The model.
+    pub model: String,
+    /// Its batch size.
+    pub batch: i64,
+    /// Its tasks, in graph order.
+    pub rows: Vec<Row>,
+    /// Tasks without any time.
+    pub missing: Vec<String>,
+    /// Sum of median × count over the rows, in nanoseconds.
+    pub total_ns: f64,
+}
+
+/// Sums up the records of one model of the campaign.
+///
+/// `model` is its index in the campaign; `records` may hold those of other models too.
+pub fn summarise(tasks: &[PlannedTask], model: usize, name: &str, batch: i64, records: &[Record], peaks: &Peaks) -> Summary {
+    let mut by_task: HashMap<&str, Vec<&Record>> = HashMap::new();
+    for record in records {
+        by_task.entry(&record.task_hash).or_default().push(record);
+    }
+    let mut rows = Vec::new();
+    let mut missing = Vec::new();
+    for planned in tasks {
+        let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model) else { continue };
+        let hash = planned.task.hash();
+        let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
+        match row(planned, *count, hash.clone(), attempts, peaks) {
+            Some(row) => rows.push(row),
+            None => missing.push(planned.task.describe()),
+        }
+    }
+    let total_ns: f64 = rows.iter().map(|row| row.median_ns * row.count as f64).sum();
+    for row in &mut rows {
+        row.share = row.median_ns * row.count as f64 / total_ns;
+    }
+    Summary { model: name.to_owned(), batch, rows, missing, total_ns }
+}
+
+fn row(planned: &PlannedTask, count: usize, task_hash: String, attempts: &[&Record], peaks: &Peaks) -> Option<Row> {
+    let measured: Vec<(&Record, f64)> = attempts
+        .iter()
+        .filter(|record| record.outcome == Outcome::Ok)
+        .filter_map(|record| Some((*record, record.median_ns?)))
+        .collect();
+    let (best, median_ns) = measured.iter().copied().min_by(|left, right| left.1.total_cmp(&right.1))?;
+    let default = measured.iter().find(|(record, _)| {
+        record.schedule_source == Some(ScheduleSource::Default)
+            && record.threads == best.threads
+            && record.cache_state == best.cache_state
+    });
+    let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
+    let flops = best.flops.unwrap_or(0) as f64;
+    let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0)).sum::<i64>() as f64;
+    let threads = best.threads.unwrap_or(1);
+    let attainable = peaks.attainable_ns(usize::try_from(threads).unwrap_or(1), flops, bytes);
+    Some(Row {
+        task: planned.task.describe(),
+        task_hash,
+        count,
+        schedule: schedule.map(|schedule| schedule.describe()).unwrap_or_default(),
+        threads,
+        median_ns,
+        spread: best.median_interval_ns.unwrap_or(0.0) / median_ns,
+        gflops: flops / median_ns,
+        roofline: attainable.map(|attainable| attainable / median_ns),
+        share: 0.0,
+        default_over_best: default.map(|(_, default)| default / median_ns),
+        measured: (measured.len(), attempts.len()),
+    })
+}
+
+/// The summary as a table of at most `width` columns of text.
+pub fn render(summary: &Summary, width: u16) -> String {
+    let headers =
+        ["operator", "×", "thr", "median", "±", "GFLOP/s", "roofline", "share", "default", "schedule of the best"];
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(headers).set_width(width);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    for row in &summary.rows {
+        table.add_row([
+            row.task.clone(),
+            row.count.to_string(),
+            row.threads.to_string(),
+            duration(row.median_ns),
+            percent(row.spread),
+            number(row.gflops),
+            row.roofline.map(|part| format!("{:.0} %", part * 100.0)).unwrap_or_else(|| "-".to_owned()),
+            percent(row.share),
+            row.default_over_best.map(|ratio| format!("{ratio:.2}×")).unwrap_or_else(|| "-".to_owned()),
+            row.schedule.clone(),
+        ]);
+    }
+    for column in 1..=8 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let calls: usize = summary.rows.iter().map(|row| row.count).sum();
+    let mut text = format!(
+        "{} (batch {})\n{table}\ntotal of {calls} operators, each at its best: {}",
+        summary.model,
+        summary.batch,
+        duration(summary.total_ns)
+    );
+    for task in &summary.missing {
+        text.push_str(&format!("\nno time for {task}"));
+    }
+    text
+}
