@@ -113,7 +113,8 @@ fn inputs_are_the_same_for_the_same_seed_and_positive_where_needed() {
     assert!(inputs[4].numbers().iter().all(|number| (0.5..1.5).contains(number)));
     assert!(inputs[0].numbers().iter().any(|number| *number < 0.0));
     // The stream itself is a promise: stored results refer to it.
-    expect_test::expect!["[0.31908154487609863, 0.9842175245285034, -0.785330057144165, -0.981897234916687]"].assert_eq(&format!("{:?}", inputs[1].numbers()));
+    expect_test::expect!["[0.31908154487609863, 0.9842175245285034, -0.785330057144165, -0.981897234916687]"]
+        .assert_eq(&format!("{:?}", inputs[1].numbers()));
 }
 
 #[test]
