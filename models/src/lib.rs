@@ -6,6 +6,7 @@
 
 pub mod builder;
 pub mod check;
+pub mod dot;
 pub mod error;
 pub mod fuse;
 pub mod graph;
@@ -13,7 +14,9 @@ pub mod infer;
 pub mod operator;
 pub mod passes;
 pub mod reference;
+pub mod simple;
 pub mod task;
+pub mod text;
 pub mod types;
 pub mod work;
 pub mod zoo;

@@ -1,0 +1,285 @@
+//! Graphs as text.
+
+use super::scan::{Scan, Scanned, write_call};
+use crate::error::{Error, Result};
+use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
+use crate::types::TensorType;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+impl Graph {
+    /// The graph as text, one line per tensor or operator.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("graph {}\n", quote(&self.name));
+        for &id in &self.inputs {
+            let _ = writeln!(text, "input {}", self.declaration(id));
+        }
+        let mut is_written = vec![false; self.values.len()];
+        for node in &self.nodes {
+            for id in &node.inputs {
+                self.write_constant(*id, &mut is_written, &mut text);
+            }
+            let inputs: Vec<String> = node.inputs.iter().map(|id| format!("%{}", id.0)).collect();
+            let outputs: Vec<String> = node.outputs.iter().map(|&id| self.declaration(id)).collect();
+            let call = write_call(&node.op, &inputs);
+            let _ = writeln!(text, "{} = {call}{}", outputs.join(", "), write_origin(&node.origin));
+        }
+        for id in (0..).map(ValueId).take(self.values.len()) {
+            self.write_constant(id, &mut is_written, &mut text);
+        }
+        let outputs: Vec<String> = self.outputs.iter().map(|id| format!("%{}", id.0)).collect();
+        let _ = writeln!(text, "output {}", outputs.join(", "));
+        text
+    }
+
+    /// Reads what `to_text` writes. Empty lines and lines that begin with `//` are skipped.
+    pub fn from_text(text: &str) -> Result<Graph> {
+        let mut reader = Reader::default();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.trim_start().starts_with("//") {
+                continue;
+            }
+            reader.line(line).map_err(|reason| Error::Text { line: index + 1, reason })?;
+        }
+        let graph = reader.finish().map_err(|reason| Error::Text { line: text.lines().count(), reason })?;
+        graph.check()?;
+        Ok(graph)
+    }
+
+    fn declaration(&self, id: ValueId) -> String {
+        match self.value(id) {
+            Some(value) => format!("%{} {}: {}", id.0, quote(&value.name), value.ty),
+            None => format!("%{}", id.0),
+        }
+    }
+
+    fn write_constant(&self, id: ValueId, is_written: &mut [bool], text: &mut String) {
+        let Some(data) = self.value(id).and_then(|value| value.data.as_ref()) else { return };
+        if !std::mem::replace(&mut is_written[id.0 as usize], true) {
+            let _ = writeln!(text, "constant {} = {}", self.declaration(id), write_const(data));
+        }
+    }
+}
+
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn write_const(data: &Const) -> String {
+    match data {
+        Const::Random { seed } => format!("random({seed})"),
+        Const::Fill(number) => format!("fill({number:?})"),
+        Const::Small(numbers) => {
+            let numbers: Vec<String> = numbers.iter().map(|number| format!("{number:?}")).collect();
+            format!("list({})", numbers.join(", "))
+        }
+    }
+}
+
+fn write_origin(origin: &Origin) -> String {
+    let part =
+        |word: &str, name: &str| if name.is_empty() { String::new() } else { format!(" {word} {}", quote(name)) };
+    part("at", &origin.scope) + &part("from", &origin.source_op)
+}
+
+/// A graph on its way out of its lines.
+#[derive(Default)]
+struct Reader {
+    name: Option<String>,
+    values: BTreeMap<u32, Value>,
+    nodes: Vec<Node>,
+    inputs: Vec<ValueId>,
+    outputs: Option<Vec<ValueId>>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Scanned<()> {
+        let mut scan = Scan::new(line);
+        if scan.take("graph ") {
+            return if self.name.replace(scan.quoted()?).is_some() {
+                Err("a second graph".to_owned())
+            } else {
+                scan.end()
+            };
+        }
+        if self.name.is_none() {
+            return Err("the first line must be `graph` and its name in quotes".to_owned());
+        }
+        if self.outputs.is_some() {
+            return Err("nothing may follow the outputs".to_owned());
+        }
+        if scan.take("input ") {
+            let (id, value) = declaration(&mut scan, None)?;
+            self.inputs.push(id);
+            self.add(id, value)?;
+        } else if scan.take("constant ") {
+            let (id, mut value) = declaration(&mut scan, Some('='))?;
+            scan.expect("=")?;
+            value.data = Some(constant(&mut scan)?);
+            self.add(id, value)?;
+        } else if scan.take("output") {
+            let mut outputs = Vec::new();
+            while !scan.is_done() {
+                if !outputs.is_empty() {
+                    scan.expect(",")?;
+                }
+                outputs.push(id(&mut scan)?);
+            }
+            self.outputs = Some(outputs);
+        } else {
+            self.node(&mut scan)?;
+        }
+        scan.end()
+    }
+
+    fn node(&mut self, scan: &mut Scan<'_>) -> Scanned<()> {
+        let (output, value) = declaration(scan, Some('='))?;
+        scan.expect("=")?;
+        let (op, inputs) = scan.call(id)?;
+        let mut origin = Origin::default();
+        if scan.take("at ") {
+            origin.scope = scan.quoted()?;
+        }
+        if scan.take("from ") {
+            origin.source_op = scan.quoted()?;
+        }
+        self.nodes.push(Node { op, inputs, outputs: vec![output], origin });
+        self.add(output, value)
+    }
+
+    fn add(&mut self, id: ValueId, value: Value) -> Scanned<()> {
+        match self.values.insert(id.0, value) {
+            None => Ok(()),
+            Some(_) => Err(format!("%{} is made twice", id.0)),
+        }
+    }
+
+    fn finish(self) -> Scanned<Graph> {
+        let name = self.name.ok_or("the text is empty")?;
+        let outputs = self.outputs.ok_or("the last line must be `output` and what the graph answers")?;
+        if let Some((expected, _)) = (0u32..).zip(self.values.keys()).find(|(expected, id)| expected != *id) {
+            return Err(format!("%{expected} is missing; numbers must leave no gap"));
+        }
+        Ok(Graph { name, values: self.values.into_values().collect(), nodes: self.nodes, inputs: self.inputs, outputs })
+    }
+}
+
+fn id(scan: &mut Scan<'_>) -> Scanned<ValueId> {
+    scan.expect("%")?;
+    Ok(ValueId(scan.number()?))
+}
+
+/// `%0 "name": f32[1,3]`, up to a sign or the end of the line.
+fn declaration(scan: &mut Scan<'_>, end: Option<char>) -> Scanned<(ValueId, Value)> {
+    let id = id(scan)?;
+    let name = scan.quoted()?;
+    scan.expect(":")?;
+    let ends: Vec<char> = end.into_iter().collect();
+    let ty: TensorType = scan.up_to(&ends, "a type")?.parse().map_err(|error| format!("{error}"))?;
+    Ok((id, Value { name, ty, data: None }))
+}
+
+fn constant(scan: &mut Scan<'_>) -> Scanned<Const> {
+    let number = |scan: &mut Scan<'_>| -> Scanned<f64> {
+        let text = scan.up_to(&[',', ')'], "a number")?;
+        text.parse().map_err(|_| format!("`{text}` is no number"))
+    };
+    let kind = scan.word()?;
+    scan.expect("(")?;
+    let data = match kind {
+        "random" => Const::Random { seed: scan.number()? },
+        "fill" => Const::Fill(number(scan)?),
+        "list" => {
+            let mut numbers = Vec::new();
+            while !scan.take(")") {
+                if !numbers.is_empty() {
+                    scan.expect(",")?;
+                }
+                numbers.push(number(scan)?);
+            }
+            return Ok(Const::Small(numbers));
+        }
+        other => return Err(format!("`{other}` is none of `random`, `fill`, `list`")),
+    };
+    scan.expect(")")?;
+    Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::simplify;
+    use crate::passes::tests::conv_bias_norm;
+    use crate::zoo;
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    fn small() -> Graph {
+        let vectors = [Const::Fill(3.0), Const::Fill(1.0), Const::Small(vec![0.5, -1e-9]), Const::Fill(3.5)];
+        conv_bias_norm(Const::Random { seed: 7 }, None, vectors)
+    }
+
+    #[test]
+    fn a_graph_as_text() {
+        expect![[r#"
+            graph "norm"
+            input %0 "x": f32[1,2,3,3]
+            constant %1 "w": f32[2,2,2,2] = random(7)
+            %2 "conv": f32[1,2,2,2] = conv(%0, %1) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1]
+            constant %3 "scale": f32[2] = fill(3.0)
+            constant %4 "shift": f32[2] = fill(1.0)
+            constant %5 "mean": f32[2] = list(0.5, -1e-9)
+            constant %6 "variance": f32[2] = fill(3.5)
+            %7 "batch_norm": f32[1,2,2,2] = batch_norm(%2, %3, %4, %5, %6) epsilon=0.5
+            output %7
+        "#]].assert_eq(&small().to_text());
+    }
+
+    #[test]
+    fn every_model_reads_what_it_writes() {
+        for entry in zoo::list() {
+            for graph in [entry.build(1).unwrap(), simplify(&entry.build(2).unwrap()).unwrap()] {
+                assert_eq!(Graph::from_text(&graph.to_text()).unwrap(), graph, "{}", entry.name);
+            }
+        }
+        assert_eq!(Graph::from_text(&small().to_text()).unwrap(), small());
+    }
+
+    #[track_caller]
+    fn check_refused(from: &str, to: &str, says: &str) {
+        let text = small().to_text();
+        assert!(text.contains(from), "{text}");
+        let error = Graph::from_text(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        check_refused("graph", "grape", "line 1: the first line must be `graph`");
+        check_refused("f32[1,2,3,3]", "f33[1]", "line 2: `f33[1]` is not a tensor type");
+        check_refused("random(7)", "random(99999999999999999999)", "line 3: expected a smaller number");
+        check_refused("random(7)", "magic(7)", "line 3: `magic` is none of");
+        check_refused("conv(", "convolve(", "line 4: unknown variant `convolve`");
+        check_refused("groups=1", "groups=1 color=\"red\"", "line 4: `conv` has no attribute `color`");
+        check_refused("groups=1", "groups=\"one\"", "line 4: invalid type");
+        check_refused("groups=1", "", "line 4: missing field `groups`");
+        check_refused("groups=1", "groups=1 groups=1", "line 4: attribute `groups` is given twice");
+        check_refused("%2 \"conv\"", "%4000000000 \"conv\"", "%2 is missing");
+        check_refused("%2 \"conv\"", "%0 \"conv\"", "%0 is made twice");
+        check_refused("output %7", "", "the last line must be `output`");
+        check_refused("f32[1,2,2,2] = conv", "f32[1,2,2,3] = conv", "the shape rule says f32[1,2,2,2]");
+    }
+
+    proptest! {
+        /// A damaged text is refused or read, but never a panic.
+        #[test]
+        fn damage_is_survived(cut in 0usize..700, byte in 0u8..128, at in 0usize..700) {
+            let mut text = small().to_text().into_bytes();
+            text.truncate(cut);
+            if let Some(slot) = text.get_mut(at) {
+                *slot = byte;
+            }
+            let _ = Graph::from_text(&String::from_utf8_lossy(&text));
+        }
+    }
+}

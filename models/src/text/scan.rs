@@ -1,0 +1,141 @@
+//! Reading and writing the pieces that lines are made of.
+
+use crate::operator::Op;
+use serde_json::{Map, Value};
+
+/// What is wrong, in words; the caller knows the line.
+pub(super) type Scanned<T> = Result<T, String>;
+
+/// The unread rest of a line.
+pub(super) struct Scan<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(line: &'a str) -> Scan<'a> {
+        Scan { rest: line.trim() }
+    }
+
+    /// Takes this word or sign if it comes next.
+    pub(super) fn take(&mut self, expected: &str) -> bool {
+        let Some(rest) = self.rest.strip_prefix(expected) else { return false };
+        self.rest = rest.trim_start();
+        true
+    }
+
+    pub(super) fn expect(&mut self, expected: &str) -> Scanned<()> {
+        if self.take(expected) { Ok(()) } else { Err(format!("expected `{expected}` at {}", self.place())) }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn end(&self) -> Scanned<()> {
+        if self.is_done() { Ok(()) } else { Err(format!("nothing more was expected, found {}", self.place())) }
+    }
+
+    /// Letters, digits and `_`.
+    pub(super) fn word(&mut self) -> Scanned<&'a str> {
+        self.until(|c| !(c.is_ascii_alphanumeric() || c == '_'), "a name")
+    }
+
+    /// Everything up to one of these signs or the end.
+    pub(super) fn up_to(&mut self, signs: &[char], what: &str) -> Scanned<&'a str> {
+        self.until(|c| signs.contains(&c), what).map(str::trim_end)
+    }
+
+    pub(super) fn number<T: std::str::FromStr>(&mut self) -> Scanned<T> {
+        let place = self.place();
+        let digits = self.until(|c| !c.is_ascii_digit(), "a number")?;
+        digits.parse().map_err(|_| format!("expected a smaller number at {place}"))
+    }
+
+    /// A JSON value.
+    pub(super) fn json(&mut self) -> Scanned<Value> {
+        let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                self.rest = self.rest[values.byte_offset()..].trim_start();
+                Ok(value)
+            }
+            _ => Err(format!("expected a JSON value at {}", self.place())),
+        }
+    }
+
+    /// A text in quotes.
+    pub(super) fn quoted(&mut self) -> Scanned<String> {
+        let place = self.place();
+        match self.json()? {
+            Value::String(text) => Ok(text),
+            _ => Err(format!("expected a text in quotes at {place}")),
+        }
+    }
+
+    /// `conv(…)`, then the attributes: the inputs are read by `input`.
+    pub(super) fn call<T>(&mut self, mut input: impl FnMut(&mut Scan<'a>) -> Scanned<T>) -> Scanned<(Op, Vec<T>)> {
+        let kind = self.word()?;
+        let mut inputs = Vec::new();
+        self.expect("(")?;
+        while !self.take(")") {
+            if !inputs.is_empty() {
+                self.expect(",")?;
+            }
+            inputs.push(input(self)?);
+        }
+        let mut attributes = Map::new();
+        while self.rest.split_once('=').is_some_and(|(name, _)| crate::types::is_identifier(name)) {
+            let name = self.word()?;
+            self.expect("=")?;
+            if attributes.insert(name.to_owned(), self.json()?).is_some() {
+                return Err(format!("attribute `{name}` is given twice"));
+            }
+        }
+        Ok((op_of(kind, attributes)?, inputs))
+    }
+
+    fn until(&mut self, ends: impl Fn(char) -> bool, what: &str) -> Scanned<&'a str> {
+        let end = self.rest.find(ends).unwrap_or(self.rest.len());
+        if end == 0 {
+            return Err(format!("expected {what} at {}", self.place()));
+        }
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest.trim_start();
+        Ok(taken)
+    }
+
+    /// Where the reader stands, for messages.
+    fn place(&self) -> String {
+        let start: String = self.rest.chars().take(24).collect();
+        if start.is_empty() { "the end".to_owned() } else { format!("`{start}`") }
+    }
+}
+
+/// Name of the operator in the serialised form, then its attributes.
+pub(super) fn parts_of(op: &Op) -> (String, Map<String, Value>) {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(op) else { unreachable!("an operator is an object") };
+    let Some(Value::String(kind)) = fields.remove("kind") else { unreachable!("an operator has a kind") };
+    (kind, fields)
+}
+
+/// `conv(inputs) name=value …`
+pub(super) fn write_call(op: &Op, inputs: &[String]) -> String {
+    let (kind, attributes) = parts_of(op);
+    let mut names: Vec<&String> = attributes.keys().collect();
+    names.sort();
+    let attributes: String = names.iter().map(|name| format!(" {name}={}", attributes[*name])).collect();
+    format!("{kind}({}){attributes}", inputs.join(", "))
+}
+
+fn op_of(kind: &str, attributes: Map<String, Value>) -> Scanned<Op> {
+    let mut fields = attributes.clone();
+    if fields.insert("kind".to_owned(), Value::from(kind)).is_some() {
+        return Err("`kind` is no attribute".to_owned());
+    }
+    let op: Op = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+    let (_, known) = parts_of(&op);
+    match attributes.keys().find(|name| !known.contains_key(*name)) {
+        Some(name) => Err(format!("`{kind}` has no attribute `{name}`")),
+        None => Ok(op),
+    }
+}

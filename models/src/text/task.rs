@@ -1,0 +1,127 @@
+//! Tasks as text.
+
+use super::scan::{Scan, Scanned, write_call};
+use crate::error::{Error, Result};
+use crate::infer::infer;
+use crate::task::{Operand, Parameter, Step, Task};
+
+impl Task {
+    /// The task as one line.
+    pub fn to_text(&self) -> String {
+        let mut used = 0;
+        let steps: Vec<String> = self
+            .steps
+            .iter()
+            .map(|step| {
+                let inputs: Vec<String> =
+                    step.inputs.iter().map(|operand| self.operand_text(*operand, &mut used)).collect();
+                write_call(&step.op, &inputs)
+            })
+            .collect();
+        steps.join(" | ")
+    }
+
+    /// Reads what `to_text` writes.
+    pub fn from_text(text: &str) -> Result<Task> {
+        let task = read(text).map_err(|reason| Error::Simple { text: shortened(text), reason })?;
+        task.check()?;
+        Ok(task)
+    }
+
+    fn operand_text(&self, operand: Operand, used: &mut usize) -> String {
+        match operand {
+            Operand::Step(_) => "_".to_owned(),
+            Operand::Parameter(index) if index < *used => format!("#{index}"),
+            Operand::Parameter(index) => {
+                *used = index + 1;
+                match self.parameters.get(index) {
+                    Some(Parameter { ty, is_constant: true }) => format!("const {ty}"),
+                    Some(Parameter { ty, is_constant: false }) => ty.to_string(),
+                    None => format!("#{index}"),
+                }
+            }
+        }
+    }
+}
+
+fn read(text: &str) -> Scanned<Task> {
+    let mut scan = Scan::new(text);
+    let mut task = Task { parameters: vec![], steps: vec![] };
+    loop {
+        let before = task.steps.len().checked_sub(1);
+        let (op, inputs) = scan.call(|scan| operand(scan, &mut task.parameters, before))?;
+        let types = inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>>>();
+        let op = op.with_front_axis(types.as_ref().ok().and_then(|types| types.first()).map_or(0, |ty| ty.rank()));
+        let output = types.and_then(|types| infer(&op, &types)).map_err(|error| error.to_string())?;
+        task.steps.push(Step { op, inputs, output });
+        if scan.is_done() {
+            return Ok(task);
+        }
+        scan.expect("|")?;
+    }
+}
+
+fn operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Option<usize>) -> Scanned<Operand> {
+    if scan.take("_") {
+        let before = before.ok_or("the first step has no step before it that `_` could be")?;
+        return Ok(Operand::Step(before));
+    }
+    if scan.take("#") {
+        return Ok(Operand::Parameter(scan.number()?));
+    }
+    let is_constant = scan.take("const ");
+    let ty = scan.up_to(&[']'], "a type")?;
+    scan.expect("]")?;
+    let ty = format!("{ty}]").parse().map_err(|error| format!("{error}"))?;
+    parameters.push(Parameter { ty, is_constant });
+    Ok(Operand::Parameter(parameters.len() - 1))
+}
+
+/// Enough of a text to recognise it in a message.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(80).chain(['…']).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::{Fuse, tasks};
+    use crate::operator::{BinaryOp, Op};
+    use crate::passes::simplify;
+    use crate::task::tests::{conv_bias_relu, single};
+    use crate::zoo;
+    use expect_test::expect;
+
+    #[test]
+    fn a_task_as_text() {
+        expect![[r#"conv(f32[1,3,224,224], const f32[64,3,7,7]) dilations=[1,1] groups=1 pads=[3,3,3,3] strides=[2,2] | bias_add(_, const f32[64]) axis=1 | unary(_) function="relu""#]].assert_eq(&conv_bias_relu().to_text());
+        let mut square = single(Op::Binary { function: BinaryOp::Mul }, &["f32[2]", "f32[2]"]);
+        square.parameters.pop();
+        square.steps[0].inputs[1] = Operand::Parameter(0);
+        expect![[r#"binary(f32[2], #0) function="mul""#]].assert_eq(&square.to_text());
+        assert_eq!(Task::from_text(&square.to_text()).unwrap(), square);
+    }
+
+    #[test]
+    fn every_task_of_the_zoo_reads_what_it_writes() {
+        for entry in zoo::list() {
+            let graph = entry.build(1).unwrap();
+            let fused = tasks(&simplify(&graph).unwrap(), Fuse::Epilogue).unwrap();
+            for task in tasks(&graph, Fuse::None).unwrap().into_iter().chain(fused).map(|one| one.task) {
+                assert_eq!(Task::from_text(&task.to_text()).unwrap(), task);
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let says = |text: &str| Task::from_text(text).unwrap_err().to_string();
+        let relu = |input: &str| says(&format!("unary({input}) function=\"relu\""));
+        assert!(relu("_").contains("the first step has no step before it"));
+        assert!(relu("#3").contains("there is no Parameter(3)"));
+        assert!(relu("f32[2").contains("expected `]`"));
+        assert!(relu("f32[2] f32[3]").contains("expected `,` at `f32[3]) function=\"relu\"`"));
+        assert!(says("unary(f32[2]) function=\"relu\" +").contains("expected `|` at `+`"));
+        assert!(says("softmax(f32[2]) axis=0 log=false | softmax(_) axis=0 log=false").contains("is not pointwise"));
+    }
+}
