@@ -11,8 +11,18 @@
 //! When there are more hardware counters than registers, they form groups that are counted in turns (see
 //! [`CounterReader::select`]), never silently shared. Unsafe code is fenced in [`papi`] and `perf`.
 
+pub mod names;
+#[allow(unsafe_code)] // PAPI's C interface, opened at run time.
+pub mod papi;
+#[allow(unsafe_code)] // Opening perf events and their ioctls.
+mod perf;
+mod session;
 mod usage;
 mod values;
 
+pub use session::{Availability, CounterRequest, CounterSession, available};
 pub use usage::Usage;
 pub use values::{Backend, Channel, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step};
+
+#[cfg(test)]
+mod tests;

@@ -31,17 +31,17 @@ impl Usage {
             let time = clock.now().map(std::time::Duration::from).unwrap_or_default();
             u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
         };
-        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        let count = |value: std::ffi::c_long| u64::try_from(value).unwrap_or(0);
         let mut usage = Self {
             thread_cpu_ns: clock(ClockId::CLOCK_THREAD_CPUTIME_ID),
             process_cpu_ns: clock(ClockId::CLOCK_PROCESS_CPUTIME_ID),
             ..Self::default()
         };
         if let Ok(process) = getrusage(UsageWho::RUSAGE_SELF) {
-            usage.minor_faults = count(process.minor_page_faults().into());
-            usage.major_faults = count(process.major_page_faults().into());
-            usage.voluntary_switches = count(process.voluntary_context_switches().into());
-            usage.involuntary_switches = count(process.involuntary_context_switches().into());
+            usage.minor_faults = count(process.minor_page_faults());
+            usage.major_faults = count(process.major_page_faults());
+            usage.voluntary_switches = count(process.voluntary_context_switches());
+            usage.involuntary_switches = count(process.involuntary_context_switches());
         }
         usage
     }

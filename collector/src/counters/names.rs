@@ -1,0 +1,249 @@
+//! The stable names of counters, and what each is called at every step of the ladder.
+//!
+//! Records carry these names, so they do not change. Hardware counters are listed in groups of four that belong
+//! together: registers are given out in this order, so that the parts of a ratio are counted in the same batches.
+
+use perf_event_open_sys::bindings as sys;
+
+use super::Usage;
+
+/// One counter that can be asked for by name.
+#[derive(Debug)]
+pub struct CounterName {
+    /// The name in requests and records.
+    pub name: &'static str,
+    /// What is counted: `count` or `ns`.
+    pub unit: &'static str,
+    /// What it means.
+    pub description: &'static str,
+    /// Names at PAPI, tried in order; empty where PAPI is of no use.
+    pub papi: &'static [&'static str],
+    /// The event at the kernel.
+    pub perf: Option<PerfEvent>,
+    /// The figure among those always kept.
+    pub usage: Option<UsageFigure>,
+}
+
+/// A figure of [`Usage`].
+#[derive(Debug, Clone, Copy)]
+pub struct UsageFigure {
+    /// Its field's name.
+    pub field: &'static str,
+    /// Whether it covers the calling thread only.
+    pub is_of_thread: bool,
+    pub(super) read: fn(&Usage) -> u64,
+}
+
+/// An event as the kernel numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerfEvent {
+    /// Kind of event: hardware, software, cache, raw.
+    pub kind: u32,
+    /// Which one of its kind.
+    pub config: u64,
+}
+
+impl PerfEvent {
+    /// Whether it needs no register of the processor.
+    pub fn is_software(self) -> bool {
+        self.kind == sys::PERF_TYPE_SOFTWARE
+    }
+
+    /// Whether it happens in the kernel, so that counting in user mode alone would show 0 for ever.
+    pub fn is_of_kernel(self) -> bool {
+        let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
+        self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)
+    }
+
+    /// A raw event of this processor, as its manual numbers it.
+    pub fn raw(config: u64) -> Self {
+        Self { kind: sys::PERF_TYPE_RAW, config }
+    }
+}
+
+const fn hardware(config: sys::perf_hw_id) -> Option<PerfEvent> {
+    Some(PerfEvent { kind: sys::PERF_TYPE_HARDWARE, config: config as u64 })
+}
+
+const fn software(config: sys::perf_sw_ids) -> Option<PerfEvent> {
+    Some(PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: config as u64 })
+}
+
+/// Reads of a cache, all or those that missed.
+const fn cache_reads(cache: sys::perf_hw_cache_id, result: sys::perf_hw_cache_op_result_id) -> Option<PerfEvent> {
+    let operation = sys::PERF_COUNT_HW_CACHE_OP_READ as u64;
+    Some(PerfEvent { kind: sys::PERF_TYPE_HW_CACHE, config: cache as u64 | operation << 8 | (result as u64) << 16 })
+}
+
+const ALL: sys::perf_hw_cache_op_result_id = sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS;
+const MISSED: sys::perf_hw_cache_op_result_id = sys::PERF_COUNT_HW_CACHE_RESULT_MISS;
+
+const fn counter(
+    name: &'static str,
+    description: &'static str,
+    papi: &'static [&'static str],
+    perf: Option<PerfEvent>,
+) -> CounterName {
+    CounterName { name, unit: "count", description, papi, perf, usage: None }
+}
+
+const fn figure(
+    name: &'static str,
+    unit: &'static str,
+    description: &'static str,
+    is_of_thread: bool,
+    read: fn(&Usage) -> u64,
+) -> CounterName {
+    let usage = Some(UsageFigure { field: name, is_of_thread, read });
+    CounterName { name, unit, description, papi: &[], perf: None, usage }
+}
+
+/// Every counter with a stable name.
+///
+/// Page faults and context switches come from the kernel's own figures on purpose: perf's software events miss faults
+/// under load, and show no switches at all in user mode.
+pub const NAMES: &[CounterName] = &[
+    counter("cycles", "processor cycles", &["PAPI_TOT_CYC", "perf::CYCLES"], hardware(sys::PERF_COUNT_HW_CPU_CYCLES)),
+    counter(
+        "instructions",
+        "instructions completed",
+        &["PAPI_TOT_INS", "perf::INSTRUCTIONS"],
+        hardware(sys::PERF_COUNT_HW_INSTRUCTIONS),
+    ),
+    counter(
+        "branch_misses",
+        "branches predicted wrongly",
+        &["PAPI_BR_MSP", "perf::BRANCH-MISSES"],
+        hardware(sys::PERF_COUNT_HW_BRANCH_MISSES),
+    ),
+    counter(
+        "cache_misses",
+        "misses of the last-level cache, as the kernel chooses the event for this processor",
+        &["perf::CACHE-MISSES", "PAPI_L3_TCM"],
+        hardware(sys::PERF_COUNT_HW_CACHE_MISSES),
+    ),
+    counter(
+        "l1d_loads",
+        "loads from the first-level data cache",
+        &["perf::L1-DCACHE-LOADS"],
+        cache_reads(sys::PERF_COUNT_HW_CACHE_L1D, ALL),
+    ),
+    counter(
+        "l1d_load_misses",
+        "loads that missed the first-level data cache",
+        &["perf::L1-DCACHE-LOAD-MISSES", "PAPI_L1_LDM"],
+        cache_reads(sys::PERF_COUNT_HW_CACHE_L1D, MISSED),
+    ),
+    counter(
+        "llc_loads",
+        "loads from the last-level cache",
+        &["perf::LLC-LOADS"],
+        cache_reads(sys::PERF_COUNT_HW_CACHE_LL, ALL),
+    ),
+    counter(
+        "llc_load_misses",
+        "loads that missed the last-level cache and went to memory",
+        &["perf::LLC-LOAD-MISSES", "PAPI_L3_LDM"],
+        cache_reads(sys::PERF_COUNT_HW_CACHE_LL, MISSED),
+    ),
+    counter(
+        "stalled_cycles_frontend",
+        "cycles in which no instruction was delivered",
+        &["perf::STALLED-CYCLES-FRONTEND"],
+        hardware(sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
+    ),
+    counter(
+        "stalled_cycles_backend",
+        "cycles in which no instruction could be executed",
+        &["perf::STALLED-CYCLES-BACKEND"],
+        hardware(sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+    ),
+    counter(
+        "dtlb_load_misses",
+        "loads whose page was not in the translation buffer",
+        &["perf::DTLB-LOAD-MISSES", "PAPI_TLB_DM"],
+        cache_reads(sys::PERF_COUNT_HW_CACHE_DTLB, MISSED),
+    ),
+    counter(
+        "branches",
+        "branches completed",
+        &["PAPI_BR_INS", "perf::BRANCHES"],
+        hardware(sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+    ),
+    counter(
+        "cache_references",
+        "accesses to the last-level cache, as the kernel chooses the event for this processor",
+        &["perf::CACHE-REFERENCES"],
+        hardware(sys::PERF_COUNT_HW_CACHE_REFERENCES),
+    ),
+    counter(
+        "reference_cycles",
+        "cycles at the processor's nominal clock",
+        &["PAPI_REF_CYC", "perf::REF-CYCLES"],
+        hardware(sys::PERF_COUNT_HW_REF_CPU_CYCLES),
+    ),
+    counter("fp_operations", "floating-point operations", &["PAPI_FP_OPS"], None),
+    counter("fp_operations_single", "floating-point operations in single precision", &["PAPI_SP_OPS"], None),
+    counter("fp_operations_double", "floating-point operations in double precision", &["PAPI_DP_OPS"], None),
+    counter("vector_instructions", "vector instructions", &["PAPI_VEC_INS"], None),
+    counter(
+        "cpu_migrations",
+        "moves of the thread to another processor",
+        &[],
+        software(sys::PERF_COUNT_SW_CPU_MIGRATIONS),
+    ),
+    CounterName {
+        name: "thread_cpu_ns",
+        unit: "ns",
+        description: "processor time of the opening thread (and its descendants, where the request includes them)",
+        papi: &["perf::TASK-CLOCK"],
+        perf: software(sys::PERF_COUNT_SW_TASK_CLOCK),
+        usage: Some(UsageFigure { field: "thread_cpu_ns", is_of_thread: true, read: |usage| usage.thread_cpu_ns }),
+    },
+    figure("process_cpu_ns", "ns", "processor time of all threads", false, |usage| usage.process_cpu_ns),
+    figure("minor_faults", "count", "page faults served from memory", false, |usage| usage.minor_faults),
+    figure("major_faults", "count", "page faults that read from a disk", false, |usage| usage.major_faults),
+    figure("voluntary_switches", "count", "times a thread waited", false, |usage| usage.voluntary_switches),
+    figure("involuntary_switches", "count", "times a thread was interrupted by others", false, |usage| {
+        usage.involuntary_switches
+    }),
+];
+
+/// The counters asked for when nothing else is said: three groups of hardware counters and two figures.
+pub const DEFAULT: &[&str] = &[
+    "cycles",
+    "instructions",
+    "branch_misses",
+    "cache_misses",
+    "l1d_loads",
+    "l1d_load_misses",
+    "llc_loads",
+    "llc_load_misses",
+    "stalled_cycles_frontend",
+    "stalled_cycles_backend",
+    "dtlb_load_misses",
+    "thread_cpu_ns",
+    "minor_faults",
+];
+
+/// Finds a counter by its stable name.
+pub fn find(name: &str) -> Option<&'static CounterName> {
+    NAMES.iter().find(|counter| counter.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_defaults_exist() {
+        for (place, counter) in NAMES.iter().enumerate() {
+            assert!(NAMES[..place].iter().all(|other| other.name != counter.name), "{} twice", counter.name);
+            let has_source = !counter.papi.is_empty() || counter.perf.is_some() || counter.usage.is_some();
+            assert!(has_source, "{} comes from nowhere", counter.name);
+        }
+        for name in DEFAULT {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+}

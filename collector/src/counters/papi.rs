@@ -1,0 +1,403 @@
+//! PAPI, opened at run time: no header, no link, no need for it to be there.
+//!
+//! The order of calls matters. The library for software-defined events must be open, with global symbols, before PAPI
+//! starts, or its component stays empty. PAPI starts only when told exactly its own version, and says so harmlessly
+//! otherwise, so versions are tried from the newest. It is started once per process and never stopped; a thread's set
+//! belongs to the thread that made it. PAPI counts the user mode of that thread.
+//!
+//! Every call but the start needs a calling thread that PAPI knows: on others it follows a null pointer.
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, CString, c_char, c_int, c_longlong, c_uint, c_ulong, c_void},
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    sync::{OnceLock, atomic::AtomicI64},
+};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+use nix::unistd::gettid;
+
+/// File names of the library, newest first; the version is part of the name where distributions install it.
+const LIBRARIES: &[&str] =
+    &["libpapi.so.7.3", "libpapi.so.7.2", "libpapi.so.7.1", "libpapi.so.7.0", "libpapi.so.6.0", "libpapi.so"];
+/// Versions whose structures we know, newest first.
+const VERSIONS: &[(c_int, c_int)] = &[(7, 3), (7, 2), (7, 1), (7, 0), (6, 0)];
+const SDE_LIBRARY: &str = "libsde.so.1";
+
+/// No such event, also when the kernel refuses it.
+const NO_EVENT: c_int = -7;
+/// More events than can be counted at once.
+const CONFLICT: c_int = -8;
+const NULL_SET: c_int = -1;
+const OPTION_INHERIT: c_int = 28;
+const ENUMERATE_FIRST: c_int = 1;
+const ENUMERATE_NEXT: c_int = 0;
+const NATIVE_MASK: c_int = 0x4000_0000;
+
+/// A refusal by PAPI, or the lack of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct PapiError {
+    /// PAPI's error number.
+    pub code: Option<i32>,
+    /// Its text, and what helps where that is known.
+    pub why: String,
+}
+
+impl PapiError {
+    /// Whether the event would be counted in a set of its own.
+    pub fn is_conflict(&self) -> bool {
+        self.code == Some(CONFLICT)
+    }
+}
+
+/// The started library.
+pub struct Papi {
+    functions: Functions,
+    version: (c_int, c_int),
+    file: String,
+    sde: Option<Library>,
+    /// Keeps the code behind `functions` mapped.
+    _library: Library,
+}
+
+/// One part of PAPI, such as `perf_event` or `sde`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot be used, where it cannot.
+    pub disabled: Option<String>,
+}
+
+macro_rules! functions {
+    ($($field:ident: $symbol:literal, fn($($argument:ty),*) -> $result:ty;)*) => {
+        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> $result,)* }
+
+        impl Functions {
+            /// Looks up every function; a missing one is an error that names itself.
+            fn load(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the types are those of PAPI's header, unchanged in all versions listed in `LIBRARIES`.
+                unsafe { Ok(Self { $($field: *library.get($symbol)?,)* }) }
+            }
+        }
+    };
+}
+
+functions! {
+    library_init: b"PAPI_library_init\0", fn(c_int) -> c_int;
+    thread_init: b"PAPI_thread_init\0", fn(extern "C" fn() -> c_ulong) -> c_int;
+    strerror: b"PAPI_strerror\0", fn(c_int) -> *const c_char;
+    num_components: b"PAPI_num_components\0", fn() -> c_int;
+    get_component_info: b"PAPI_get_component_info\0", fn(c_int) -> *const c_char;
+    event_name_to_code: b"PAPI_event_name_to_code\0", fn(*const c_char, *mut c_int) -> c_int;
+    event_code_to_name: b"PAPI_event_code_to_name\0", fn(c_int, *mut c_char) -> c_int;
+    get_event_component: b"PAPI_get_event_component\0", fn(c_int) -> c_int;
+    enum_cmp_event: b"PAPI_enum_cmp_event\0", fn(*mut c_int, c_int, c_int) -> c_int;
+    register_thread: b"PAPI_register_thread\0", fn() -> c_int;
+    unregister_thread: b"PAPI_unregister_thread\0", fn() -> c_int;
+    create_eventset: b"PAPI_create_eventset\0", fn(*mut c_int) -> c_int;
+    assign_eventset_component: b"PAPI_assign_eventset_component\0", fn(c_int, c_int) -> c_int;
+    set_opt: b"PAPI_set_opt\0", fn(c_int, *mut c_void) -> c_int;
+    add_named_event: b"PAPI_add_named_event\0", fn(c_int, *const c_char) -> c_int;
+    start: b"PAPI_start\0", fn(c_int) -> c_int;
+    read: b"PAPI_read\0", fn(c_int, *mut c_longlong) -> c_int;
+    stop: b"PAPI_stop\0", fn(c_int, *mut c_longlong) -> c_int;
+    cleanup_eventset: b"PAPI_cleanup_eventset\0", fn(c_int) -> c_int;
+    destroy_eventset: b"PAPI_destroy_eventset\0", fn(*mut c_int) -> c_int;
+}
+
+/// The library, started on the first call. `file` is taken into account by that first call only.
+pub fn library(file: Option<&Path>) -> Result<&'static Papi, PapiError> {
+    static PAPI: OnceLock<Result<Papi, PapiError>> = OnceLock::new();
+    PAPI.get_or_init(|| Papi::start(file)).as_ref().map_err(Clone::clone)
+}
+
+fn plain(why: String) -> PapiError {
+    PapiError { code: None, why }
+}
+
+extern "C" fn thread_number() -> c_ulong {
+    c_ulong::try_from(gettid().as_raw()).unwrap_or(0)
+}
+
+impl Papi {
+    fn start(file: Option<&Path>) -> Result<Self, PapiError> {
+        // SAFETY: opening runs the libraries' own initialisers, which are those of an installed PAPI; the file is one
+        // the user named or the loader's search path holds.
+        let (sde, opened) = unsafe {
+            let sde = Library::open(Some(SDE_LIBRARY), RTLD_NOW | RTLD_GLOBAL).ok();
+            let names: Vec<PathBuf> = match file {
+                Some(file) => vec![file.to_path_buf()],
+                None => LIBRARIES.iter().map(PathBuf::from).collect(),
+            };
+            let open = |name: &PathBuf| Some((Library::open(Some(name), RTLD_NOW | RTLD_LOCAL).ok()?, name.clone()));
+            (sde, names.iter().find_map(open))
+        };
+        let (library, name) = opened.ok_or_else(|| {
+            let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
+            plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file"))
+        })?;
+        let functions = Functions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
+        let mut papi = Self { functions, version: (0, 0), file: name.display().to_string(), sde, _library: library };
+        papi.version = papi.initialise()?;
+        Ok(papi)
+    }
+
+    fn initialise(&self) -> Result<(c_int, c_int), PapiError> {
+        let mut last = 0;
+        for &(major, minor) in VERSIONS {
+            let version = major << 24 | minor << 16;
+            // SAFETY: any number may be passed; PAPI compares it with its own version first.
+            last = unsafe { (self.functions.library_init)(version) };
+            if last == version {
+                // SAFETY: the function lives as long as the program and may be called on any thread.
+                self.check(unsafe { (self.functions.thread_init)(thread_number) })?;
+                return Ok((major, minor));
+            }
+        }
+        Err(PapiError { code: Some(last), why: format!("`{}` does not start as PAPI 6.0 to 7.3", self.file) })
+    }
+
+    /// Version and file, for the record: `7.0 (libpapi.so.7.0)`.
+    pub fn version(&self) -> String {
+        format!("{}.{} ({})", self.version.0, self.version.1, self.file)
+    }
+
+    /// Makes the calling thread known to PAPI, until it ends.
+    fn enter(&self) -> Result<(), PapiError> {
+        if IS_KNOWN.with(|known| known.0.get()) {
+            return Ok(());
+        }
+        // SAFETY: PAPI is started with a thread function.
+        self.check(unsafe { (self.functions.register_thread)() })?;
+        IS_KNOWN.with(|known| known.0.set(true));
+        Ok(())
+    }
+
+    /// Turns a result of PAPI into ours: negative numbers are errors.
+    fn check(&self, code: c_int) -> Result<c_int, PapiError> {
+        if code >= 0 {
+            return Ok(code);
+        }
+        // SAFETY: PAPI returns null or a text of its own that stays for ever.
+        let why = unsafe {
+            let text = (self.functions.strerror)(code);
+            if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        };
+        Err(PapiError { code: Some(code), why })
+    }
+
+    /// The parts of PAPI, and why some cannot be used.
+    pub fn components(&self) -> Vec<Component> {
+        // SAFETY: PAPI is started.
+        let count = unsafe { (self.functions.num_components)() };
+        (0..count).filter_map(|index| self.component(index)).collect()
+    }
+
+    fn component(&self, index: c_int) -> Option<Component> {
+        // Offsets of the reason and of the flag behind it; the reason's field grew with version 7.
+        const REASON: usize = 512;
+        let flag = if self.version.0 == 6 { 640 } else { 1536 };
+        // SAFETY: PAPI returns null or a structure of its own, more than 1.5 KiB (0.6 KiB in version 6) long, that
+        // stays while the library does; only bytes up to and including the flag are read.
+        let bytes = unsafe {
+            let info = (self.functions.get_component_info)(index).cast::<u8>();
+            if info.is_null() {
+                return None;
+            }
+            std::slice::from_raw_parts(info, flag + 4)
+        };
+        let disabled = c_int::from_ne_bytes(bytes[flag..].try_into().expect("four bytes"));
+        Some(Component {
+            name: text_of(&bytes[..128]),
+            disabled: (disabled != 0).then(|| {
+                let reason = text_of(&bytes[REASON..flag]);
+                if reason.is_empty() { format!("PAPI error {disabled}") } else { reason }
+            }),
+        })
+    }
+
+    /// Names of the native events of one component, at most `limit`.
+    pub fn native_events(&self, component: &str, limit: usize) -> Vec<String> {
+        let Some(index) = self.components().iter().position(|candidate| candidate.name == component) else {
+            return Vec::new();
+        };
+        let index = c_int::try_from(index).expect("few components");
+        if self.enter().is_err() {
+            return Vec::new();
+        }
+        let mut names = Vec::new();
+        let mut code = NATIVE_MASK;
+        let mut modifier = ENUMERATE_FIRST;
+        // SAFETY: `code` is a valid place; the name buffer is PAPI's own maximum (1024) and holds the closing zero.
+        unsafe {
+            while names.len() < limit && (self.functions.enum_cmp_event)(&mut code, modifier, index) == 0 {
+                modifier = ENUMERATE_NEXT;
+                let mut name = [0_u8; 1024];
+                if (self.functions.event_code_to_name)(code, name.as_mut_ptr().cast()) == 0 {
+                    names.push(text_of(&name));
+                }
+            }
+        }
+        names
+    }
+
+    /// The component an event belongs to.
+    pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
+        let name = event_name(event)?;
+        self.enter()?;
+        let mut code = 0;
+        // SAFETY: the name ends with a zero, the code is a valid place.
+        let found = unsafe { self.check((self.functions.event_name_to_code)(name.as_ptr(), &mut code)) };
+        found.map_err(|error| self.with_reason(error))?;
+        // SAFETY: the code comes from PAPI.
+        self.check(unsafe { (self.functions.get_event_component)(code) })
+    }
+
+    /// Whether a component's events need registers of the processor.
+    pub fn is_hardware(&self, component: c_int) -> bool {
+        self.component(component).is_some_and(|component| component.name.starts_with("perf_event"))
+    }
+
+    /// An unknown event is often one whose component is off: say why.
+    fn with_reason(&self, mut error: PapiError) -> PapiError {
+        if error.code == Some(NO_EVENT)
+            && let Some(component) = self.components().into_iter().find(|component| component.name == "perf_event")
+            && let Some(reason) = component.disabled
+        {
+            error.why = format!("{}; PAPI's component perf_event is off: {reason}", error.why);
+        }
+        error
+    }
+}
+
+/// Whether PAPI knows this thread. The kernel gives numbers of ended threads to new ones, so PAPI must forget.
+struct IsKnown(Cell<bool>);
+
+thread_local! {
+    static IS_KNOWN: IsKnown = const { IsKnown(Cell::new(false)) };
+}
+
+impl Drop for IsKnown {
+    fn drop(&mut self) {
+        if self.0.get()
+            && let Ok(papi) = library(None)
+        {
+            // SAFETY: this thread is known, and its sets ended before, since they cannot leave it.
+            unsafe { (papi.functions.unregister_thread)() };
+        }
+    }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn event_name(event: &str) -> Result<CString, PapiError> {
+    CString::new(event).map_err(|_| plain(format!("`{}` is no event name", event.escape_default())))
+}
+
+/// Events of one component, counted together for the thread that made the set.
+pub struct EventSet {
+    papi: &'static Papi,
+    handle: c_int,
+    count: usize,
+    is_running: bool,
+    values: Vec<c_longlong>,
+    /// PAPI keeps the set with its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl EventSet {
+    /// An empty set for the calling thread.
+    pub fn new(papi: &'static Papi, component: c_int, with_descendants: bool) -> Result<Self, PapiError> {
+        let mut handle = NULL_SET;
+        papi.enter()?;
+        // SAFETY: the handle is a valid place.
+        papi.check(unsafe { (papi.functions.create_eventset)(&mut handle) })?;
+        let set = Self { papi, handle, count: 0, is_running: false, values: Vec::new(), not_send: PhantomData };
+        set.configure(component, with_descendants)?;
+        Ok(set)
+    }
+
+    fn configure(&self, component: c_int, with_descendants: bool) -> Result<(), PapiError> {
+        // SAFETY: the set exists; the option's structure is two integers, and the buffer is larger than the union.
+        unsafe {
+            self.papi.check((self.papi.functions.assign_eventset_component)(self.handle, component))?;
+            if with_descendants && self.papi.is_hardware(component) {
+                let mut option: [c_int; 256] = [0; 256];
+                (option[0], option[1]) = (self.handle, 1);
+                self.papi.check((self.papi.functions.set_opt)(OPTION_INHERIT, option.as_mut_ptr().cast()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an event while the set is stopped.
+    pub fn add(&mut self, event: &str) -> Result<(), PapiError> {
+        let name = event_name(event)?;
+        // SAFETY: the set is ours and the name ends with a zero.
+        let added = unsafe { self.papi.check((self.papi.functions.add_named_event)(self.handle, name.as_ptr())) };
+        added.map_err(|error| self.papi.with_reason(error))?;
+        self.count += 1;
+        self.values.resize(self.count, 0);
+        Ok(())
+    }
+
+    /// Starts counting from zero.
+    pub fn start(&mut self) -> Result<(), PapiError> {
+        // SAFETY: the set is ours and stopped.
+        self.papi.check(unsafe { (self.papi.functions.start)(self.handle) })?;
+        self.is_running = true;
+        Ok(())
+    }
+
+    /// The counts so far, in the order of adding; `None` when PAPI gives no answer.
+    pub fn read(&mut self) -> Option<&[c_longlong]> {
+        // SAFETY: there is one place per event of the set.
+        let code = unsafe { (self.papi.functions.read)(self.handle, self.values.as_mut_ptr()) };
+        (code == 0).then_some(&self.values)
+    }
+
+    /// Stops counting.
+    pub fn stop(&mut self) {
+        if std::mem::take(&mut self.is_running) {
+            // SAFETY: the set runs, and there is one place per event.
+            unsafe { (self.papi.functions.stop)(self.handle, self.values.as_mut_ptr()) };
+        }
+    }
+}
+
+impl Drop for EventSet {
+    fn drop(&mut self) {
+        self.stop();
+        // SAFETY: the set is ours, on its own thread (it is not `Send`), and stopped.
+        unsafe {
+            (self.papi.functions.cleanup_eventset)(self.handle);
+            (self.papi.functions.destroy_eventset)(&mut self.handle);
+        }
+    }
+}
+
+/// Offers one of our own numbers to PAPI as a software-defined event, under `sde:::opcollect::NAME`, so that any PAPI
+/// tool can watch a collection. The number lives as long as the program: PAPI may read it at any time.
+pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
+    let papi = library(None)?;
+    let sde = papi.sde.as_ref().ok_or_else(|| plain(format!("no `{SDE_LIBRARY}`; install it (Debian: libsde1)")))?;
+    type Init = unsafe extern "C" fn(*const c_char) -> *mut c_void;
+    type Register = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, c_int, *mut c_void) -> c_uint;
+    let name = event_name(name)?;
+    let number: &'static AtomicI64 = Box::leak(Box::default());
+    // SAFETY: the types are those of the library's header; mode 0 is read-only and difference, type 0 a 64-bit integer;
+    // the number is never freed, and an aligned 64-bit integer is read in one piece.
+    let code = unsafe {
+        let missing = |error: libloading::Error| plain(format!("`{SDE_LIBRARY}`: {error}"));
+        let init = sde.get::<Init>(b"papi_sde_init\0").map_err(missing)?;
+        let register = sde.get::<Register>(b"papi_sde_register_counter\0").map_err(missing)?;
+        register(init(c"opcollect".as_ptr()), name.as_ptr(), 0, 0, number.as_ptr().cast())
+    };
+    if code == 0 { Ok(number) } else { Err(plain(format!("`{SDE_LIBRARY}` does not register {name:?}: {code}"))) }
+}

@@ -1,0 +1,109 @@
+//! The kernel's perf events: one file per event, opened for the calling thread, read and compared.
+//!
+//! Events are read one by one rather than as a group, because groups cannot be read on older kernels when descendants
+//! are included; they are still scheduled as a group, all together or not at all.
+
+use std::{
+    fs::File,
+    io::Read,
+    os::fd::{AsRawFd, FromRawFd},
+};
+
+use nix::errno::Errno;
+use perf_event_open_sys::{self as perf, bindings as sys};
+
+use super::{Reading, names::PerfEvent};
+
+/// How to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode {
+    /// Include threads started later by this one.
+    pub with_descendants: bool,
+    /// Count user mode only, which needs fewer rights.
+    pub is_user_only: bool,
+}
+
+/// One open event; closed when dropped.
+#[derive(Debug)]
+pub struct PerfCounter(File);
+
+impl PerfCounter {
+    /// Opens an event for the calling thread on any processor. Without a leader it starts switched off and can lead
+    /// a group; members follow their leader.
+    pub fn open(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
+        let mut attributes = sys::perf_event_attr {
+            type_: event.kind,
+            size: u32::try_from(size_of::<sys::perf_event_attr>()).expect("a small structure"),
+            config: event.config,
+            read_format: u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING),
+            ..Default::default()
+        };
+        attributes.set_disabled(u64::from(leader.is_none()));
+        attributes.set_inherit(u64::from(mode.with_descendants));
+        attributes.set_exclude_kernel(u64::from(mode.is_user_only));
+        attributes.set_exclude_hv(1);
+        let group = leader.map_or(-1, |leader| leader.0.as_raw_fd());
+        // SAFETY: `attributes` is a valid structure that says its own size and outlives the call; the group is -1 or
+        // the descriptor of an open event, kept open by the borrow of its leader.
+        let descriptor =
+            unsafe { perf::perf_event_open(&mut attributes, 0, -1, group, u64::from(sys::PERF_FLAG_FD_CLOEXEC)) };
+        if descriptor < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: the kernel has just given us this descriptor, and nothing else knows it.
+        Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
+    }
+
+    /// Switches the group of this leader on or off.
+    pub fn switch(&self, is_on: bool) {
+        let descriptor = self.0.as_raw_fd();
+        // SAFETY: the descriptor is an open perf event, and the argument a plain flag.
+        unsafe {
+            match is_on {
+                true => perf::ioctls::ENABLE(descriptor, sys::PERF_IOC_FLAG_GROUP),
+                false => perf::ioctls::DISABLE(descriptor, sys::PERF_IOC_FLAG_GROUP),
+            };
+        }
+    }
+
+    /// What it has counted so far; `None` when the kernel gives no answer, as for a group that cannot be scheduled.
+    pub fn read(&mut self) -> Option<Reading> {
+        let mut bytes = [0_u8; 24];
+        self.0.read_exact(&mut bytes).ok()?;
+        let word = |place: usize| u64::from_ne_bytes(bytes[place * 8..][..8].try_into().expect("eight bytes"));
+        Some(Reading { value: word(0), enabled_ns: word(1), running_ns: word(2) })
+    }
+}
+
+/// Opens an event alone, with as many rights as we have, and says in which mode that was.
+pub fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
+    let mode = Mode { with_descendants, is_user_only: false };
+    match PerfCounter::open(event, mode, None) {
+        Err(Errno::EACCES | Errno::EPERM) => {
+            let mode = Mode { is_user_only: true, ..mode };
+            PerfCounter::open(event, mode, None).map(|_| mode)
+        }
+        opened => opened.map(|_| mode),
+    }
+}
+
+/// Why the kernel said no, and what helps.
+pub fn explain(errno: Errno) -> String {
+    match errno {
+        Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {
+            "this machine has no such counter; virtual machines often have none".into()
+        }
+        Errno::EACCES | Errno::EPERM => {
+            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            format!(
+                "not permitted with kernel.perf_event_paranoid = {}; set it to 2 or lower, or grant CAP_PERFMON",
+                paranoid.trim()
+            )
+        }
+        Errno::ENOSYS => "this kernel has no perf events, or a sandbox hides them".into(),
+        Errno::EBUSY => "someone else holds the counter; stop other profilers".into(),
+        Errno::EMFILE | Errno::ENFILE => "too many open files; raise the limit".into(),
+        Errno::EINVAL => "this kernel or processor does not support it, or not together with the others".into(),
+        other => other.desc().into(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Real counters of this machine; what it lacks must be refused with a reason.
+
+use std::{hint::black_box, sync::atomic::Ordering};
+
+use super::*;
+
+fn request(backend: Backend, events: &[&str]) -> CounterRequest {
+    CounterRequest { backend, events: events.iter().map(ToString::to_string).collect(), ..CounterRequest::default() }
+}
+
+/// What each channel counts while `work` runs.
+fn counted(session: &mut CounterSession, work: impl FnOnce()) -> Vec<Reading> {
+    let mut before = vec![Reading::default(); session.channels().len()];
+    let mut after = before.clone();
+    session.read(&mut before);
+    work();
+    session.read(&mut after);
+    after.iter().zip(&before).map(|(after, before)| after.since(before)).collect()
+}
+
+fn spin() {
+    let mut state = 1_u64;
+    for _ in 0..2_000_000 {
+        state = black_box(state.wrapping_mul(31));
+    }
+}
+
+#[test]
+fn the_last_step_gives_its_figures_everywhere() {
+    let mut session =
+        CounterSession::open(&request(Backend::Usage, &["thread_cpu_ns", "process_cpu_ns", "minor_faults", "cycles"]));
+    let values = counted(&mut session, spin);
+    assert!(values[0].value > 0 && values[1].value > 0, "{values:?}");
+    let refused: Vec<_> = session.refusals().iter().map(|refusal| refusal.event.as_str()).collect();
+    assert_eq!(refused, ["cycles"]);
+    let coverage: Vec<_> = session.channels().iter().map(|channel| channel.coverage).collect();
+    assert_eq!(coverage, [Coverage::Thread, Coverage::Process, Coverage::Process]);
+}
+
+#[test]
+fn every_counter_is_given_or_refused_with_a_reason() {
+    for counter in available(&CounterRequest::default()) {
+        assert!(counter.given.is_some() || !counter.refusals.is_empty(), "{counter:?}");
+        assert!(counter.refusals.iter().all(|refusal| !refusal.why.is_empty()), "{counter:?}");
+    }
+}
+
+#[test]
+fn nothing_is_counted_when_counters_are_off_and_unknown_names_are_told() {
+    let session = CounterSession::open(&CounterRequest { backend: Backend::Off, ..CounterRequest::default() });
+    assert!(session.channels().is_empty() && session.refusals().is_empty());
+    let session = CounterSession::open(&request(Backend::Auto, &["cylces", "perf:xyz", "papi:no\0name"]));
+    assert_eq!(session.refusals().len(), 3, "{:?}", session.refusals());
+    assert!(session.channels().is_empty());
+}
+
+#[test]
+fn perf_counts_this_thread_and_with_descendants_those_it_starts() {
+    let mut alone = CounterSession::open(&request(Backend::Perf, &["thread_cpu_ns"]));
+    let with_descendants = CounterRequest { with_descendants: true, ..request(Backend::Perf, &["thread_cpu_ns"]) };
+    let mut family = CounterSession::open(&with_descendants);
+    if alone.channels().is_empty() || family.channels().is_empty() {
+        eprintln_skip("perf events", &alone.refusals());
+        return;
+    }
+    let mut family_values = Vec::new();
+    let alone_values = counted(&mut alone, || {
+        family_values = counted(&mut family, || std::thread::spawn(spin).join().expect("thread"));
+    });
+    // The spinning happens on another thread; this one only starts it and waits.
+    assert!(family_values[0].value > 2 * alone_values[0].value, "{family_values:?} against {alone_values:?}");
+}
+
+#[test]
+fn hardware_counters_count_or_are_refused_by_number() {
+    let mut session = CounterSession::open(&request(Backend::Perf, &["instructions"]));
+    match session.refusals() {
+        [] => {
+            let values = counted(&mut session, spin);
+            assert!(values[0].value > 2_000_000 || values[0].running_ns == 0, "{values:?}");
+        }
+        refusals => assert!(refusals[0].errno.is_some() && refusals[0].why.len() > 20, "{refusals:?}"),
+    }
+}
+
+#[test]
+fn papi_counts_a_number_of_ours() {
+    let number = match papi::export("ops_run") {
+        Ok(number) => number,
+        Err(error) => return eprintln_skip("PAPI with software-defined events", &error),
+    };
+    let papi = papi::library(None).expect("it exports, so it is there");
+    let components = papi.components();
+    assert!(
+        components.iter().any(|component| component.name == "sde" && component.disabled.is_none()),
+        "{components:?}"
+    );
+    assert!(papi.native_events("sde", 100).contains(&"sde:::opcollect::ops_run".to_string()));
+    let events = ["papi:sde:::opcollect::ops_run", "papi:no_such::EVENT"];
+    let mut session = CounterSession::open(&request(Backend::Auto, &events));
+    assert_eq!(session.channels().len(), 1);
+    assert_eq!((session.refusals().len(), session.refusals()[0].step), (1, Step::Papi));
+    let values = counted(&mut session, || {
+        number.fetch_add(42, Ordering::Relaxed);
+    });
+    assert_eq!(values[0].value, 42);
+}
+
+#[test]
+fn papi_sets_belong_to_their_thread_and_many_can_live() {
+    if let Err(error) = papi::library(None) {
+        return eprintln_skip("PAPI", &error);
+    }
+    let events = ["instructions", "cycles", "thread_cpu_ns"];
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                for _ in 0..3 {
+                    let mut session = CounterSession::open(&request(Backend::Papi, &events));
+                    assert_eq!(
+                        session.channels().is_empty(),
+                        session.refusals().len() >= 3,
+                        "{:?}",
+                        session.refusals()
+                    );
+                    let values = counted(&mut session, spin);
+                    assert!(values.iter().all(|value| value.value > 0), "{values:?}");
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("thread");
+    }
+}
+
+/// A test that cannot run here says so.
+#[allow(clippy::print_stderr)]
+fn eprintln_skip(what: &str, why: &dyn std::fmt::Debug) {
+    eprintln!("SKIPPED: no {what} on this machine: {why:?}");
+}
