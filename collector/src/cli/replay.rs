@@ -35,9 +35,9 @@ struct Line {
 /// What a replay of one file gave.
 #[derive(Serialize)]
 struct Replayed {
-    op: String,
-    candidates: usize,
-    ok: usize,
+    operator: String,
+    count: usize,
+    ok_count: usize,
     build_seconds: f64,
     run_seconds: f64,
     candidates_per_minute: f64,
@@ -45,15 +45,16 @@ struct Replayed {
     over_recorded: Option<f64>,
     /// Median over candidates of |ours over TVM's evaluator on the same artifact − 1|.
     evaluator_difference: Option<f64>,
-    results: Vec<Candidate>,
+    candidates: Vec<Candidate>,
 }
 
 #[derive(Serialize)]
 struct Candidate {
     i: i64,
     recorded_ms: f64,
+    /// Median of the samples; the mean of the only one under the evaluator's rule.
     #[serde(skip_serializing_if = "Option::is_none")]
-    median_ms: Option<f64>,
+    run_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     min_ms: Option<f64>,
     n: u32,
@@ -79,7 +80,7 @@ pub fn run(arguments: &Replay) -> Result<u8> {
     for path in &arguments.traces {
         all.push(replay(path, &setting, &mut workers)?);
     }
-    let has_losses = all.iter().any(|replayed| replayed.ok < replayed.candidates);
+    let has_losses = all.iter().any(|replayed| replayed.ok_count < replayed.count);
     if arguments.json {
         print_json(&all)?;
     } else {
@@ -138,15 +139,15 @@ fn replay(path: &Path, setting: &Setting, workers: &mut Workers) -> Result<Repla
         (!ratios.is_empty()).then(|| percentile(&ratios, 0.5))
     };
     Ok(Replayed {
-        op,
-        candidates: results.len(),
-        ok: results.iter().filter(|candidate| candidate.loss.is_none()).count(),
+        operator: op,
+        count: results.len(),
+        ok_count: results.iter().filter(|candidate| candidate.loss.is_none()).count(),
         build_seconds,
         run_seconds,
         candidates_per_minute: 60.0 * results.len() as f64 / (build_seconds + run_seconds),
-        over_recorded: ratio(&|candidate| Some(candidate.median_ms? / candidate.recorded_ms)),
-        evaluator_difference: ratio(&|candidate| Some((candidate.median_ms? / candidate.tvm_evaluator_ms? - 1.0).abs())),
-        results,
+        over_recorded: ratio(&|candidate| Some(candidate.run_ms? / candidate.recorded_ms)),
+        evaluator_difference: ratio(&|candidate| Some((candidate.run_ms? / candidate.tvm_evaluator_ms? - 1.0).abs())),
+        candidates: results,
     })
 }
 
@@ -190,7 +191,7 @@ fn candidate(line: &Line, measured: std::result::Result<Box<Measured>, String>) 
     let empty = Candidate {
         i: line.i,
         recorded_ms: line.run_ms,
-        median_ms: None,
+        run_ms: None,
         min_ms: None,
         n: 0,
         tvm_evaluator_ms: None,
@@ -201,7 +202,7 @@ fn candidate(line: &Line, measured: std::result::Result<Box<Measured>, String>) 
             let mut theirs = measured.tvm_seconds.clone();
             theirs.sort_by(f64::total_cmp);
             Candidate {
-                median_ms: Some(measured.measurement.median_ns / 1e6),
+                run_ms: Some(measured.measurement.median_ns / 1e6),
                 min_ms: Some(measured.measurement.min_ns / 1e6),
                 n: measured.measurement.n,
                 tvm_evaluator_ms: (!theirs.is_empty()).then(|| percentile(&theirs, 0.5) * 1e3),
@@ -273,9 +274,9 @@ fn table(all: &[Replayed]) -> String {
     let percent = |part: Option<f64>| part.map(|part| format!("{:.2} %", part * 100.0)).unwrap_or_default();
     for replayed in all {
         table.add_row([
-            replayed.op.clone(),
-            replayed.candidates.to_string(),
-            (replayed.candidates - replayed.ok).to_string(),
+            replayed.operator.clone(),
+            replayed.count.to_string(),
+            (replayed.count - replayed.ok_count).to_string(),
             number(replayed.build_seconds),
             number(replayed.run_seconds),
             number(replayed.candidates_per_minute),

@@ -6,6 +6,7 @@
 pub mod build;
 pub mod run;
 
+use crate::counters::CounterRequest;
 use crate::lower::Packing;
 use crate::measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,8 @@ pub struct RunJob {
     pub cpus: Vec<usize>,
     /// How to measure.
     pub method: Method,
+    /// What to count.
+    pub counters: CounterRequest,
     /// Whether the result is compared with the reference computation.
     pub is_checked: bool,
     /// Whether TVM's own evaluator measures the same artifact too, by this rule.

@@ -6,7 +6,7 @@
 //! comparison comes after measuring, and a wrong result throws the times away.
 
 use super::{Check, Measured, RunJob, RunReply};
-use crate::counters::NoCounters;
+use crate::counters::CounterSession;
 use crate::lower::Packing;
 use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
@@ -100,6 +100,8 @@ impl Runner {
 }
 
 fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> Result<RunReply> {
+    // Before the pool is made, so that its threads are counted too.
+    let mut counters = CounterSession::open(&job.counters);
     let threads = pool::configure(&job.cpus)?;
     ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
     affinity::pin(&job.cpus[..1])?;
@@ -109,7 +111,7 @@ fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> 
     let task_output = &prepared.task.steps.last().context("the task has no steps")?.output;
     poison(output, task_output)?;
     let mut call = |times: u32| kernel.call(&arguments, times);
-    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut NoCounters)?;
+    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut counters)?;
     let check = match &prepared.expected {
         Some(expected) if job.is_checked => {
             let actual = Tensor::from_bytes(task_output.clone(), output.read()?)?;

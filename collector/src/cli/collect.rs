@@ -1,0 +1,224 @@
+//! The main job: collect records of models into a store.
+
+use super::arguments::Collect;
+use super::failure::{Failure, chain};
+use super::progress::Progress;
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
+use crate::campaign::{Attempt, Config, Outcomes, PlannedTask, Workers, attempts, collect, planned_tasks};
+use crate::host::Facts;
+use crate::report::operators::{Peaks, Summary, render, summarise};
+use crate::target::Target;
+use datasets::{Journal, Keys, Origin, Outcome, Record, SealOptions, Shard, Store};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+/// Where records go when nothing is said.
+pub const DEFAULT_STORE: &str = "opcollect-data";
+
+/// Everything `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    store: PathBuf,
+    host: &'a str,
+    host_class: &'a str,
+    target: &'a str,
+    config_hash: String,
+    attempts: usize,
+    known_before: usize,
+    outcomes: &'a Outcomes,
+    seconds: f64,
+    peaks: &'a Peaks,
+    models: Vec<Summary>,
+}
+
+/// Collects.
+pub fn run(arguments: &Collect) -> Result<u8> {
+    let start = Instant::now();
+    let config = settings::config(&arguments.models, &arguments.sweep)?;
+    let shard = shard(arguments.shard.as_deref())?;
+    let store = open_store(arguments.store.as_deref())?;
+    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let mut workers = machine::workers(&config.limits)?;
+    let target = machine::target(&mut workers)?;
+    let facts = Facts::read();
+    let base = Record { config_hash: Some(config.hash()), seed: i64::try_from(config.seed).ok(), ..machine::base_record(&target, &facts, &mut workers, &run_id())? };
+    let cpus = settings::allowed_cpus()?;
+    let planned = attempts(&tasks, &target, &config, &base, &cpus, facts.cold_cache_bytes());
+    let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
+    planned.retain(|attempt| shard.is_none_or(|shard| shard.contains(attempt.record.key)));
+    let todo = Todo { store: &store, again: arguments.again, planned };
+    let done = todo.make(&config, &tasks, &target, &mut workers)?;
+    let peaks = measure_peaks(&config, &target, &facts, &mut workers);
+    let summaries = summaries(&config, &tasks, &done.records, &peaks);
+    if arguments.json {
+        print_json(&Report {
+            store: store.root().to_owned(),
+            host: &base.host,
+            host_class: &base.host_class,
+            target: &target.text,
+            config_hash: config.hash(),
+            attempts: done.attempts,
+            known_before: done.known_before,
+            outcomes: &done.outcomes,
+            seconds: start.elapsed().as_secs_f64(),
+            peaks: &peaks,
+            models: summaries,
+        })?;
+    } else {
+        for summary in &summaries {
+            print(&format!("{}\n", render(summary, terminal_width())))?;
+        }
+        print(&footer(&done, &store, start.elapsed().as_secs_f64()))?;
+    }
+    Ok(match done.signal {
+        0 if done.losses > 0 => DONE_WITH_LOSSES,
+        0 => DONE,
+        signal => 128 + u8::try_from(signal).unwrap_or(0),
+    })
+}
+
+/// The part of the work that is ours, by flag or by the scheduler's variables.
+fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
+    match flag {
+        Some(text) => text.parse().map(Some).map_err(Failure::usage),
+        None => Shard::from_environment(|name| std::env::var(name).ok()).map_err(Failure::usage),
+    }
+}
+
+/// The store of a flag, made if needed.
+pub fn open_store(flag: Option<&Path>) -> Result<Store> {
+    let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
+    Store::create(path).map_err(|error| Failure::usage(chain(&error)))
+}
+
+fn run_id() -> String {
+    let identity = format!("{}-{}", std::process::id(), crate::campaign::collect::now_us());
+    blake3::hash(identity.as_bytes()).to_hex()[..16].to_owned()
+}
+
+/// Attempts against a store.
+pub struct Todo<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// Whether what is known is measured again.
+    pub again: bool,
+    /// All attempts.
+    pub planned: Vec<Attempt>,
+}
+
+/// What came of it.
+pub struct Done {
+    /// Planned attempts.
+    pub attempts: usize,
+    /// Those that the store had.
+    pub known_before: usize,
+    /// How the others ended.
+    pub outcomes: Outcomes,
+    /// Attempts without a time, those of earlier runs included.
+    pub losses: usize,
+    /// The signal that ended the run early, or 0.
+    pub signal: i32,
+    /// Records of all planned attempts, the best of each.
+    pub records: Vec<Record>,
+}
+
+impl Todo<'_> {
+    /// Makes the attempts that the store lacks.
+    pub fn make(self, config: &Config, tasks: &[PlannedTask], target: &Target, workers: &mut Workers) -> Result<Done> {
+        let failed = |error: datasets::Error| Failure::environment(chain(&error));
+        // What earlier runs left behind when they were killed.
+        self.store.seal(SealOptions::default()).map_err(failed)?;
+        let mut keys = self.store.keys().map_err(failed)?;
+        let attempts = self.planned.len();
+        let wanted: HashSet<datasets::Key> = self.planned.iter().map(|attempt| attempt.record.key).collect();
+        let mut todo = self.planned;
+        if !self.again {
+            todo.retain(|attempt| !keys.contains(attempt.record.key));
+        }
+        let known_before = attempts - todo.len();
+        let signal = watch_signals()?;
+        let mut progress = Progress::new(todo.len());
+        let mut journal: Option<Journal> = None;
+        let mut sink = |record: &Record| -> datasets::Result<()> {
+            if journal.is_none() {
+                journal = Some(self.store.journal(origin(&record.host))?);
+            }
+            keys_insert(&mut keys, record);
+            journal.as_mut().expect("just begun").append(record)
+        };
+        let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
+        let should_stop = || signal.load(Ordering::Relaxed) != 0;
+        let mut outside = crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
+        let outcomes = collect(&todo, tasks, target, config, workers, &mut outside);
+        progress.finish();
+        if let Some(journal) = journal {
+            journal.seal().map_err(failed)?;
+        }
+        let outcomes = outcomes.map_err(failed)?;
+        let mut records = Vec::new();
+        for record in self.store.records().map_err(failed)? {
+            let record = record.map_err(failed)?;
+            if wanted.contains(&record.key) {
+                records.push(record);
+            }
+        }
+        let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
+        Ok(Done { attempts, known_before, outcomes, losses, signal: signal.load(Ordering::Relaxed), records })
+    }
+}
+
+fn keys_insert(keys: &mut Keys, record: &Record) {
+    keys.insert(record.key, record.outcome);
+}
+
+fn origin(host: &str) -> Origin {
+    Origin {
+        host: host.to_owned(),
+        program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// The first interrupting signal ends the run after the attempt in flight.
+fn watch_signals() -> Result<Arc<AtomicI32>> {
+    let seen = Arc::new(AtomicI32::new(0));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let number = usize::try_from(signal).expect("signal numbers are small");
+        let flag = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        signal_hook::flag::register_usize(signal, Arc::clone(&flag), number).map_err(Failure::environment)?;
+        let _ = flag;
+    }
+    Ok(seen)
+}
+
+fn measure_peaks(_config: &Config, _target: &Target, _facts: &Facts, _workers: &mut Workers) -> Peaks {
+    Peaks::default()
+}
+
+fn summaries(config: &Config, tasks: &[PlannedTask], records: &[Record], peaks: &Peaks) -> Vec<Summary> {
+    let models = config.models.iter().enumerate();
+    models.map(|(index, model)| summarise(tasks, index, &model.name, model.batch, records, peaks)).collect()
+}
+
+fn footer(done: &Done, store: &Store, seconds: f64) -> String {
+    let counts: Vec<String> = done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+    let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
+    let mut text = format!("{} attempts: {made}", done.attempts);
+    if done.known_before > 0 {
+        text.push_str(&format!(", {} known before", done.known_before));
+    }
+    if done.outcomes.left > 0 {
+        text.push_str(&format!(", {} left", done.outcomes.left));
+    }
+    text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
+    text
+}
+
+fn terminal_width() -> u16 {
+    const WITHOUT_TERMINAL: u16 = 200;
+    comfy_table::Table::new().width().unwrap_or(WITHOUT_TERMINAL).max(100)
+}

@@ -1,0 +1,81 @@
+//! What the commands need of this machine: workers, target, peaks, and the facts every record carries.
+
+use super::Result;
+use super::failure::Failure;
+use super::settings::allowed_cpus;
+use crate::campaign::config::Limits;
+use crate::campaign::{WorkerLimits, Workers, workers};
+use crate::host::Facts;
+use crate::target::{self, Machine, Target};
+use datasets::{Record, Source};
+use std::time::Duration;
+
+/// Workers within the limits of a configuration.
+pub fn workers(limits: &Limits) -> Result<Workers> {
+    const MIB: u64 = 1 << 20;
+    let program = workers::worker_program().map_err(Failure::environment)?;
+    let builders = if limits.builders > 0 { limits.builders } else { allowed_cpus()?.len() };
+    let limits = WorkerLimits {
+        builders,
+        build_deadline: Duration::from_secs_f64(limits.build_seconds),
+        build_memory_bytes: limits.build_memory_mib * MIB,
+        run_memory_bytes: limits.run_memory_mib * MIB,
+        runner_jobs: limits.runner_jobs,
+    };
+    Ok(Workers::new(&program, &limits))
+}
+
+/// This machine's CPU as a target; asks a builder for the name LLVM gives it.
+pub fn target(workers: &mut Workers) -> Result<Target> {
+    let versions = versions(workers)?;
+    let cpu = versions.get("cpu").map_or("generic", String::as_str);
+    Ok(target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len()))
+}
+
+fn versions(workers: &mut Workers) -> Result<std::collections::BTreeMap<String, String>> {
+    workers.builder_versions().map_err(|fault| {
+        Failure::environment(fault)
+            .with_hint("run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing")
+    })
+}
+
+/// The facts a space needs, without starting a worker.
+pub fn guess() -> Result<Machine> {
+    Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
+}
+
+/// A record with the columns of target, host, versions and run filled.
+pub fn base_record(target: &Target, facts: &Facts, workers: &mut Workers, run_id: &str) -> Result<Record> {
+    let versions = versions(workers)?;
+    let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
+    let cache = |level: u32| {
+        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
+        count(data.map(|cache| cache.size_bytes))
+    };
+    Ok(Record {
+        run_id: run_id.to_owned(),
+        target: datasets::Target::Llvm,
+        target_text: Some(target.text.clone()),
+        source: Source::Measured,
+        spin_count: Some(0),
+        thread_mode: Some("one CPU per thread".to_owned()),
+        host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
+        host_class: facts.host_class(),
+        cpu_model: facts.cpu_model.clone(),
+        cpu_arch: Some(facts.architecture.clone()),
+        logical_cpus: Some(i64::from(facts.logical_cpus)),
+        physical_cores: facts.physical_cores.map(i64::from),
+        l1d_bytes: cache(1),
+        l2_bytes: cache(2),
+        l3_bytes: cache(3),
+        memory_bytes: count(facts.memory_bytes),
+        clock_policy: facts.governor.clone(),
+        is_virtual_machine: Some(facts.hypervisor.is_some()),
+        os: facts.os.clone(),
+        kernel: facts.kernel.clone(),
+        tvm_version: versions.get("tvm").cloned(),
+        llvm_version: versions.get("llvm").cloned(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Record::default()
+    })
+}
