@@ -125,6 +125,12 @@ impl Batch {
         self.rows += 1;
     }
 
+    /// Removes the last row.
+    pub(crate) fn pop(&mut self) {
+        self.rows = self.rows.saturating_sub(1);
+        self.columns.iter_mut().flatten().for_each(|values| values.truncate(self.rows));
+    }
+
     /// Values in all lists of all rows.
     pub(crate) fn list_values(&self) -> usize {
         let lists = self.columns.iter().flatten().map(|values| match &values.data {
@@ -201,6 +207,23 @@ impl Values {
                     values.extend_from_slice(list);
                 }
                 ends.push(values.len());
+            }
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        if let Some(levels) = &mut self.levels {
+            levels.truncate(rows);
+        }
+        match &mut self.data {
+            Data::Bool(values) => values.truncate(rows),
+            Data::Integer(values) => values.truncate(rows),
+            Data::Float(values) => values.truncate(rows),
+            Data::Text(values) => values.truncate(rows),
+            Data::Key(values) => values.truncate(rows),
+            Data::List { ends, values } => {
+                ends.truncate(rows);
+                values.truncate(ends.last().copied().unwrap_or(0));
             }
         }
     }

@@ -49,14 +49,14 @@ impl std::error::Error for RowError {}
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A row cannot be trusted.
-    #[error("cannot read record: {}\n  at {}, {} {number}{}{}", row.problem, file.display(), counted.name(),
+    #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), Counted::at(counted, *number),
         OfField(row.field.as_deref()), Hint(row.hint.as_deref()))]
     Row {
         /// The file that holds it.
         file: PathBuf,
         /// What `number` counts.
         counted: Counted,
-        /// The line or row, counted from 1.
+        /// The line or row, counted from 1; 0 for what concerns the whole file.
         number: u64,
         /// What is wrong with it.
         row: RowError,
@@ -92,6 +92,14 @@ pub enum Error {
         /// The newest version known here.
         known: i64,
     },
+    /// Another process works on the same thing.
+    #[error("`{}` is being {doing} by another process\nhint: run this again when it has finished", path.display())]
+    Busy {
+        /// What the other process does.
+        doing: &'static str,
+        /// The store.
+        path: PathBuf,
+    },
     /// The disk, a quota or a file-size limit is full.
     #[error("no space left while {doing} `{}`: {source}\nhint: free space or raise the limit, then run again; finished records are kept", path.display())]
     Full {
@@ -124,10 +132,11 @@ pub enum Counted {
 }
 
 impl Counted {
-    fn name(self) -> &'static str {
-        match self {
-            Counted::Line => "line",
-            Counted::Row => "row",
+    fn at(&self, number: u64) -> String {
+        match (self, number) {
+            (_, 0) => String::new(),
+            (Counted::Line, number) => format!(", line {number}"),
+            (Counted::Row, number) => format!(", row {number}"),
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod error;
 pub mod limits;
 mod parallel;
 pub mod record;
+pub mod store;
 
 pub use codec::{Format, Writer, read};
 pub use error::{Error, Result, RowError};
@@ -22,3 +23,4 @@ pub use record::json::Json;
 pub use record::key::Key;
 pub use record::table::{COLUMNS, ColumnId, Record};
 pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
+pub use store::{Journal, Keys, Origin, SealOptions, Store};

@@ -3,6 +3,7 @@
 use super::json::Json;
 use super::key::Key;
 use crate::error::RowError;
+use std::cmp::Ordering;
 
 /// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,6 +66,22 @@ fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
 }
 
 impl Cell<'_> {
+    /// A total order of cells: floats by their bits, texts by their bytes.
+    pub(crate) fn order(&self, other: &Cell<'_>) -> Ordering {
+        match (self, other) {
+            (Cell::Bool(left), Cell::Bool(right)) => left.cmp(right),
+            (Cell::Integer(left), Cell::Integer(right)) => left.cmp(right),
+            (Cell::Float(left), Cell::Float(right)) => left.total_cmp(right),
+            (Cell::Text(left), Cell::Text(right)) => left.cmp(right),
+            (Cell::List(left), Cell::List(right)) => {
+                let mut values = left.iter().zip(*right).map(|(left, right)| left.total_cmp(right));
+                values.find(|order| order.is_ne()).unwrap_or(left.len().cmp(&right.len()))
+            }
+            (Cell::Key(left), Cell::Key(right)) => left.cmp(right),
+            _ => self.form().cmp(other.form()),
+        }
+    }
+
     /// What the value is, for messages.
     fn form(&self) -> &'static str {
         match self {

@@ -10,5 +10,5 @@ mod read;
 mod schema;
 mod write;
 
-pub(crate) use read::{PartCursor, PartFile};
-pub(crate) use write::{PartWriter, ROW_GROUP_ROWS};
+pub(crate) use read::PartCursor;
+pub(crate) use write::{PartWriter, ROW_GROUP_ROWS, SORTED_BY};

@@ -1,0 +1,150 @@
+//! Merges small parts into large ones.
+//!
+//! The parts left depend only on the rows, not on the parts they were in: rows are sorted, each key stands once, and
+//! files are cut after a fixed number of rows. New parts come first, then old ones go, then the manifest is written;
+//! readers and writers need not wait.
+
+use super::Store;
+use super::files::{Scratch, leftovers, remove, sync_folder, write_json};
+use super::merge::Merge;
+use super::names::is_part;
+use super::seal::{SealOptions, SealReport, begin_part, keep_part};
+use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
+use crate::error::{Error, IoContext, Result};
+use crate::record::SCHEMA_VERSION;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+const MANIFEST: &str = "manifest.json";
+
+/// Longest manifest that is read.
+const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// Rows of a part after compaction, except the last of a folder: about 100 MB.
+const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
+
+/// What compacting did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CompactReport {
+    /// The journals sealed before.
+    pub sealed: SealReport,
+    /// Parts before and after.
+    pub parts_before: u64,
+    /// Parts after.
+    pub parts_after: u64,
+    /// Rows in parts afterwards.
+    pub rows: u64,
+    /// Temporary files of processes that had died, removed.
+    pub leftovers: u64,
+}
+
+/// What the last compaction left: parts by their path below the dataset folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    schema_version: i64,
+    pub parts: BTreeMap<String, ManifestPart>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ManifestPart {
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Seals what can be sealed, then merges all parts of each folder.
+    pub fn compact(&self) -> Result<CompactReport> {
+        let _lock = self.lock_compaction()?;
+        let mut report = CompactReport { sealed: self.seal(SealOptions::default())?, ..CompactReport::default() };
+        let before = self.manifest()?;
+        let mut manifest = Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() };
+        report.leftovers += remove_leftovers(&self.root)?;
+        for folder in self.part_folders()? {
+            report.leftovers += remove_leftovers(&folder)?;
+            let parts = super::files::list(&folder, is_part)?;
+            report.parts_before += parts.len() as u64;
+            let known = parts.iter().map(|part| before.parts.get_key_value(&self.name_of(part)));
+            match known.collect::<Option<Vec<_>>>() {
+                Some(known) => manifest.parts.extend(known.into_iter().map(|(name, part)| (name.clone(), *part))),
+                None => manifest.parts.extend(self.compact_folder(&folder, &parts)?),
+            }
+        }
+        report.parts_after = manifest.parts.len() as u64;
+        report.rows = manifest.parts.values().map(|part| part.rows).sum();
+        write_json(&self.root.join(MANIFEST), &manifest)?;
+        Ok(report)
+    }
+
+    /// What the last compaction left; no parts when there was none.
+    pub(super) fn manifest(&self) -> Result<Manifest> {
+        let path = self.root.join(MANIFEST);
+        if !path.exists() {
+            return Ok(Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() });
+        }
+        let mut text = String::new();
+        let file = File::open(&path).context("opening", &path)?;
+        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).context("reading", &path)?;
+        serde_json::from_str(&text).map_err(|error| Error::Damaged {
+            file: path,
+            problem: error.to_string(),
+            hint: Some("remove the file; the next compaction writes it again".to_owned()),
+        })
+    }
+
+    fn lock_compaction(&self) -> Result<File> {
+        let path = self.root.join("compact.lock");
+        let lock = File::options().create(true).truncate(false).write(true).open(&path).context("opening", &path)?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { doing: "compacted", path: self.root.clone() }),
+            // A file system without locks still works: two compactions write the same parts.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(lock),
+        }
+    }
+
+    fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
+        let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
+        let mut merge = Merge::new(parts.to_vec())?;
+        let mut open: Option<(PartWriter<Scratch>, u64)> = None;
+        while let Some(rows) = merge.next()? {
+            for row in 0..rows.len() {
+                let (part, part_rows) = match &mut open {
+                    Some(open) => open,
+                    None => open.insert((begin_part(folder)?, 0)),
+                };
+                part.push_from(&rows, row)?;
+                *part_rows += 1;
+                if *part_rows == PART_ROWS
+                    && let Some((part, part_rows)) = open.take()
+                {
+                    compacted.push((keep_part(part)?, part_rows));
+                }
+            }
+        }
+        if let Some((part, part_rows)) = open {
+            compacted.push((keep_part(part)?, part_rows));
+        }
+        for part in parts.iter().filter(|part| compacted.iter().all(|(new, _)| new != *part)) {
+            remove(part)?;
+        }
+        sync_folder(folder)?;
+        let entry = |(path, rows): (PathBuf, u64)| {
+            let bytes = std::fs::metadata(&path).context("looking at", &path)?.len();
+            Ok((self.name_of(&path), ManifestPart { rows, bytes }))
+        };
+        compacted.into_iter().map(entry).collect()
+    }
+
+    /// The path of a part below the dataset folder, as manifests have it.
+    pub(super) fn name_of(&self, part: &Path) -> String {
+        part.strip_prefix(self.dataset_folder()).unwrap_or(part).to_string_lossy().into_owned()
+    }
+}
+
+fn remove_leftovers(folder: &Path) -> Result<u64> {
+    let leftovers = leftovers(folder)?;
+    leftovers.iter().try_for_each(|path| remove(path))?;
+    Ok(leftovers.len() as u64)
+}

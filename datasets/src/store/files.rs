@@ -1,0 +1,142 @@
+//! Files that appear whole or not at all.
+
+use crate::error::{Error, IoContext, Result};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Temporary files begin so; a name that begins with a dot is no part for any reader.
+const TEMPORARY: &str = ".tmp-";
+
+/// A file being written under a temporary name, hashed on the way; it disappears unless it is kept.
+pub(super) struct Scratch {
+    file: NamedTempFile,
+    folder: PathBuf,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Scratch {
+    /// Begins a file in a folder.
+    ///
+    /// The file is locked while it is written, so that cleaning up can tell it from one whose writer died.
+    pub fn new(folder: &Path) -> Result<Scratch> {
+        loop {
+            let file =
+                tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder).context("creating a file in", folder)?;
+            // A file system without locks still works; its leftovers are only not told apart.
+            let _ = file.as_file().lock();
+            let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
+            if is_there {
+                let hasher = blake3::Hasher::new();
+                return Ok(Scratch { file, folder: folder.to_owned(), hasher, bytes: 0 });
+            }
+        }
+    }
+
+    /// Where the file is for now.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The hash of what was written so far.
+    pub fn hash(&self) -> blake3::Hash {
+        self.hasher.finalize()
+    }
+
+    /// Number of bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Brings the file to the disk and gives it its name, replacing a file of that name.
+    pub fn keep(self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        self.file.as_file().sync_all().context("writing", &path)?;
+        self.file.persist(&path).map_err(|error| error.error).context("naming", &path)?;
+        sync_folder(&self.folder)?;
+        Ok(path)
+    }
+}
+
+impl Write for Scratch {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.file.as_file_mut().write(buffer)?;
+        self.hasher.update(&buffer[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+/// Writes a JSON file whole.
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::damaged(path, error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().map_or_else(Default::default, |name| name.to_string_lossy().into_owned());
+    let mut scratch = Scratch::new(folder)?;
+    writeln!(scratch, "{text}").context("writing", path)?;
+    scratch.keep(&name).map(|_| ())
+}
+
+/// Makes a folder and those above it, and brings their names to the disk.
+pub(super) fn make_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_folder(parent)?;
+    }
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io("creating", folder, error)),
+        _ => {}
+    }
+    match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+        _ => sync_folder(Path::new(".")),
+    }
+}
+
+/// Brings the names in a folder to the disk.
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder).and_then(|file| file.sync_all()).context("writing", folder)
+}
+
+/// Removes a file that may be gone already.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("removing", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Entries of a folder by name, sorted; none when the folder is not there. Links are not followed.
+pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.context("listing", folder)?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.context("listing", folder)?;
+        let is_link = entry.file_type().context("listing", folder)?.is_symlink();
+        if !is_link && entry.file_name().to_str().is_some_and(&is_wanted) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Temporary files of a folder whose writers are gone.
+pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = list(folder, |name| name.starts_with(TEMPORARY))?;
+    paths.retain(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()));
+    Ok(paths)
+}

@@ -1,0 +1,262 @@
+//! Merges sorted parts into one sorted stream of rows in which every key stands once.
+//!
+//! Memory is bounded by the number of files read at once: one batch, and one page of every column, of each. More files
+//! than that are merged in rounds through temporary files.
+
+use super::journal::{JournalReader, TornTail};
+use super::seal::{sort, take_rows};
+use super::{Store, settled};
+use crate::batch::{Batch, BatchRow, Row};
+use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
+use crate::codec::{all_columns, checked};
+use crate::error::{Error, IoContext, Result};
+use crate::record::choose::choose_row;
+use crate::record::table::Record;
+use std::cmp::Ordering;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Files read at once.
+const FAN_IN: usize = 32;
+
+/// Rows read at once from each file, and given out at once.
+const ROWS_IN: usize = 1024;
+const ROWS_OUT: usize = 8192;
+
+/// Parts being merged.
+pub(super) struct Merge {
+    cursors: Vec<Cursor>,
+    /// Cursors that have rows, the one with the smallest row last.
+    order: Vec<usize>,
+    /// Where temporary files lie; they disappear with it.
+    _scratch: Scratch,
+}
+
+/// A part and the row it stands at.
+struct Cursor {
+    path: PathBuf,
+    part: PartCursor,
+    batch: Batch,
+    row: usize,
+}
+
+impl Merge {
+    /// Begins to merge some parts.
+    pub fn new(paths: Vec<PathBuf>) -> Result<Merge> {
+        Merge::with_scratch(paths, Scratch::default())
+    }
+
+    fn with_scratch(mut paths: Vec<PathBuf>, mut scratch: Scratch) -> Result<Merge> {
+        while paths.len() > FAN_IN {
+            let round: Vec<PathBuf> = paths.drain(..FAN_IN).collect();
+            let mut merge = Merge::new(round)?;
+            // At the end of the queue, so that all rows are copied equally often.
+            paths.push(scratch.write(|writer| {
+                while let Some(rows) = merge.next()? {
+                    (0..rows.len()).try_for_each(|row| writer.push_from(&rows, row))?;
+                }
+                Ok(())
+            })?);
+        }
+        let mut merge = Merge { cursors: Vec::new(), order: Vec::new(), _scratch: scratch };
+        for path in paths {
+            let mut cursor = Cursor::open(&path)?;
+            if cursor.fill()? {
+                merge.cursors.push(cursor);
+                merge.enqueue(merge.cursors.len() - 1);
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The next rows; nothing at the end.
+    pub fn next(&mut self) -> Result<Option<Batch>> {
+        let mut rows = Batch::all_columns();
+        while let Some(&first) = self.order.last() {
+            let cursor = &self.cursors[first];
+            let is_same = !rows.is_empty() && compare(&rows.row(rows.len() - 1), &cursor.head()) == Ordering::Equal;
+            if !is_same && rows.len() >= ROWS_OUT {
+                break;
+            }
+            if !is_same {
+                rows.push_from(&cursor.batch, cursor.row);
+            } else if choose_row(&cursor.head(), &rows.row(rows.len() - 1)) == Ordering::Less {
+                rows.pop();
+                rows.push_from(&cursor.batch, cursor.row);
+            }
+            self.order.pop();
+            if self.cursors[first].advance()? {
+                self.enqueue(first);
+            }
+        }
+        Ok(Some(rows).filter(|rows| !rows.is_empty()))
+    }
+
+    /// Puts a cursor to its place in the order.
+    fn enqueue(&mut self, index: usize) {
+        let head = self.cursors[index].head();
+        let is_behind = |other: &usize| compare(&self.cursors[*other].head(), &head) == Ordering::Greater;
+        // Files of compacted stores hardly overlap, so the cursor most often stays the first.
+        let place = match self.order.last() {
+            Some(last) if !is_behind(last) => self.order.partition_point(is_behind),
+            _ => self.order.len(),
+        };
+        self.order.insert(place, index);
+    }
+}
+
+impl Cursor {
+    fn open(path: &Path) -> Result<Cursor> {
+        let part = PartCursor::open(path, &all_columns())?;
+        Ok(Cursor { path: path.to_owned(), part, batch: Batch::of_rows(0), row: 0 })
+    }
+
+    fn head(&self) -> BatchRow<'_> {
+        self.batch.row(self.row)
+    }
+
+    /// Goes to the next row; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        if self.row + 1 < self.batch.len() {
+            self.row += 1;
+            self.check_order(&self.batch.row(self.row - 1))?;
+            return Ok(true);
+        }
+        let last = std::mem::replace(&mut self.batch, Batch::of_rows(0));
+        if !self.fill()? {
+            return Ok(false);
+        }
+        self.check_order(&last.row(last.len() - 1))?;
+        Ok(true)
+    }
+
+    /// Reads the next batch; false at the end.
+    fn fill(&mut self) -> Result<bool> {
+        self.row = 0;
+        match self.part.next(ROWS_IN)? {
+            Some(batch) => self.batch = batch,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Merging relies on the order of every part.
+    fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
+        match compare(before, &self.head()) {
+            Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The order of rows in parts.
+pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
+    SORTED_BY
+        .iter()
+        .map(|&id| left.cell(id).order(&right.cell(id)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+/// Temporary parts.
+#[derive(Default)]
+struct Scratch {
+    folder: Option<TempDir>,
+    files: usize,
+}
+
+impl Scratch {
+    fn write(&mut self, fill: impl FnOnce(&mut PartWriter<File>) -> Result<()>) -> Result<PathBuf> {
+        let folder = match &self.folder {
+            Some(folder) => folder,
+            None => {
+                let parent = std::env::temp_dir();
+                let folder = TempDir::with_prefix("opcollect-merge-").context("creating a folder in", &parent)?;
+                self.folder.insert(folder)
+            }
+        };
+        let path = folder.path().join(format!("{}.parquet", self.files));
+        self.files += 1;
+        let mut writer = PartWriter::new(&path, File::create_new(&path).context("creating", &path)?)?;
+        fill(&mut writer)?;
+        writer.finish()?;
+        Ok(path)
+    }
+}
+
+impl Store {
+    /// All rows of parts and journals, each key once, sorted by operator kind, task and key.
+    pub(super) fn merged(&self) -> Result<(Merge, Vec<TornTail>)> {
+        let mut scratch = Scratch::default();
+        let (mut paths, mut torn) = (Vec::new(), Vec::new());
+        for path in self.journals()? {
+            let mut reader = JournalReader::open(&path)?;
+            loop {
+                let mut rows = take_rows(&mut reader)?;
+                if rows.is_empty() {
+                    break;
+                }
+                sort(&mut rows);
+                paths.push(scratch.write(|writer| rows.iter().try_for_each(|row| writer.push(row)))?);
+            }
+            torn.extend(reader.torn());
+        }
+        paths.extend(self.parts()?);
+        Ok((Merge::with_scratch(paths, scratch)?, torn))
+    }
+
+    /// All records, each key once, sorted by operator kind, task and key.
+    pub fn records(&self) -> Result<Records> {
+        let (merge, torn) = settled(|| self.merged())?;
+        let batch = Batch::of_rows(0);
+        Ok(Records { root: self.root.clone(), merge, batch, row: 0, rows_before: 0, torn, has_failed: false })
+    }
+}
+
+/// The records of a store, each checked; the first error ends the reading.
+pub struct Records {
+    root: PathBuf,
+    merge: Merge,
+    batch: Batch,
+    /// Rows of the batch that were given out, and all rows before the batch.
+    row: usize,
+    rows_before: u64,
+    torn: Vec<TornTail>,
+    has_failed: bool,
+}
+
+impl Records {
+    /// Journals whose last line is unfinished; that line is not among the records.
+    pub fn torn(&self) -> &[TornTail] {
+        &self.torn
+    }
+
+    fn advance(&mut self) -> Result<Option<Record>> {
+        if self.row == self.batch.len() {
+            self.rows_before += self.batch.len() as u64;
+            match self.merge.next()? {
+                Some(batch) => self.batch = batch,
+                None => return Ok(None),
+            }
+            self.row = 0;
+        }
+        let number = self.rows_before + self.row as u64 + 1;
+        let record = checked(&self.root, number, self.batch.row(self.row))?;
+        self.row += 1;
+        Ok(Some(record))
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.has_failed {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.has_failed = matches!(next, Some(Err(_)));
+        next
+    }
+}

@@ -1,0 +1,157 @@
+//! The store: a folder of records that any number of processes on any number of hosts write to.
+//!
+//! ```text
+//! store/
+//!   opcollect-store.json                         marks the folder and its schema version
+//!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
+//!   dataset/target=<t>/host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
+//!   manifest.json                                what the last compaction left
+//! ```
+//!
+//! No file has two writers, and no file is changed once it is sealed; so there is no lock between writers, and any
+//! tool may copy parts anywhere, in any order, any number of times. Rows met twice are settled by `choose`. A crash
+//! between two steps can only leave rows twice or a temporary file, never half a part.
+//!
+//! Readers look at journals before parts: a journal that vanishes meanwhile has become a part by then.
+
+mod compact;
+mod files;
+mod identity;
+mod index;
+mod journal;
+mod merge;
+mod names;
+mod seal;
+mod stats;
+mod transfer;
+mod verify;
+
+pub use compact::CompactReport;
+pub use index::Keys;
+pub use journal::{Journal, JournalHeader, Origin, TornTail};
+pub use merge::Records;
+pub use seal::{JournalLeft, SealOptions, SealReport};
+pub use stats::{Files, Stats};
+pub use transfer::{ImportReport, MergeReport};
+pub use verify::{Problem, VerifyReport};
+
+use crate::error::{Error, IoContext, Result};
+use crate::record::SCHEMA_VERSION;
+use files::make_folder;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+const MARKER: &str = "opcollect-store.json";
+const KIND: &str = "opcollect dataset";
+
+/// How often a reader starts again because files it had listed were compacted or sealed away.
+const ATTEMPTS: usize = 8;
+
+/// A folder of records.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    store: String,
+    schema_version: i64,
+}
+
+impl Store {
+    /// Opens a store.
+    ///
+    /// A folder that is none, or one of a newer program, is refused; nothing is written.
+    pub fn open(root: &Path) -> Result<Store> {
+        let marker = root.join(MARKER);
+        let problem = |problem: String| Error::NotAStore { folder: root.to_owned(), problem };
+        let mut text = String::new();
+        match std::fs::File::open(&marker).and_then(|file| file.take(1 << 16).read_to_string(&mut text)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(problem(if root.exists() {
+                    format!("it has no `{MARKER}`")
+                } else {
+                    "it does not exist".to_owned()
+                }));
+            }
+            Err(error) => return Err(Error::io("reading", &marker, error)),
+        }
+        let marker: Marker =
+            serde_json::from_str(&text).map_err(|error| problem(format!("its `{MARKER}` is unreadable: {error}")))?;
+        if marker.store != KIND {
+            return Err(problem(format!("its `{MARKER}` is of another program")));
+        }
+        if marker.schema_version > SCHEMA_VERSION {
+            return Err(Error::Newer { path: root.to_owned(), found: marker.schema_version, known: SCHEMA_VERSION });
+        }
+        Ok(Store { root: root.to_owned() })
+    }
+
+    /// Opens a store, or makes one of a new or empty folder.
+    pub fn create(root: &Path) -> Result<Store> {
+        if root.join(MARKER).exists() {
+            return Store::open(root);
+        }
+        make_folder(root)?;
+        if std::fs::read_dir(root).context("listing", root)?.next().is_some() && !root.join(MARKER).exists() {
+            let problem = format!("it has no `{MARKER}`, but other files");
+            return Err(Error::NotAStore { folder: root.to_owned(), problem });
+        }
+        let marker = Marker { store: KIND.to_owned(), schema_version: SCHEMA_VERSION };
+        files::write_json(&root.join(MARKER), &marker)?;
+        let store = Store { root: root.to_owned() };
+        make_folder(&store.journal_folder())?;
+        make_folder(&store.dataset_folder())?;
+        Ok(store)
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn journal_folder(&self) -> PathBuf {
+        self.root.join("journal")
+    }
+
+    fn dataset_folder(&self) -> PathBuf {
+        self.root.join("dataset")
+    }
+
+    /// All sealed parts, sorted by path.
+    fn parts(&self) -> Result<Vec<PathBuf>> {
+        let mut parts = Vec::new();
+        for folder in self.part_folders()? {
+            parts.extend(files::list(&folder, names::is_part)?);
+        }
+        Ok(parts)
+    }
+
+    /// All folders that parts are in, sorted.
+    fn part_folders(&self) -> Result<Vec<PathBuf>> {
+        let mut folders = Vec::new();
+        for target in files::list(&self.dataset_folder(), |name| name.starts_with("target="))? {
+            folders.extend(files::list(&target, |name| name.starts_with("host_class="))?);
+        }
+        Ok(folders)
+    }
+
+    /// All journals, sorted by path.
+    fn journals(&self) -> Result<Vec<PathBuf>> {
+        files::list(&self.journal_folder(), |name| name.ends_with(".jsonl"))
+    }
+}
+
+/// Runs a piece of reading again when a file it had listed is gone, which sealing and compacting do.
+fn settled<T>(read: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match read() {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            result => return result,
+        }
+    }
+    read()
+}

@@ -1,0 +1,53 @@
+//! Names of files and folders, made from texts that may hold anything.
+
+/// Longest name made from a text; file systems allow 255 bytes.
+const MOST_BYTES: usize = 120;
+
+/// A text as part of a file name: letters, digits, `.`, `_` and `-` stay, everything else is percent-encoded.
+///
+/// No text gives a name that is empty, hidden, or leads out of a folder; different texts give different names.
+pub(super) fn encode(text: &str) -> String {
+    let mut name = String::new();
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
+            b'.' if index > 0 => name.push('.'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.len() > MOST_BYTES || name.is_empty() {
+        name.truncate(MOST_BYTES - 40);
+        name.push_str(&format!("%23{}", crate::record::key::Key::of_bytes(text.as_bytes())));
+    }
+    name
+}
+
+/// The folder of rows of one target and one class of hosts, below the dataset folder.
+pub(super) fn part_folder(target: &str, host_class: &str) -> String {
+    format!("target={}/host_class={}", encode(target), encode(host_class))
+}
+
+/// The name of a part by the hash of its content.
+pub(super) fn part_name(hash: &blake3::Hash) -> String {
+    format!("part-{}.parquet", hash.to_hex())
+}
+
+/// Whether a file name is that of a part.
+pub(super) fn is_part(name: &str) -> bool {
+    let hash = name.strip_prefix("part-").and_then(|rest| rest.strip_suffix(".parquet"));
+    hash.is_some_and(|hash| hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encode;
+    use expect_test::expect;
+
+    #[test]
+    fn names_never_lead_out_of_a_folder() {
+        let encoded = ["epyc-2", "../../etc", "..", "a/b", "größe", "", ".hidden", "a=b"].map(encode);
+        expect!["epyc-2 %2E.%2F..%2Fetc %2E. a%2Fb gr%C3%B6%C3%9Fe %23af1349b9f5f9a1a6a0404dea36dcc949 %2Ehidden a%3Db"].assert_eq(&encoded.join(" "));
+        assert_eq!(encode(&"é".repeat(500)).len(), 115);
+        assert_ne!(encode(&"x".repeat(500)), encode(&"x".repeat(501)));
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads everything and says what is wrong, changing nothing.
+
+use super::files::leftovers;
+use super::journal::{JournalReader, TornTail};
+use super::merge::compare;
+use super::names::{is_part, part_folder, part_name};
+use super::transfer::hash_file;
+use super::{Store, files};
+use crate::batch::Batch;
+use crate::codec::parquet::PartCursor;
+use crate::codec::{all_columns, checked};
+use crate::error::Result;
+use crate::parallel;
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+/// Rows read at once.
+const ROWS: usize = 1024;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Parts read.
+    pub parts: u64,
+    /// Journals read.
+    pub journals: u64,
+    /// Rows read, those that lose to another included.
+    pub rows: u64,
+    /// What is wrong; a store in order has none.
+    pub problems: Vec<Problem>,
+    /// Journals that end in an unfinished line, as those of processes that died may.
+    pub torn: Vec<TornTail>,
+    /// Temporary files of processes that died; the next compaction removes them.
+    pub leftovers: Vec<PathBuf>,
+}
+
+/// Something wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+impl Store {
+    /// Reads every file and checks every row.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let journals = self.journals()?;
+        report.journals = journals.len() as u64;
+        for path in journals {
+            let result = verify_journal(&path, &mut report);
+            report.note(&path, result);
+        }
+        let parts = self.parts()?;
+        report.parts = parts.len() as u64;
+        let results = parallel::map(parts.len(), |index| self.verify_part(&parts[index]));
+        for (path, (rows, result)) in parts.iter().zip(results) {
+            report.rows += rows;
+            report.note(path, result);
+        }
+        self.verify_manifest(&parts, &mut report);
+        self.find_strangers(&mut report)?;
+        Ok(report)
+    }
+
+    fn verify_part(&self, path: &Path) -> (u64, Result<Option<String>>) {
+        let mut rows = 0;
+        let result = self.read_part(path, &mut rows);
+        (rows, result)
+    }
+
+    /// Checks the name, the order and every row of a part; says what is wrong with it as a whole.
+    fn read_part(&self, path: &Path, rows: &mut u64) -> Result<Option<String>> {
+        let wanted = part_name(&hash_file(path)?);
+        if path.file_name().is_none_or(|name| name != wanted.as_str()) {
+            return Ok(Some("its content does not have the hash that its name says; copy it again".to_owned()));
+        }
+        let mut cursor = PartCursor::open(path, &all_columns())?;
+        let mut last: Option<Batch> = None;
+        while let Some(batch) = cursor.next(ROWS)? {
+            for (index, row) in batch.rows().enumerate() {
+                *rows += 1;
+                let record = checked(path, *rows, row)?;
+                let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
+                if path.parent() != Some(&folder) {
+                    return Ok(Some(format!(
+                        "row {rows} belongs into `{}`; import the file instead",
+                        folder.display()
+                    )));
+                }
+                let before = match index {
+                    0 => last.as_ref().map(|last| last.row(last.len() - 1)),
+                    _ => Some(batch.row(index - 1)),
+                };
+                if before.is_some_and(|before| compare(&before, &row) == Ordering::Greater) {
+                    return Ok(Some(format!("row {rows} is out of order; import the file instead")));
+                }
+            }
+            last = Some(batch);
+        }
+        Ok(None)
+    }
+
+    /// Parts that the last compaction left must still be there, unless a later one replaced them.
+    fn verify_manifest(&self, parts: &[PathBuf], report: &mut VerifyReport) {
+        let manifest = match self.manifest() {
+            Ok(manifest) => manifest,
+            Err(error) => return report.note(&self.root, Err(error)),
+        };
+        let here: Vec<String> = parts.iter().map(|part| self.name_of(part)).collect();
+        for name in manifest.parts.keys().filter(|name| !here.contains(name)) {
+            let problem = "it is in the manifest, but not there; copy it from where the store was moved to or from";
+            report.note(&self.dataset_folder().join(name), Ok(Some(problem.to_owned())));
+        }
+    }
+
+    /// Files that readers pass over: people should know that they do not count.
+    fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
+        report.leftovers.extend(leftovers(&self.root)?);
+        for folder in self.part_folders()? {
+            report.leftovers.extend(leftovers(&folder)?);
+            for path in files::list(&folder, |name| !is_part(name) && !name.starts_with('.'))? {
+                report.note(&path, Ok(Some("it is no part and not read; import it or remove it".to_owned())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn verify_journal(path: &Path, report: &mut VerifyReport) -> Result<Option<String>> {
+    let mut reader = JournalReader::open(path)?;
+    while reader.next()?.is_some() {
+        report.rows += 1;
+    }
+    report.torn.extend(reader.torn());
+    Ok(None)
+}
+
+impl VerifyReport {
+    fn note(&mut self, file: &Path, result: Result<Option<String>>) {
+        let problem = match result {
+            Ok(None) => return,
+            Ok(Some(problem)) => problem,
+            Err(error) => error.to_string(),
+        };
+        self.problems.push(Problem { file: file.to_owned(), problem });
+    }
+}
