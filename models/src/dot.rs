@@ -61,6 +61,7 @@ mod tests {
               output0 [label=output];
               v2 -> output0;
             }
-        "#]].assert_eq(&builder.finish(&[y]).unwrap().to_dot());
+        "#]]
+        .assert_eq(&builder.finish(&[y]).unwrap().to_dot());
     }
 }

@@ -64,12 +64,20 @@ fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
         Op::Conv { strides, pads, dilations, groups } => {
             window::conv(x, inputs[1], &window::Window { strides, pads, dilations, groups: *groups })
         }
+        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
+            let window = window::Window { strides, pads, dilations, groups: *groups };
+            window::conv_transpose(x, inputs[1], output_pads, &window)
+        }
         Op::MatMul { transpose_a, transpose_b } => mat_mul(x, inputs[1], *transpose_a, *transpose_b),
         Op::Dense => dense(x, inputs[1]),
         Op::BatchNorm { epsilon } => {
             finite_positive(*epsilon, "epsilon")?;
             floating(x)?;
             vectors(x, 1, &inputs[1..])
+        }
+        Op::LayerNorm { axis, epsilon } => {
+            finite_positive(*epsilon, "epsilon")?;
+            layer_norm(x, axis_of(*axis, x)?, &inputs[1..])
         }
         Op::ScaleShift { axis } | Op::BiasAdd { axis } => vectors(x, axis_of(*axis, x)?, &inputs[1..]),
         Op::Softmax { axis, .. } => {
@@ -103,6 +111,8 @@ fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
         Op::Transpose { permutation } => movement::transpose(x, permutation),
         Op::Concat { axis } => movement::concat(inputs, *axis),
         Op::Pad { pads, value } => movement::pad(x, pads, *value),
+        Op::Slice { axes, starts, stops, steps } => movement::slice(x, axes, starts, stops, steps),
+        Op::Resize { mode, extents } => movement::resize(x, *mode, extents),
         Op::Identity => Ok(x.clone()),
     }
 }
@@ -157,6 +167,16 @@ fn vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorT
         }
     }
     Ok(x.clone())
+}
+
+fn layer_norm(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorType> {
+    for vector in vectors {
+        same_dtype(x, vector)?;
+        if vector.shape != x.shape[axis..] {
+            return Err(format!("{vector} must have the shape of `x` from dimension {axis} on"));
+        }
+    }
+    floating(x)
 }
 
 fn unary(function: UnaryOp, x: &TensorType) -> Rule<TensorType> {

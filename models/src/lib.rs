@@ -25,7 +25,7 @@ pub use builder::GraphBuilder;
 pub use error::{Error, Result};
 pub use fuse::{Call, Fuse, Plan, plan, tasks};
 pub use graph::{Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
-pub use operator::{BinaryOp, Class, Op, PoolMode, UnaryOp};
+pub use operator::{BinaryOp, Class, Op, PoolMode, ResizeMode, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
 pub use work::{Work, work};

@@ -21,6 +21,14 @@ pub enum Op {
         dilations: Vec<i64>,
         groups: i64,
     },
+    /// The gradient of a convolution: `x[n, ci, s…]`, `w[ci, co / groups, k…]`; `output_pads` adds to the trailing ends.
+    ConvTranspose {
+        strides: Vec<i64>,
+        pads: Vec<i64>,
+        output_pads: Vec<i64>,
+        dilations: Vec<i64>,
+        groups: i64,
+    },
     /// `a[…, m, k] · b[…, k, n]`, leading dimensions broadcast.
     MatMul {
         transpose_a: bool,
@@ -36,6 +44,11 @@ pub enum Op {
     /// `x · scale[c] + shift[c]` along `axis`: batch normalisation after its statistics are folded.
     ScaleShift {
         axis: i64,
+    },
+    /// `x, scale, shift`, both of the shape of the dimensions from `axis` on, over which it normalises.
+    LayerNorm {
+        axis: i64,
+        epsilon: f64,
     },
     Softmax {
         axis: i64,
@@ -95,6 +108,19 @@ pub enum Op {
         pads: Vec<i64>,
         value: f64,
     },
+    /// Elements `starts` to `stops` (excluded) of these dimensions, which stand in ascending order; steps are positive.
+    Slice {
+        axes: Vec<i64>,
+        starts: Vec<i64>,
+        stops: Vec<i64>,
+        steps: Vec<i64>,
+    },
+    // --- resampling ---
+    /// Spatial dimensions change to these extents.
+    Resize {
+        mode: ResizeMode,
+        extents: Vec<i64>,
+    },
     // --- nothing at inference ---
     Identity,
 }
@@ -110,7 +136,7 @@ pub enum Class {
     Pool,
     /// Makes one element of one element of each input.
     Pointwise,
-    /// Only moves elements.
+    /// Moves elements, or blends neighbours.
     Movement,
     /// The same elements in the same order, under another shape: free.
     View,
@@ -121,10 +147,12 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Op::Conv { .. } => "conv",
+            Op::ConvTranspose { .. } => "conv_transpose",
             Op::MatMul { .. } => "mat_mul",
             Op::Dense => "dense",
             Op::BatchNorm { .. } => "batch_norm",
             Op::ScaleShift { .. } => "scale_shift",
+            Op::LayerNorm { .. } => "layer_norm",
             Op::Softmax { .. } => "softmax",
             Op::Pool { .. } => "pool",
             Op::GlobalPool { .. } => "global_pool",
@@ -138,6 +166,8 @@ impl Op {
             Op::Transpose { .. } => "transpose",
             Op::Concat { .. } => "concat",
             Op::Pad { .. } => "pad",
+            Op::Slice { .. } => "slice",
+            Op::Resize { .. } => "resize",
             Op::Identity => "identity",
         }
     }
@@ -145,9 +175,14 @@ impl Op {
     /// How many inputs it takes.
     pub fn arity(&self) -> RangeInclusive<usize> {
         match self {
-            Op::Conv { .. } | Op::MatMul { .. } | Op::Dense | Op::BiasAdd { .. } | Op::Binary { .. } => 2..=2,
+            Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::MatMul { .. }
+            | Op::Dense
+            | Op::BiasAdd { .. }
+            | Op::Binary { .. } => 2..=2,
             Op::BatchNorm { .. } => 5..=5,
-            Op::ScaleShift { .. } => 3..=3,
+            Op::ScaleShift { .. } | Op::LayerNorm { .. } => 3..=3,
             Op::Concat { .. } => 1..=4096,
             Op::Softmax { .. }
             | Op::Pool { .. }
@@ -159,6 +194,8 @@ impl Op {
             | Op::Flatten { .. }
             | Op::Transpose { .. }
             | Op::Pad { .. }
+            | Op::Slice { .. }
+            | Op::Resize { .. }
             | Op::Identity => 1..=1,
         }
     }
@@ -166,8 +203,8 @@ impl Op {
     /// What a pass may assume of it.
     pub fn class(&self) -> Class {
         match self {
-            Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => Class::Contraction,
-            Op::BatchNorm { .. } | Op::Softmax { .. } => Class::Normalisation,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => Class::Contraction,
+            Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => Class::Normalisation,
             Op::Pool { .. } | Op::GlobalPool { .. } => Class::Pool,
             Op::ScaleShift { .. }
             | Op::BiasAdd { .. }
@@ -175,7 +212,9 @@ impl Op {
             | Op::Clip { .. }
             | Op::Binary { .. }
             | Op::Cast { .. } => Class::Pointwise,
-            Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } => Class::Movement,
+            Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Slice { .. } | Op::Resize { .. } => {
+                Class::Movement
+            }
             Op::Reshape { .. } | Op::Flatten { .. } | Op::Identity => Class::View,
         }
     }
@@ -183,9 +222,13 @@ impl Op {
     /// Whether an input at this position usually is a constant of the model.
     pub fn is_weight(&self, input: usize) -> bool {
         match self {
-            Op::Conv { .. } | Op::Dense | Op::BatchNorm { .. } | Op::ScaleShift { .. } | Op::BiasAdd { .. } => {
-                input > 0
-            }
+            Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::Dense
+            | Op::BatchNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::ScaleShift { .. }
+            | Op::BiasAdd { .. } => input > 0,
             Op::MatMul { .. }
             | Op::Softmax { .. }
             | Op::Pool { .. }
@@ -199,6 +242,8 @@ impl Op {
             | Op::Transpose { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
+            | Op::Slice { .. }
+            | Op::Resize { .. }
             | Op::Identity => false,
         }
     }
@@ -214,10 +259,12 @@ impl Op {
             Op::ScaleShift { axis }
             | Op::BiasAdd { axis }
             | Op::Softmax { axis, .. }
+            | Op::LayerNorm { axis, .. }
             | Op::Flatten { axis }
             | Op::Concat { axis } => front(axis),
-            Op::Transpose { permutation } => permutation.iter_mut().for_each(front),
+            Op::Transpose { permutation: axes } | Op::Slice { axes, .. } => axes.iter_mut().for_each(front),
             Op::Conv { .. }
+            | Op::ConvTranspose { .. }
             | Op::MatMul { .. }
             | Op::Dense
             | Op::BatchNorm { .. }
@@ -229,10 +276,23 @@ impl Op {
             | Op::Cast { .. }
             | Op::Reshape { .. }
             | Op::Pad { .. }
+            | Op::Resize { .. }
             | Op::Identity => {}
         }
         self
     }
+}
+
+/// Where a resized element comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResizeMode {
+    /// Element `floor(place · old extent / new extent)`.
+    Nearest,
+    /// A blend of the neighbours of `(place + 1/2) · old / new - 1/2`, kept inside.
+    Linear,
+    /// A blend of the neighbours of `place · (old - 1) / (new - 1)`: the corners coincide.
+    LinearAligned,
 }
 
 /// How a window becomes one number.

@@ -10,6 +10,7 @@ mod contraction;
 mod inputs;
 mod movement;
 mod pointwise;
+mod resize;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,9 @@ fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
         Op::Conv { strides, pads, dilations, groups } => {
             contraction::conv(x, inputs[1], &window::Window { strides, pads, dilations }, *groups, &mut y);
         }
+        Op::ConvTranspose { strides, pads, dilations, groups, .. } => {
+            contraction::conv_transpose(x, inputs[1], &window::Window { strides, pads, dilations }, *groups, &mut y);
+        }
         Op::MatMul { transpose_a, transpose_b } => {
             contraction::mat_mul(x, inputs[1], *transpose_a, *transpose_b, &mut y);
         }
@@ -99,6 +103,7 @@ fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
         Op::ScaleShift { axis } => {
             pointwise::per_channel(x, *axis, &mut y, |x, c| x * inputs[1].data[c] + inputs[2].data[c]);
         }
+        Op::LayerNorm { axis, epsilon } => pointwise::layer_norm(x, inputs[1], inputs[2], *axis, *epsilon, &mut y),
         Op::Softmax { axis, log } => pointwise::softmax(x, *axis, *log, &mut y),
         Op::Pool { mode, kernel, strides, pads, dilations, count_pad, .. } => {
             window::pool(x, *mode, kernel, &window::Window { strides, pads, dilations }, *count_pad, &mut y);
@@ -113,6 +118,8 @@ fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
         Op::Cast { .. } | Op::Reshape { .. } | Op::Flatten { .. } | Op::Identity => y.data.copy_from_slice(&x.data),
         Op::Transpose { permutation } => movement::transpose(x, permutation, &mut y),
         Op::Concat { axis } => movement::concat(inputs, *axis, &mut y),
+        Op::Slice { axes, starts, steps, .. } => movement::slice(x, axes, starts, steps, &mut y),
+        Op::Resize { mode, .. } => resize::resize(x, *mode, &mut y),
         Op::Pad { pads, value } => movement::pad(x, pads, *value, &mut y),
     }
     y.round();

@@ -7,7 +7,7 @@
 //! row (the inverse deviation of a normalisation) are left out.
 
 use crate::error::{Error, Result};
-use crate::operator::{Op, PoolMode, UnaryOp};
+use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,11 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
             let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
             contraction(out.saturating_mul(filter))
         }
+        Op::ConvTranspose { .. } => {
+            // Each input element is spread over one filter.
+            let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
+            contraction(x.saturating_mul(filter))
+        }
         Op::MatMul { transpose_a, .. } => {
             let from_end = if *transpose_a { 2 } else { 1 };
             contraction(out.saturating_mul(extent(inputs[0], inputs[0].rank() - from_end)?))
@@ -88,6 +93,8 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
         Op::Dense => contraction(out.saturating_mul(extent(inputs[1], 1)?)),
         Op::BatchNorm { .. } => pointwise(4),
         Op::ScaleShift { .. } => pointwise(2),
+        // Mean: 1. Variance: subtraction, square, sum. Result: subtraction, division, scale, shift.
+        Op::LayerNorm { .. } => pointwise(8),
         // Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
         Op::Softmax { .. } => Work { exps: out, ..pointwise(5) },
         Op::Pool { mode, kernel, .. } => {
@@ -105,12 +112,18 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
         }
         Op::Clip { .. } => pointwise(2),
         Op::BiasAdd { .. } | Op::Binary { .. } => pointwise(1),
+        Op::Resize { mode: ResizeMode::Linear | ResizeMode::LinearAligned, extents } => {
+            // A blend of two is a difference, a product and a sum; the corners of a cell are blended pairwise.
+            pointwise(3 * ((1u64 << extents.len().min(3)) - 1))
+        }
         Op::Cast { .. }
         | Op::Reshape { .. }
         | Op::Flatten { .. }
         | Op::Transpose { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { mode: ResizeMode::Nearest, .. }
         | Op::Identity => Work::default(),
     })
 }

@@ -1,6 +1,7 @@
 //! Shape rules of operators that only move elements.
 
-use super::{Rule, axis_of, known, same_dtype};
+use super::{Rule, axis_of, floating, known, same_dtype};
+use crate::operator::ResizeMode;
 use crate::types::{Dim, TensorType};
 
 pub(super) fn reshape(x: &TensorType, shape: &[i64]) -> Rule<TensorType> {
@@ -104,6 +105,47 @@ pub(super) fn pad(x: &TensorType, pads: &[i64], value: f64) -> Rule<TensorType> 
         let extent = known(dim, "a padded extent")?;
         let padded = extent.checked_add(head).and_then(|extent| extent.checked_add(tail));
         *dim = Dim::Known(padded.ok_or("the padded extent is more than 64 bits can count")?);
+    }
+    Ok(output)
+}
+
+pub(super) fn slice(x: &TensorType, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64]) -> Rule<TensorType> {
+    if [starts.len(), stops.len(), steps.len()] != [axes.len(); 3] {
+        return Err(format!("{} axes need as many starts, stops and steps", axes.len()));
+    }
+    if !axes.is_sorted_by(|before, after| before < after) {
+        return Err(format!("axes {axes:?} must ascend"));
+    }
+    let mut output = x.clone();
+    for (index, &axis) in axes.iter().enumerate() {
+        let (start, stop, step) = (starts[index], stops[index], steps[index]);
+        let axis = axis_of(axis, x)?;
+        let extent = known(&x.shape[axis], "a sliced extent")?;
+        if !(0 <= start && start <= stop && stop <= extent && step >= 1) {
+            return Err(format!(
+                "{start}..{stop} in steps of {step} must go forward inside the {extent} elements of dimension {axis}"
+            ));
+        }
+        let length = stop - start;
+        output.shape[axis] = Dim::Known(length / step + i64::from(length % step != 0));
+    }
+    Ok(output)
+}
+
+pub(super) fn resize(x: &TensorType, mode: ResizeMode, extents: &[i64]) -> Rule<TensorType> {
+    match mode {
+        ResizeMode::Nearest => {}
+        ResizeMode::Linear | ResizeMode::LinearAligned => drop(floating(x)?),
+    }
+    if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
+        return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
+    }
+    let mut output = x.clone();
+    for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
+        if extent < 1 || known(dim, "a spatial extent of `x`")? < 1 {
+            return Err(format!("a dimension of {dim} cannot become {extent}; both must be at least 1"));
+        }
+        *dim = Dim::Known(extent);
     }
     Ok(output)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::operator::{BinaryOp, PoolMode};
+use crate::operator::{BinaryOp, PoolMode, ResizeMode};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -64,6 +64,30 @@ fn convolution() {
         expect!["a spatial extent of `x` is the symbol `height`; bind it to a number first"],
     );
     check(conv(1, 0, 1, 1), "f32[1,3,4,4]", expect!["takes 2 inputs, got 1"]);
+}
+
+#[test]
+fn transposed_convolution() {
+    let op = |pads: i64, output_pad, groups| Op::ConvTranspose {
+        strides: vec![2, 2],
+        pads: vec![pads; 4],
+        output_pads: vec![output_pad; 2],
+        dilations: vec![1, 1],
+        groups,
+    };
+    check(op(1, 0, 1), "f32[n,8,4,4] f32[8,5,4,4]", expect!["f32[n,5,8,8]"]);
+    check(op(1, 1, 2), "f32[1,8,4,4] f32[8,5,3,3]", expect!["f32[1,10,8,8]"]);
+    check(
+        op(1, 2, 1),
+        "f32[1,8,4,4] f32[8,5,3,3]",
+        expect!["output pad 2 must not be negative and below stride 2 or dilation 1"],
+    );
+    check(op(1, 0, 1), "f32[1,8,4,4] f32[7,5,3,3]", expect!["`x` has 8 channels, `w` takes 7"]);
+    check(
+        op(i64::MAX, 0, 1),
+        "f32[1,8,4,4] f32[8,5,3,3]",
+        expect!["spatial dimension 0 would become -18446744073709551605"],
+    );
 }
 
 #[test]
@@ -191,6 +215,36 @@ fn movement() {
     check(Op::Concat { axis: 1 }, "f32[2,3] f32[2,5]", expect!["f32[2,8]"]);
     check(Op::Concat { axis: 1 }, "f32[2,3] f32[4,5]", expect!["f32[4,5] and f32[2,3] differ outside axis 1"]);
     check(Op::Pad { pads: vec![0, 1, 0, 2], value: 0.0 }, "f32[batch,3]", expect!["f32[batch,6]"]);
+    let slice = |axes: &[i64], start, stop, step| Op::Slice {
+        axes: axes.to_vec(),
+        starts: vec![start; axes.len()],
+        stops: vec![stop; axes.len()],
+        steps: vec![step; axes.len()],
+    };
+    check(slice(&[1], 1, 6, 2), "f32[batch,8]", expect!["f32[batch,3]"]);
+    check(slice(&[0, 1], 2, 2, 1), "f32[4,8]", expect!["f32[0,0]"]);
+    check(slice(&[1, 0], 0, 1, 1), "f32[4,8]", expect!["axes [1, 0] must ascend"]);
+    check(
+        slice(&[0], 1, 9, 1),
+        "f32[8]",
+        expect!["1..9 in steps of 1 must go forward inside the 8 elements of dimension 0"],
+    );
+    check(
+        slice(&[0], 1, 2, 0),
+        "f32[8]",
+        expect!["1..2 in steps of 0 must go forward inside the 8 elements of dimension 0"],
+    );
+    let resize = |mode| Op::Resize { mode, extents: vec![5, 7] };
+    check(resize(ResizeMode::Linear), "f32[batch,8,2,3]", expect!["f32[batch,8,5,7]"]);
+    check(resize(ResizeMode::Linear), "i8[1,8,2,3]", expect!["needs a floating type, not i8"]);
+    check(
+        resize(ResizeMode::Nearest),
+        "i8[1,8,2]",
+        expect!["2 new extents do not fit i8[1,8,2], whose first two dimensions stay"],
+    );
+    let norm = Op::LayerNorm { axis: 1, epsilon: 1e-5 };
+    check(norm.clone(), "f32[batch,8,4] f32[8,4] f32[8,4]", expect!["f32[batch,8,4]"]);
+    check(norm, "f32[batch,8,4] f32[4] f32[8,4]", expect!["f32[4] must have the shape of `x` from dimension 1 on"]);
 }
 
 proptest! {

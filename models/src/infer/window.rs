@@ -40,6 +40,65 @@ pub(super) fn conv(x: &TensorType, w: &TensorType, window: &Window<'_>) -> Rule<
     Ok(TensorType { dtype: accumulator(x.dtype), shape })
 }
 
+pub(super) fn conv_transpose(
+    x: &TensorType,
+    w: &TensorType,
+    output_pads: &[i64],
+    window: &Window<'_>,
+) -> Rule<TensorType> {
+    same_dtype(x, w)?;
+    numeric(x)?;
+    let rank = spatial_rank(x, window)?;
+    if w.rank() != rank + 2 || output_pads.len() != rank {
+        return Err(format!(
+            "`w` must have {} dimensions and there must be {rank} output pads, got {} and {}",
+            rank + 2,
+            w.rank(),
+            output_pads.len()
+        ));
+    }
+    let channels_in = known(&x.shape[1], "the channel count of `x`")?;
+    let taken = known(&w.shape[0], "the input channel count of `w`")?;
+    let per_group = known(&w.shape[1], "the output channel count of `w`")?;
+    if channels_in != taken {
+        return Err(format!("`x` has {channels_in} channels, `w` takes {taken}"));
+    }
+    if window.groups < 1 || channels_in % window.groups != 0 {
+        return Err(format!("{} groups do not divide {channels_in} input channels", window.groups));
+    }
+    let channels_out = per_group.checked_mul(window.groups);
+    let channels_out = channels_out.ok_or("the output channels are more than 64 bits can count")?;
+    let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
+    for (axis, &output_pad) in output_pads.iter().enumerate() {
+        let extent = known(&x.shape[axis + 2], "a spatial extent of `x`")?;
+        let kernel = known(&w.shape[axis + 2], "a kernel extent")?;
+        shape.push(Dim::Known(spread(extent, kernel, axis, output_pad, window)?));
+    }
+    Ok(TensorType { dtype: accumulator(x.dtype), shape })
+}
+
+/// The extent of one spatial axis after a transposed convolution.
+fn spread(extent: i64, kernel: i64, axis: usize, output_pad: i64, window: &Window<'_>) -> Rule<i64> {
+    let (stride, dilation) = (window.strides[axis], window.dilations[axis]);
+    if output_pad < 0 || output_pad >= stride.max(dilation) {
+        return Err(format!(
+            "output pad {output_pad} must not be negative and below stride {stride} or dilation {dilation}"
+        ));
+    }
+    if extent < 1 || kernel < 1 {
+        return Err(format!("extent {extent} and kernel extent {kernel} must be at least 1"));
+    }
+    let wide = |number: i64| i128::from(number);
+    let pads = wide(window.pads[axis]) + wide(window.pads[axis + window.strides.len()]);
+    let reach = wide(dilation) * (wide(kernel) - 1) + 1;
+    let places = (wide(extent) - 1) * wide(stride) + reach + wide(output_pad) - pads;
+    let is_possible = |places: &i64| *places > 0;
+    i64::try_from(places)
+        .ok()
+        .filter(is_possible)
+        .ok_or_else(|| format!("spatial dimension {axis} would become {places}"))
+}
+
 pub(super) fn pool(
     x: &TensorType,
     mode: PoolMode,

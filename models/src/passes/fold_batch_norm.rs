@@ -100,7 +100,7 @@ impl Affine {
 /// The constant weight of a contraction whose outputs are the channels of dimension 1.
 fn foldable_weight<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Const> {
     let takes_scale = match &node.op {
-        Op::Conv { .. } => true,
+        Op::Conv { .. } | Op::ConvTranspose { .. } => true,
         Op::Dense => graph.value(node.outputs[0])?.ty.rank() == 2,
         _ => false,
     };

@@ -23,14 +23,18 @@ fn changes_nothing(graph: &Graph, node: &Node) -> bool {
     let keeps_type = || ty(node.inputs[0]) == ty(node.outputs[0]);
     match &node.op {
         Op::Identity => true,
-        Op::Cast { .. } | Op::Reshape { .. } | Op::Flatten { .. } | Op::Pad { .. } => keeps_type(),
+        Op::Cast { .. } | Op::Reshape { .. } | Op::Flatten { .. } | Op::Pad { .. } | Op::Slice { .. } => keeps_type(),
+        // At the same extents every mode reads each element where it is.
+        Op::Resize { .. } => keeps_type(),
         Op::Transpose { permutation } => permutation.iter().zip(0..).all(|(&axis, index)| axis == index),
         Op::Concat { .. } => node.inputs.len() == 1,
         Op::Conv { .. }
+        | Op::ConvTranspose { .. }
         | Op::MatMul { .. }
         | Op::Dense
         | Op::BatchNorm { .. }
         | Op::ScaleShift { .. }
+        | Op::LayerNorm { .. }
         | Op::Softmax { .. }
         | Op::Pool { .. }
         | Op::GlobalPool { .. }

@@ -104,9 +104,12 @@ fn terms(op: &Op, inputs: &[&TensorType]) -> i64 {
     let rank = |input: usize| inputs.get(input).map_or(0, |ty| ty.rank());
     match op {
         Op::Conv { .. } => extent(1, 1, rank(1)),
+        // Each output meets at most one filter of each input channel of its group.
+        Op::ConvTranspose { groups, .. } => (extent(1, 0, 1) / (*groups).max(1)).saturating_mul(extent(1, 2, rank(1))),
         Op::Dense => extent(1, 1, 2),
         Op::MatMul { transpose_a: false, .. } => extent(0, rank(0).saturating_sub(1), rank(0)),
         Op::MatMul { transpose_a: true, .. } => extent(0, rank(0).saturating_sub(2), rank(0).saturating_sub(1)),
+        Op::LayerNorm { axis, .. } => extent(0, usize::try_from(*axis).unwrap_or(0), rank(0)),
         Op::Softmax { axis, .. } => {
             let axis = usize::try_from(*axis).unwrap_or(0);
             extent(0, axis, axis + 1)
@@ -129,6 +132,8 @@ fn terms(op: &Op, inputs: &[&TensorType]) -> i64 {
         | Op::Transpose { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { .. }
         | Op::Identity => 1,
     }
 }

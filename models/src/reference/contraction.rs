@@ -33,6 +33,49 @@ pub(super) fn conv(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &m
     }
 }
 
+/// The convolution that would read `y` and write `x`, run backwards: each tap adds to where it would have read.
+pub(super) fn conv_transpose(x: &Array, w: &Array, window: &Window<'_>, groups: i64, y: &mut Array) {
+    let [depth, height, width] = Axis::all(y, x, &w.extents[2..], window);
+    let groups = usize::try_from(groups).expect("checked attributes are positive");
+    let (channels_in, per_group) = (w.extents[0], w.extents[1]);
+    let channels_out = per_group * groups;
+    let x_plane = depth.output * height.output * width.output;
+    let y_plane = depth.input * height.input * width.input;
+    let kernel = depth.kernel * height.kernel * width.kernel;
+    if channels_out == 0 {
+        return;
+    }
+    for (index, y) in y.data.chunks_exact_mut(y_plane).enumerate() {
+        let (batch, out) = (index / channels_out, index % channels_out);
+        let (group, out) = (out / per_group, out % per_group);
+        for channel in group * (channels_in / groups)..(group + 1) * (channels_in / groups) {
+            let x = &x.data[(batch * channels_in + channel) * x_plane..][..x_plane];
+            let w = &w.data[(channel * per_group + out) * kernel..][..kernel];
+            add_spread(x, w, depth, height, width, y);
+        }
+    }
+}
+
+/// Adds one input plane, spread by one filter, to one output plane.
+fn add_spread(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &mut [f64]) {
+    for (tap, &weight) in w.iter().enumerate() {
+        let (kz, ky, kx) =
+            (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);
+        let columns = width.places(kx);
+        if columns.is_empty() {
+            continue;
+        }
+        for iz in depth.places(kz) {
+            for iy in height.places(ky) {
+                let row = depth.input_at(iz, kz) * height.input + height.input_at(iy, ky);
+                let y = &mut y[row * width.input + width.input_at(columns.start, kx)..];
+                let x = &x[(iz * height.output + iy) * width.output..][columns.clone()];
+                y.iter_mut().step_by(width.stride).zip(x).for_each(|(y, x)| *y += weight * x);
+            }
+        }
+    }
+}
+
 /// Adds one input plane under one filter to one output plane.
 fn add_filtered(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {

@@ -68,6 +68,20 @@ pub(super) fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
     }
 }
 
+pub(super) fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
+    let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
+    let mut own = strides(&x.extents);
+    let mut first = 0;
+    for ((&axis, &start), &step) in axes.iter().zip(starts).zip(steps) {
+        first += own[size(axis)] * size(start);
+        // A step beyond the end is never taken.
+        own[size(axis)] *= size(step).min(x.extents[size(axis)].max(1));
+    }
+    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &own)) {
+        *y = x.data[first + at];
+    }
+}
+
 pub(super) fn pad(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
     y.data.fill(value);
     let own = strides(&y.extents);

@@ -1,4 +1,4 @@
-//! Functions of single elements, and softmax.
+//! Functions of single elements, and normalisations.
 
 use super::tensor::Array;
 use crate::operator::{BinaryOp, UnaryOp};
@@ -36,6 +36,22 @@ pub(super) fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
                 let shifted = x - largest;
                 *y = if log { shifted - sum.ln() } else { shifted.exp() / sum };
             }
+        }
+    }
+}
+
+pub(super) fn layer_norm(x: &Array, scale: &Array, shift: &Array, axis: i64, epsilon: f64, y: &mut Array) {
+    let axis = usize::try_from(axis).unwrap_or(0);
+    let length: usize = x.extents[axis..].iter().product();
+    if length == 0 {
+        return;
+    }
+    for (x, y) in x.data.chunks_exact(length).zip(y.data.chunks_exact_mut(length)) {
+        let mean = x.iter().sum::<f64>() / length as f64;
+        let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / length as f64;
+        let factor = 1.0 / (variance + epsilon).sqrt();
+        for (index, y) in y.iter_mut().enumerate() {
+            *y = (x[index] - mean) * factor * scale.data[index] + shift.data[index];
         }
     }
 }

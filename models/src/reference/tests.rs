@@ -2,7 +2,7 @@ use super::*;
 use crate::fuse::{Fuse, plan};
 use crate::graph::Const;
 use crate::infer::infer;
-use crate::operator::{BinaryOp, Class, PoolMode, UnaryOp};
+use crate::operator::{BinaryOp, Class, PoolMode, ResizeMode, UnaryOp};
 use crate::passes::simplify;
 use crate::passes::tests::conv_bias_norm;
 use crate::task::tests::{conv_bias_relu, single};
@@ -69,8 +69,25 @@ fn movement_by_hand() {
     let parts = [counting(&[2, 1]), counting(&[2, 2])];
     check(Op::Concat { axis: 1 }, &parts, &[1.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
     check(Op::Pad { pads: vec![0, 1, 1, 0], value: 9.0 }, &[counting(&[1, 2])], &[9.0, 1.0, 2.0, 9.0, 9.0, 9.0]);
+    let slice = Op::Slice { axes: vec![0, 1], starts: vec![1, 0], stops: vec![2, 3], steps: vec![1, 2] };
+    check(slice, &[counting(&[2, 3])], &[4.0, 6.0]);
     let column = f32(&[2, 1], &[10.0, 20.0]);
     check(Op::Binary { function: BinaryOp::Sub }, &[column, counting(&[2])], &[9.0, 8.0, 19.0, 18.0]);
+}
+
+#[test]
+fn resizing_by_hand() {
+    let check = |mode, extents: &[i64], x: &Tensor, expected: &[f64]| {
+        check(Op::Resize { mode, extents: extents.to_vec() }, std::slice::from_ref(x), expected);
+    };
+    let line = f32(&[1, 1, 2], &[0.0, 4.0]);
+    check(ResizeMode::Nearest, &[5], &line, &[0.0, 0.0, 0.0, 4.0, 4.0]);
+    check(ResizeMode::Linear, &[4], &line, &[0.0, 1.0, 3.0, 4.0]);
+    check(ResizeMode::LinearAligned, &[5], &line, &[0.0, 1.0, 2.0, 3.0, 4.0]);
+    check(ResizeMode::LinearAligned, &[1], &line, &[0.0]);
+    let square = counting(&[1, 1, 2, 2]);
+    check(ResizeMode::LinearAligned, &[3, 3], &square, &[1.0, 1.5, 2.0, 2.0, 2.5, 3.0, 3.0, 3.5, 4.0]);
+    check(ResizeMode::Linear, &[1, 1], &square, &[2.5]);
 }
 
 #[test]
@@ -86,6 +103,9 @@ fn pointwise_by_hand() {
     check(Op::Softmax { axis: 0, log: false }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25, 0.75]);
     check(Op::Softmax { axis: 0, log: true }, &[f32(&[2], &[0.0, 3f64.ln()])], &[0.25f64.ln(), 0.75f64.ln()]);
     check(Op::ScaleShift { axis: 1 }, &[counting(&[1, 2, 2]), counting(&[2]), counting(&[2])], &[2.0, 3.0, 8.0, 10.0]);
+    let norm = Op::LayerNorm { axis: 1, epsilon: 1e-12 };
+    let pairs = f32(&[2, 2], &[1.0, 3.0, 5.0, 5.0]);
+    check(norm, &[pairs, f32(&[2], &[1.0, 2.0]), f32(&[2], &[0.0, 10.0])], &[-1.0, 12.0, 0.0, 10.0]);
     let vectors = [4.0, 1.0, 3.0, 3.75].map(|number| f32(&[1], &[number]));
     let inputs = [vec![f32(&[1, 1], &[5.0])], vectors.to_vec()].concat();
     check(Op::BatchNorm { epsilon: 0.25 }, &inputs, &[5.0]);
@@ -230,6 +250,19 @@ fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
         .prop_filter("the window must fit", |(op, x, w)| infer(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok())
 }
 
+/// A transposed convolution over what a convolution would have made.
+fn any_conv_transpose() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
+    let transposed = any_conv().prop_map(|(op, x, w)| {
+        let y = infer(&op, &[&TensorType::f32(&x), &TensorType::f32(&w)]).unwrap().extents().unwrap();
+        let Op::Conv { strides, pads, dilations, groups } = op else { unreachable!() };
+        let output_pads = strides.iter().map(|stride| stride - 1).collect();
+        (Op::ConvTranspose { strides, pads, output_pads, dilations, groups }, w, y)
+    });
+    transposed.prop_filter("something must remain", |(op, w, y)| {
+        infer(op, &[&TensorType::f32(y), &TensorType::f32(w)]).is_ok()
+    })
+}
+
 /// All index tuples below these extents.
 fn tuples(extents: &[i64]) -> Vec<Vec<i64>> {
     extents.iter().fold(vec![vec![]], |tuples, &extent| {
@@ -264,6 +297,34 @@ proptest! {
             });
             let filter = &w[(y[1] * filter) as usize..][..filter as usize];
             patch.zip(filter).map(|(x, w)| x * w).sum()
+        }).collect();
+        let expected = Tensor::from_numbers(task.steps[0].output.clone(), &expected).unwrap();
+        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        prop_assert!(compared.ok, "{:?}", compared);
+    }
+
+    /// Each output gathers the inputs that a tap would have carried to it.
+    #[test]
+    fn transposed_convolution_gathers_what_it_spreads((op, w_extents, x_extents) in any_conv_transpose(), seed in any::<u64>()) {
+        let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
+        let inputs = random_inputs(&task, seed).unwrap();
+        let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+        let Op::ConvTranspose { strides, pads, dilations, groups, .. } = op else { unreachable!() };
+        let expected: Vec<f64> = tuples(&task.steps[0].output.extents().unwrap()).into_iter().map(|y| {
+            let (group, out) = (y[1] / w_extents[1], y[1] % w_extents[1]);
+            let per_group = w_extents[0] / groups;
+            let mut sum = 0.0;
+            for channel in group * per_group..(group + 1) * per_group {
+                for tap in tuples(&w_extents[2..]) {
+                    let reach: Vec<i64> = (0..tap.len()).map(|axis| y[axis + 2] + pads[axis] - tap[axis] * dilations[axis]).collect();
+                    if reach.iter().zip(&strides).all(|(reach, stride)| reach % stride == 0) {
+                        let place = reach.iter().zip(&strides).map(|(reach, stride)| reach / stride);
+                        let x_index: Vec<i64> = [y[0], channel].into_iter().chain(place).collect();
+                        sum += at(&x, &x_extents, &x_index) * at(&w, &w_extents, &[&[channel, out][..], &tap].concat());
+                    }
+                }
+            }
+            sum
         }).collect();
         let expected = Tensor::from_numbers(task.steps[0].output.clone(), &expected).unwrap();
         let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();

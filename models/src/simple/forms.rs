@@ -4,7 +4,7 @@
 //! them, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g` groups, `shape` all extents.
 
 use super::{Arguments, Form, Parts};
-use crate::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use crate::operator::{BinaryOp, Op, PoolMode, ResizeMode, UnaryOp};
 use crate::types::{DType, TensorType};
 
 type Made = Result<Parts, String>;
@@ -14,10 +14,14 @@ pub(super) const FORMS: &[Form] = &[
     form("conv2d", "conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu", |a| conv(a, 2)),
     form("conv3d", "conv3d:ci=3,size=16x112x112,co=64,k=3x7x7,s=1x2x2,p=1x3x3", |a| conv(a, 3)),
     form("depthwise_conv2d", "depthwise_conv2d:c=32,hw=112,k=3,p=1", depthwise),
+    form("conv_transpose1d", "conv_transpose1d:ci=64,size=50,co=32,k=4,s=2,p=1", |a| conv_transpose(a, 1)),
+    form("conv_transpose2d", "conv_transpose2d:ci=512,hw=8,co=256,k=4,s=2,p=1", |a| conv_transpose(a, 2)),
+    form("conv_transpose3d", "conv_transpose3d:ci=64,hw=8,co=32,k=2,s=2", |a| conv_transpose(a, 3)),
     form("dense", "dense:m=1,n=1000,k=512,bias=1", dense),
     form("matmul", "matmul:m=512,n=512,k=512", mat_mul),
     form("softmax", "softmax:shape=1x1000,axis=1", |a| softmax(a, false)),
     form("log_softmax", "log_softmax:shape=1x1000", |a| softmax(a, true)),
+    form("layer_norm", "layer_norm:shape=1x128x768,axis=-1", layer_norm),
     form("batch_norm", "batch_norm:shape=1x64x56x56", batch_norm),
     form("scale_shift", "scale_shift:shape=1x64x56x56", |a| per_channel(a, 2, |axis| Op::ScaleShift { axis })),
     form("bias_add", "bias_add:shape=1x64x56x56", |a| per_channel(a, 1, |axis| Op::BiasAdd { axis })),
@@ -56,6 +60,12 @@ pub(super) const FORMS: &[Form] = &[
         plain(a, Op::Transpose { permutation: a.integers("order")? })
     }),
     form("concat", "concat:shape=1x64x28x28,other=1x32x28x28,axis=1", concat),
+    form("slice", "slice:shape=1x116x28x28,axes=1,from=0,to=58", slice),
+    form("resize_nearest", "resize_nearest:shape=1x128x13x13,to=26x26", |a| resize(a, ResizeMode::Nearest)),
+    form("resize_linear", "resize_linear:shape=1x64x56x56,to=112x112", |a| resize(a, ResizeMode::Linear)),
+    form("resize_linear_aligned", "resize_linear_aligned:shape=1x64x56x56,to=112x112", |a| {
+        resize(a, ResizeMode::LinearAligned)
+    }),
     form("pad", "pad:shape=1x3x224x224,p=0x0x3x3,value=0", pad),
 ];
 
@@ -83,6 +93,22 @@ fn conv_of(a: &Arguments, rank: usize, channels_in: i64, channels_out: i64, per_
     };
     let x = [vec![a.integer_or("n", 1)?, channels_in], spatial(a, rank)?].concat();
     let w = [vec![channels_out, per_group], a.per_axis("k", rank, None)?].concat();
+    let dtype = a.dtype("dtype")?;
+    with_epilogue(a, op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &w)], 1)
+}
+
+fn conv_transpose(a: &Arguments, rank: usize) -> Made {
+    let (channels_in, channels_out, groups) = (a.integer("ci")?, a.integer("co")?, a.integer_or("g", 1)?);
+    let op = Op::ConvTranspose {
+        strides: a.per_axis("s", rank, Some(1))?,
+        pads: a.pads("p", rank)?,
+        output_pads: a.per_axis("op", rank, Some(0))?,
+        dilations: a.per_axis("d", rank, Some(1))?,
+        groups,
+    };
+    let per_group = channels_out.checked_div(groups).ok_or("`g` must not be 0")?;
+    let x = [vec![a.integer_or("n", 1)?, channels_in], spatial(a, rank)?].concat();
+    let w = [vec![channels_in, per_group], a.per_axis("k", rank, None)?].concat();
     let dtype = a.dtype("dtype")?;
     with_epilogue(a, op, vec![TensorType::new(dtype, &x), TensorType::new(dtype, &w)], 1)
 }
@@ -132,6 +158,24 @@ fn softmax(a: &Arguments, log: bool) -> Made {
     plain(a, Op::Softmax { axis: a.integer_or("axis", -1)?, log })
 }
 
+fn layer_norm(a: &Arguments) -> Made {
+    let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
+    let axis = a.integer_or("axis", -1)?;
+    let vector = TensorType::new(dtype, &x[index_of(axis, &x)?..]);
+    let op = Op::LayerNorm { axis, epsilon: a.number_or("epsilon", 1e-5)? };
+    only(op, vec![TensorType::new(dtype, &x), vector.clone(), vector])
+}
+
+fn slice(a: &Arguments) -> Made {
+    let axes = a.integers("axes")?;
+    let steps = if a.has("step") { a.integers("step")? } else { vec![1; axes.len()] };
+    plain(a, Op::Slice { axes, starts: a.integers("from")?, stops: a.integers("to")?, steps })
+}
+
+fn resize(a: &Arguments, mode: ResizeMode) -> Made {
+    plain(a, Op::Resize { mode, extents: a.integers("to")? })
+}
+
 fn batch_norm(a: &Arguments) -> Made {
     let epsilon = a.number_or("epsilon", 1e-5)?;
     vectors(a, Op::BatchNorm { epsilon }, 1, 4)
@@ -145,11 +189,16 @@ fn per_channel(a: &Arguments, count: usize, op: fn(i64) -> Op) -> Made {
 /// An operator on a tensor and this many vectors along an axis.
 fn vectors(a: &Arguments, op: Op, axis: i64, count: usize) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
-    let at = if axis < 0 { x.len().checked_sub(axis.unsigned_abs() as usize) } else { usize::try_from(axis).ok() };
-    let channels = at.and_then(|at| x.get(at)).ok_or_else(|| format!("`shape` has no dimension {axis}"))?;
+    let channels = x[index_of(axis, &x)?];
     let mut inputs = vec![TensorType::new(dtype, &x)];
-    inputs.resize(1 + count, TensorType::new(dtype, &[*channels]));
+    inputs.resize(1 + count, TensorType::new(dtype, &[channels]));
     only(op, inputs)
+}
+
+fn index_of(axis: i64, extents: &[i64]) -> Result<usize, String> {
+    let index = if axis < 0 { axis.checked_add_unsigned(extents.len() as u64) } else { Some(axis) };
+    let index = index.and_then(|index| usize::try_from(index).ok()).filter(|&index| index < extents.len());
+    index.ok_or_else(|| format!("`shape` has no dimension {axis}"))
 }
 
 fn pool(a: &Arguments, mode: PoolMode, rank: usize) -> Made {

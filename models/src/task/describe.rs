@@ -1,6 +1,6 @@
 //! A task in words: its kind for columns and filters, a name for tables, a line for people.
 
-use crate::operator::{Op, PoolMode, UnaryOp};
+use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
 use crate::task::{Operand, Step, Task};
 use crate::types::{Dim, TensorType};
 use std::fmt::{Display, Write};
@@ -61,6 +61,7 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
                 && inputs.get(1).is_some_and(|w| w.shape.first() == Some(&Dim::Known(*groups)));
             format!("{}conv{}d", if is_depthwise { "depthwise_" } else { "" }, strides.len())
         }
+        Op::ConvTranspose { strides, .. } => format!("conv_transpose{}d", strides.len()),
         Op::MatMul { .. } => "matmul".to_owned(),
         Op::Softmax { log: true, .. } => "log_softmax".to_owned(),
         Op::Pool { mode, .. } => format!("{}_pool", mode_name(*mode)),
@@ -70,6 +71,7 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
         Op::Dense
         | Op::BatchNorm { .. }
         | Op::ScaleShift { .. }
+        | Op::LayerNorm { .. }
         | Op::Softmax { log: false, .. }
         | Op::BiasAdd { .. }
         | Op::Clip { .. }
@@ -79,6 +81,8 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
         | Op::Transpose { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { .. }
         | Op::Identity => op.name().to_owned(),
     }
 }
@@ -100,6 +104,11 @@ fn describe_attributes(op: &Op, line: &mut String) {
             describe_window(strides, pads, dilations, line);
             attribute(line, "g", groups, *groups != 1);
         }
+        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
+            describe_window(strides, pads, dilations, line);
+            attribute(line, "op", list(output_pads), output_pads.iter().any(|&pad| pad != 0));
+            attribute(line, "g", groups, *groups != 1);
+        }
         Op::Pool { kernel, strides, pads, dilations, ceil, count_pad, .. } => {
             attribute(line, "k", list(kernel), true);
             describe_window(strides, pads, dilations, line);
@@ -110,13 +119,27 @@ fn describe_attributes(op: &Op, line: &mut String) {
             flag(line, "ta", *transpose_a);
             flag(line, "tb", *transpose_b);
         }
-        Op::ScaleShift { axis } | Op::BiasAdd { axis } | Op::Softmax { axis, .. } | Op::Concat { axis } => {
+        Op::ScaleShift { axis }
+        | Op::BiasAdd { axis }
+        | Op::LayerNorm { axis, .. }
+        | Op::Softmax { axis, .. }
+        | Op::Concat { axis } => {
             attribute(line, "axis", axis, true);
         }
         Op::Transpose { permutation } => attribute(line, "order", join(permutation, ","), true),
         Op::Pad { pads, value } => {
             attribute(line, "p", join(pads, "x"), true);
             attribute(line, "value", value, *value != 0.0);
+        }
+        Op::Slice { axes, starts, stops, steps } => {
+            attribute(line, "axes", join(axes, "x"), true);
+            attribute(line, "from", join(starts, "x"), true);
+            attribute(line, "to", join(stops, "x"), true);
+            attribute(line, "step", join(steps, "x"), steps.iter().any(|&step| step != 1));
+        }
+        Op::Resize { mode, extents } => {
+            attribute(line, "to", join(extents, "x"), true);
+            flag(line, resize_name(*mode), true);
         }
         Op::Reshape { shape } => attribute(line, "shape", join(shape, "x"), true),
         Op::Flatten { axis } => attribute(line, "axis", axis, true),
@@ -175,6 +198,14 @@ pub(crate) fn mode_name(mode: PoolMode) -> &'static str {
     match mode {
         PoolMode::Max => "max",
         PoolMode::Average => "average",
+    }
+}
+
+fn resize_name(mode: ResizeMode) -> &'static str {
+    match mode {
+        ResizeMode::Nearest => "nearest",
+        ResizeMode::Linear => "linear",
+        ResizeMode::LinearAligned => "linear_aligned",
     }
 }
 

@@ -232,7 +232,8 @@ mod tests {
             constant %6 "variance": f32[2] = fill(3.5)
             %7 "batch_norm": f32[1,2,2,2] = batch_norm(%2, %3, %4, %5, %6) epsilon=0.5
             output %7
-        "#]].assert_eq(&small().to_text());
+        "#]]
+        .assert_eq(&small().to_text());
     }
 
     #[test]
