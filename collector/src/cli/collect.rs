@@ -10,10 +10,12 @@ use crate::report::operators::{Peaks, Summary, render, summarise};
 use crate::target::Target;
 use datasets::{Journal, Keys, Origin, Outcome, Record, SealOptions, Shard, Store};
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Where records go when nothing is said.
@@ -121,7 +123,7 @@ pub struct Done {
     /// Attempts without a time, those of earlier runs included.
     pub losses: usize,
     /// The signal that ended the run early, or 0.
-    pub signal: i32,
+    pub signal: usize,
     /// Records of all planned attempts, the best of each.
     pub records: Vec<Record>,
 }
@@ -183,14 +185,15 @@ fn origin(host: &str) -> Origin {
     }
 }
 
-/// The first interrupting signal ends the run after the attempt in flight.
-fn watch_signals() -> Result<Arc<AtomicI32>> {
-    let seen = Arc::new(AtomicI32::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let number = usize::try_from(signal).expect("signal numbers are small");
-        let flag = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        signal_hook::flag::register_usize(signal, Arc::clone(&flag), number).map_err(Failure::environment)?;
-        let _ = flag;
+/// The first interrupting signal ends the run after the attempt in flight, the second at once.
+fn watch_signals() -> Result<Arc<AtomicUsize>> {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let number = usize::try_from(signal).map_err(Failure::environment)?;
+        flag::register_conditional_default(signal, Arc::clone(&again)).map_err(Failure::environment)?;
+        flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
+        flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
     }
     Ok(seen)
 }

@@ -19,6 +19,10 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let shape = ConvShape { strides, pads, dilations, groups: *groups };
             conv(writer, &shape, &inputs[0], &inputs[1], output)
         }
+        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups };
+            conv_transpose(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
+        }
         Op::MatMul { transpose_a, transpose_b } => {
             matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], output)
         }
@@ -140,6 +144,61 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64]) -> Result<T
 /// Padding of batch and channel is nothing.
 fn with_leading(pads: &[i64]) -> Vec<i64> {
     [0, 0].iter().chain(pads).copied().collect()
+}
+
+/// A convolution of the input spread out by the strides, with the kernel turned around.
+fn conv_transpose(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    output_pads: &[i64],
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let spatial = shape.strides.len();
+    let kernel = weight.extents[2..].to_vec();
+    let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
+    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
+    let mut extents = data.extents.clone();
+    for d in 0..spatial {
+        let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
+        extents[d + 2] = (data.extents[d + 2] - 1) * shape.strides[d] + 1 + heads[d] + tail;
+    }
+    let zero = constant(data.dtype, 0.0)?;
+    let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
+        let mut at = i[..2].to_vec();
+        let mut inside: Option<Expression> = None;
+        for d in 0..spatial {
+            let (stride, old) = (index(shape.strides[d])?, index(data.extents[d + 2])?);
+            let place = i[d + 2].sub(&index(heads[d])?)?;
+            let source = place.floor_div(&stride)?;
+            let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
+            let within = source.at_least(&index(0)?)?.and(&source.less(&old)?)?;
+            inside = Some(super::movement::both(inside, within.and(&is_input)?)?);
+            at.push(source);
+        }
+        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
+    })?;
+    let per_group = data.extents[1] / shape.groups;
+    let outputs_per_group = output.extents[1] / shape.groups;
+    let channel_axis = axis("rc", per_group, true)?;
+    let kernel_axes = kernel
+        .iter()
+        .enumerate()
+        .map(|(d, &extent)| axis(&format!("r{d}"), extent, true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
+    writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
+        let source = source_channel(&i[1], Some(&channel_axis), shape.groups, per_group, outputs_per_group)?;
+        let within = if shape.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
+        let mut at = vec![i[0].clone(), source.clone()];
+        let mut weight_at = vec![source, within];
+        for d in 0..spatial {
+            let tap = &kernel_axes[d].variable;
+            at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
+        }
+        reduce(Reduction::Sum, output.dtype, &multiply(&spread, &at, weight, &weight_at, output.dtype)?, &axes)
+    })
 }
 
 fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {

@@ -9,6 +9,9 @@ mod movement;
 mod normalise;
 mod pointwise;
 mod pool;
+mod resample;
+
+pub(crate) use pointwise::axis_of;
 
 use crate::space::Layout;
 use crate::tvm::TvmError;
@@ -129,9 +132,11 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
     let extents = step.output.extents().ok_or(LowerError::Symbolic)?;
     let output = Output { dtype: step.output.dtype, extents, place };
     match &step.op {
-        Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => contraction::lower(writer, &step.op, inputs, &output),
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => {
+            contraction::lower(writer, &step.op, inputs, &output)
+        }
         Op::Pool { .. } | Op::GlobalPool { .. } => pool::lower(writer, &step.op, inputs, &output),
-        Op::BatchNorm { .. } | Op::Softmax { .. } => normalise::lower(writer, &step.op, inputs, &output),
+        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => normalise::lower(writer, &step.op, inputs, &output),
         Op::ScaleShift { .. }
         | Op::BiasAdd { .. }
         | Op::Unary { .. }
@@ -139,7 +144,8 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::Binary { .. }
         | Op::Cast { .. }
         | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
-        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } => {
+        Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
+        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Slice { .. } => {
             movement::lower(writer, &step.op, inputs, &output)
         }
     }

@@ -27,6 +27,16 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let axis = axis_of(*axis, output.extents.len());
             writer.block(&output.name("concat"), output.part(), output.like(), |i| concat(inputs, axis, i))
         }
+        Op::Slice { axes, starts, stops: _, steps } => {
+            writer.block(&output.name("slice"), output.part(), output.like(), |i| {
+                let mut at = i.to_vec();
+                for ((&axis, &start), &step) in axes.iter().zip(starts).zip(steps) {
+                    let axis = axis_of(axis, i.len());
+                    at[axis] = i[axis].mul(&index(step)?)?.add(&index(start)?)?;
+                }
+                data.at(&at)
+            })
+        }
         Op::Pad { pads, value } => {
             let rank = data.extents.len();
             let value = constant(data.dtype, *value)?;

@@ -1,14 +1,17 @@
-//! Batch normalisation with its statistics, and softmax.
+//! Batch normalisation with its statistics, layer normalisation, and softmax.
 
 use super::pointwise::axis_of;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, reduce};
+use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
 use models::Op;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     match op {
         Op::BatchNorm { epsilon } => batch_norm(writer, *epsilon, inputs, output),
+        Op::LayerNorm { axis, epsilon } => {
+            layer_norm(writer, axis_of(*axis, output.extents.len()), *epsilon, inputs, output)
+        }
         Op::Softmax { axis, log } => softmax(writer, *axis, *log, &inputs[0], output),
         other => unreachable!("`{other:?}` does not normalise"),
     }
@@ -22,6 +25,44 @@ fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Out
             variance.at(&channel)?.add(&constant(output.dtype, epsilon)?)?.function("tirx.sqrt", output.dtype)?;
         let centred = data.at(i)?.sub(&mean.at(&channel)?)?;
         centred.div(&deviation)?.mul(&scale.at(&channel)?)?.add(&shift.at(&channel)?)
+    })
+}
+
+/// Mean, variance around it, and the normalised value: three blocks, each over rows.
+fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let [data, scale, shift] = inputs else { unreachable!("layer_norm has three inputs") };
+    let dtype = output.dtype;
+    let (rows, row) = output.extents.split_at(first);
+    let count: i64 = row.iter().product();
+    let part = constant(dtype, 1.0 / count as f64)?;
+    let axes = || -> Result<Vec<Axis>> {
+        let axes = row.iter().enumerate().map(|(d, &extent)| axis(&format!("k{d}"), extent, true));
+        Ok(axes.collect::<std::result::Result<_, _>>()?)
+    };
+    let along = |i: &[Expression], axes: &[Axis]| -> Vec<Expression> {
+        i.iter().cloned().chain(axes.iter().map(|axis| axis.variable.clone())).collect()
+    };
+    // A function of a whole tensor still has one row.
+    let (rows, is_whole) = if rows.is_empty() { (vec![1], true) } else { (rows.to_vec(), false) };
+    let row_of = |i: &[Expression]| -> std::result::Result<Vec<Expression>, TvmError> {
+        if is_whole { Ok(vec![index(0)?]) } else { Ok(i[..first].to_vec()) }
+    };
+    let own = |i: &[Expression]| if is_whole { Vec::new() } else { i.to_vec() };
+    let sum_axes = axes()?;
+    let sum = writer.block(&output.name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
+        reduce(Reduction::Sum, dtype, &data.at(&along(&own(i), &sum_axes))?, &sum_axes)
+    })?;
+    let square_axes = axes()?;
+    let squares = writer.block(&output.name("norm_squares"), Part::Helper, (dtype, &rows), |i| {
+        let centred = data.at(&along(&own(i), &square_axes))?.sub(&sum.at(i)?.mul(&part)?)?;
+        reduce(Reduction::Sum, dtype, &centred.mul(&centred)?, &square_axes)
+    })?;
+    writer.block(&output.name("layer_norm"), Part::Anchor, output.like(), |i| {
+        let row = row_of(i)?;
+        let centred = data.at(i)?.sub(&sum.at(&row)?.mul(&part)?)?;
+        let variance = squares.at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        let normal = centred.div(&variance.function("tirx.sqrt", dtype)?)?;
+        normal.mul(&scale.at(&i[first..])?)?.add(&shift.at(&i[first..])?)
     })
 }
 

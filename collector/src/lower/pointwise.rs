@@ -52,7 +52,7 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
 }
 
 /// A dimension counted from the end when negative.
-pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
+pub(crate) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }

@@ -20,6 +20,15 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
             let depth = input_extent(task, 1);
             contraction(machine, &Extents { channels, rows, columns, depth, is_padded, is_conv: true, may_block: true })
         }
+        Op::ConvTranspose { strides, .. } => {
+            let channels = output.get(1).copied().unwrap_or(1);
+            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
+            let columns = output.last().copied().unwrap_or(1);
+            let depth = input_extent(task, 1);
+            let extents =
+                Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, may_block: false };
+            contraction(machine, &extents)
+        }
         Op::MatMul { .. } | Op::Dense => {
             let rank = output.len();
             let (rows, channels) = (output[..rank - 1].last().copied().unwrap_or(1), output[rank - 1]);
@@ -30,7 +39,7 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
                 Extents { channels, rows: 1, columns: rows, depth, is_padded: false, is_conv: false, may_block };
             contraction(machine, &extents)
         }
-        Op::Softmax { .. } => rows(machine, &output),
+        Op::Softmax { .. } | Op::LayerNorm { .. } => rows(machine, &output),
         Op::Pool { pads, .. } => spatial(machine, &output, pads.iter().any(|&pad| pad > 0)),
         Op::BatchNorm { .. }
         | Op::ScaleShift { .. }
@@ -45,7 +54,9 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
         | Op::Flatten { .. }
         | Op::Transpose { .. }
         | Op::Concat { .. }
-        | Op::Pad { .. } => spatial(machine, &output, false),
+        | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { .. } => spatial(machine, &output, false),
     }
 }
 

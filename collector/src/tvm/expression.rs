@@ -93,6 +93,8 @@ two_operands! {
     at_least = GREATER_EQUAL;
     /// `self < right`
     less = LESS;
+    /// `self == right`
+    equal = EQUAL;
     /// Both
     and = AND;
 }
@@ -106,6 +108,11 @@ impl Expression {
     /// The magnitude.
     pub fn abs(&self) -> Result<Expression> {
         call!(names::ABS, &self.0, Value::none()).map(Expression)
+    }
+
+    /// The largest whole number not above it.
+    pub fn floor(&self) -> Result<Expression> {
+        call!(names::FLOOR, &self.0, Value::none()).map(Expression)
     }
 
     /// `if self { yes } else { no }`, evaluating both.

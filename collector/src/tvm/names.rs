@@ -68,6 +68,8 @@ names! {
     SELECT = "prim.Select", 4, Builder;
     IF_THEN_ELSE = "prim._OpIfThenElse", 4, Builder;
     ABS = "tirx.abs", 2, Builder;
+    FLOOR = "tirx.floor", 2, Builder;
+    EQUAL = "prim._OpEQ", 3, Builder;
     // tensor expressions
     TENSOR_LOAD = "te.TensorLoad", 2, Builder;
     COMMUTATIVE_REDUCER = "te.CommReducer", 5, Builder;

@@ -57,7 +57,7 @@ pub fn apply(
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             match template(&task.steps[0].op) {
                 Template::Contraction => {
-                    let is_conv = matches!(task.steps[0].op, Op::Conv { .. });
+                    let is_conv = matches!(task.steps[0].op, Op::Conv { .. } | Op::ConvTranspose { .. });
                     let form = if is_conv { contraction::Form::Conv } else { contraction::Form::Product };
                     contraction::apply(form, lowered, knobs, &moves)?;
                 }
@@ -79,8 +79,8 @@ pub fn apply(
 
 fn template(op: &Op) -> Template {
     match op {
-        Op::Conv { .. } | Op::MatMul { .. } | Op::Dense => Template::Contraction,
-        Op::Softmax { .. } => Template::Rows,
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => Template::Contraction,
+        Op::Softmax { .. } | Op::LayerNorm { .. } => Template::Rows,
         Op::BatchNorm { .. }
         | Op::ScaleShift { .. }
         | Op::Pool { .. }
@@ -95,7 +95,9 @@ fn template(op: &Op) -> Template {
         | Op::Flatten { .. }
         | Op::Transpose { .. }
         | Op::Concat { .. }
-        | Op::Pad { .. } => Template::Spatial,
+        | Op::Pad { .. }
+        | Op::Slice { .. }
+        | Op::Resize { .. } => Template::Spatial,
     }
 }
 

@@ -1,12 +1,12 @@
-//! Softmax: one row at a time, so that a row stays in the nearest cache.
+//! Softmax and layer normalisation: one row at a time, so that a row stays in the nearest cache.
 
 use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
-use crate::lower::{Lowered, Part};
+use crate::lower::{Lowered, Part, axis_of};
 use crate::tvm::schedule::{Loop, Schedule as Moves};
 use models::{Op, Task};
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let anchor = lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("a softmax has an anchor");
+    let anchor = lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("every task has an anchor");
     let anchor = moves.block(&anchor.name)?;
     let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
     let result = if has_epilogue {
@@ -16,14 +16,18 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         anchor
     };
     let rank = task.steps[0].output.rank();
-    let along = match &task.steps[0].op {
-        Op::Softmax { axis, .. } if *axis < 0 => (rank as i64 + axis) as usize,
-        Op::Softmax { axis, .. } => *axis as usize,
+    let along: Vec<usize> = match &task.steps[0].op {
+        Op::Softmax { axis, .. } => vec![axis_of(*axis, rank)],
+        Op::LayerNorm { axis, .. } => (axis_of(*axis, rank)..rank).collect(),
         other => unreachable!("`{other:?}` has no rows"),
     };
-    let mut outer = moves.loops(&result)?;
-    let row = outer.remove(along);
-    moves.reorder(&outer.iter().chain([&row]).cloned().collect::<Vec<_>>())?;
+    let loops = moves.loops(&result)?;
+    let (inner, outer): (Vec<(usize, Loop)>, Vec<(usize, Loop)>) =
+        loops.into_iter().enumerate().partition(|(place, _)| along.contains(place));
+    let plain = |loops: Vec<(usize, Loop)>| loops.into_iter().map(|(_, target)| target).collect::<Vec<_>>();
+    let (inner, outer) = (plain(inner), plain(outer));
+    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    let row = inner.last().expect("a row has at least one dimension").clone();
     let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
     if let (Some(around), "row") = (&around, choice(knobs, "helpers_at")?) {
         let helpers: Vec<&str> =
