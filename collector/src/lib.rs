@@ -1,11 +1,14 @@
 //! From a model name to records: lowering, schedules, workers, measuring, campaigns and the command line.
 
 pub mod campaign;
+pub mod cli;
 #[allow(unsafe_code)]
 pub mod counters;
+pub mod host;
 pub mod job;
 pub mod lower;
 pub mod measure;
+pub mod report;
 pub mod space;
 pub mod target;
 #[allow(unsafe_code)]

@@ -151,7 +151,13 @@ pub fn attempts(
                     record.cache_state = Some(state);
                     record.plan = Some(Json::new(&method)?);
                     record.key = record.experiment_key();
-                    attempts.push(Attempt { task: index, schedule: schedule.clone(), cpus, method: method.clone(), record });
+                    attempts.push(Attempt {
+                        task: index,
+                        schedule: schedule.clone(),
+                        cpus,
+                        method: method.clone(),
+                        record,
+                    });
                 }
             }
         }

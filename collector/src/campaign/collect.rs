@@ -8,6 +8,7 @@ use crate::measure::Method;
 use crate::target::Target;
 use crate::worker::Fault;
 use datasets::{Json, Outcome, Record, RowError};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ pub enum Event<'a> {
 }
 
 /// How many attempts ended in which way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
@@ -122,7 +123,7 @@ fn conclude(
     record.started_at_us = now_us();
     match build {
         Build::Built(artifact) => {
-            describe_artifact(&mut record, artifact)?;
+            describe_artifact(&mut record, artifact);
             let job = run_job(attempt, artifact, tasks, config);
             match workers.run(&job, run_deadline(attempt, tasks, config)) {
                 Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
@@ -178,7 +179,9 @@ fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } => Outcome::Crashed,
         Fault::TimedOut { .. } => Outcome::TimedOut,
-        Fault::Corrupt { .. } | Fault::HandlerFailed { .. } | Fault::CannotStart { .. } | Fault::Unsendable { .. } => other,
+        Fault::Corrupt { .. } | Fault::HandlerFailed { .. } | Fault::CannotStart { .. } | Fault::Unsendable { .. } => {
+            other
+        }
     }
 }
 
@@ -187,10 +190,9 @@ fn fail(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-fn describe_artifact(record: &mut Record, artifact: &Artifact) -> Result<(), RowError> {
+fn describe_artifact(record: &mut Record, artifact: &Artifact) {
     record.code_bytes = i64::try_from(artifact.object.len()).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
-    Ok(())
 }
 
 fn describe_check(record: &mut Record, check: &Check) {

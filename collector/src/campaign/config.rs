@@ -192,7 +192,8 @@ pub enum ConfigError {
 impl RawConfig {
     /// Reads a TOML file.
     pub fn read(path: &Path) -> Result<RawConfig, ConfigError> {
-        let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() };
+        let unreadable =
+            |error: std::io::Error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         toml::from_str(&text).map_err(|error| ConfigError::Malformed {
             path: path.to_owned(),

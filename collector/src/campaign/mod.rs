@@ -8,7 +8,7 @@
 pub mod attempt;
 pub mod collect;
 pub mod config;
-mod workers;
+pub mod workers;
 
 pub use attempt::{Attempt, PlannedTask, attempts, planned_tasks};
 pub use collect::{Event, Outcomes, collect};

@@ -47,7 +47,11 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&mut workers)?;
     let facts = Facts::read();
-    let base = Record { config_hash: Some(config.hash()), seed: i64::try_from(config.seed).ok(), ..machine::base_record(&target, &facts, &mut workers, &run_id())? };
+    let base = Record {
+        config_hash: Some(config.hash()),
+        seed: i64::try_from(config.seed).ok(),
+        ..machine::base_record(&target, &facts, &mut workers, &run_id())?
+    };
     let cpus = settings::allowed_cpus()?;
     let planned = attempts(&tasks, &target, &config, &base, &cpus, facts.cold_cache_bytes());
     let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
@@ -154,7 +158,8 @@ impl Todo<'_> {
         };
         let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
         let should_stop = || signal.load(Ordering::Relaxed) != 0;
-        let mut outside = crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
+        let mut outside =
+            crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
         let outcomes = collect(&todo, tasks, target, config, workers, &mut outside);
         progress.finish();
         if let Some(journal) = journal {
@@ -208,7 +213,8 @@ fn summaries(config: &Config, tasks: &[PlannedTask], records: &[Record], peaks: 
 }
 
 fn footer(done: &Done, store: &Store, seconds: f64) -> String {
-    let counts: Vec<String> = done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
+    let counts: Vec<String> =
+        done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     let made = if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") };
     let mut text = format!("{} attempts: {made}", done.attempts);
     if done.known_before > 0 {

@@ -7,7 +7,7 @@ use crate::campaign::attempt::load;
 use crate::campaign::{Config, planned_tasks};
 use crate::report::number;
 use crate::space;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 /// The models of the zoo.
@@ -50,7 +50,7 @@ pub fn graph(arguments: &Models, raw: bool, format: GraphFormat) -> Result<u8> {
             graph = models::passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         }
         match format {
-            GraphFormat::Text => print(graph.to_string().trim_end())?,
+            GraphFormat::Text => print(graph.to_text().trim_end())?,
             GraphFormat::Dot => print(graph.to_dot().trim_end())?,
             GraphFormat::Json => print_json(&graph)?,
         }
@@ -147,7 +147,7 @@ fn config_of(arguments: &Models) -> Result<Config> {
 /// A table with these headers.
 pub fn new_table(headers: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(headers);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(headers);
     table
 }
 

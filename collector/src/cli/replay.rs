@@ -172,7 +172,7 @@ fn measure(
         packings: artifact.packings,
         cpus: setting.cpus.clone(),
         method: setting.method.clone(),
-        counters: CounterRequest { backend: crate::counters::Backend::None, ..CounterRequest::default() },
+        counters: CounterRequest { backend: crate::counters::Backend::Off, ..CounterRequest::default() },
         is_checked: true,
         tvm_evaluator: match (&setting.method, setting.arguments.compare_evaluator) {
             (Method::Evaluate(rule), true) => Some(rule.clone()),
@@ -219,7 +219,8 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
         Failure::usage(format!("`{}`, line {line}: {error}", path.display()))
             .with_hint("a trace file has a header with `op`, then lines with `i`, `run_ms` and `trace`")
     };
-    let file = std::fs::File::open(path).map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
+    let file = std::fs::File::open(path)
+        .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
     let mut lines = Vec::new();
     let mut header: Option<Header> = None;
     for (index, text) in BufReader::new(file).lines().enumerate() {
@@ -246,7 +247,9 @@ fn task_of(op: &str) -> Result<Task> {
 }
 
 fn unknown(op: &str) -> Failure {
-    Failure::usage(format!("unknown operator `{op}`; known are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and simple texts"))
+    Failure::usage(format!(
+        "unknown operator `{op}`; known are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and simple texts"
+    ))
 }
 
 fn simple_text(op: &str) -> Option<String> {

@@ -18,7 +18,9 @@ pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
     take_sweep(&mut raw, sweep);
     let config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
     if config.models.is_empty() {
-        return Err(Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration"));
+        return Err(
+            Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration")
+        );
     }
     Ok(config)
 }
@@ -85,7 +87,7 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
     }
     match sweep.counters.as_slice() {
         [] => {}
-        [only] if only == "none" => raw.counters.backend = Backend::None,
+        [only] if only == "none" => raw.counters.backend = Backend::Off,
         names => raw.counters.events = names.to_vec(),
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Backend, Channel, CounterReader, Coverage, Reading, Refusal, Step, Usage,
     names::{self, CounterName, PerfEvent, UsageFigure},
-    papi::{self, EventSet, PapiError},
+    papi::{self, EventSet, Papi, PapiError},
     perf::{self, Mode, PerfCounter},
 };
 
@@ -104,10 +104,10 @@ impl CounterSession {
             Ok(wanted) => wanted,
             Err(refusal) => return self.refusals.push(refusal),
         };
-        for native in wanted.papi.iter().filter(|_| request.backend.allows(Step::Papi)) {
-            match self.add_papi(&wanted, native, request) {
+        if !wanted.papi.is_empty() && request.backend.allows(Step::Papi) {
+            match self.open_papi(&wanted, request) {
                 Ok(()) => return,
-                Err(error) => self.refuse(name, Step::Papi, error.code, format!("`{native}`: {error}")),
+                Err(error) => self.refuse(name, Step::Papi, error.code, error.why),
             }
         }
         if let Some(event) = wanted.perf.filter(|_| request.backend.allows(Step::Perf)) {
@@ -127,8 +127,26 @@ impl CounterSession {
         }
     }
 
-    fn add_papi(&mut self, wanted: &Wanted, native: &str, request: &CounterRequest) -> Result<(), PapiError> {
+    /// Tries the names a counter has at PAPI, one after another; the last refusal stands for all.
+    fn open_papi(&mut self, wanted: &Wanted, request: &CounterRequest) -> Result<(), PapiError> {
         let papi = papi::library(request.papi_library.as_deref())?;
+        let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
+        for native in &wanted.papi {
+            match self.add_papi(papi, wanted, native, request) {
+                Ok(()) => return Ok(()),
+                Err(error) => refusal = PapiError { why: format!("`{native}`: {error}"), ..error },
+            }
+        }
+        Err(refusal)
+    }
+
+    fn add_papi(
+        &mut self,
+        papi: &'static Papi,
+        wanted: &Wanted,
+        native: &str,
+        request: &CounterRequest,
+    ) -> Result<(), PapiError> {
         let component = papi.component_of(native)?;
         let is_hardware = papi.is_hardware(component);
         let mut added = Err(PapiError { code: None, why: String::new() });

@@ -14,6 +14,17 @@ pub enum Step {
     Usage,
 }
 
+impl Step {
+    /// The word in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Papi => "papi",
+            Step::Perf => "perf",
+            Step::Usage => "usage",
+        }
+    }
+}
+
 /// Which steps may be tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

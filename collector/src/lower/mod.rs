@@ -136,7 +136,9 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
             contraction::lower(writer, &step.op, inputs, &output)
         }
         Op::Pool { .. } | Op::GlobalPool { .. } => pool::lower(writer, &step.op, inputs, &output),
-        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => normalise::lower(writer, &step.op, inputs, &output),
+        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => {
+            normalise::lower(writer, &step.op, inputs, &output)
+        }
         Op::ScaleShift { .. }
         | Op::BiasAdd { .. }
         | Op::Unary { .. }
@@ -145,9 +147,12 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::Cast { .. }
         | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
         Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
-        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Slice { .. } => {
-            movement::lower(writer, &step.op, inputs, &output)
-        }
+        Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
     }
 }
 

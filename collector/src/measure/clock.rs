@@ -57,7 +57,7 @@ impl Clock for HostClock {
 
     fn speed_probe_ns(&mut self) -> u64 {
         // The least of several: interruptions only ever add.
-        (0..8).map(|_| probe_ns()).min().expect("eight probes")
+        (0..16).map(|_| probe_ns()).min().expect("sixteen probes")
     }
 
     fn sleep(&mut self, duration: Duration) {

@@ -1,5 +1,7 @@
 //! How to measure: every bound by name, checked once, stored beside the data it shaped.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// One of the two ways to measure.
@@ -149,6 +151,15 @@ impl Method {
         match self {
             Method::Sample(plan) => plan.check(),
             Method::Evaluate(rule) => rule.check(),
+        }
+    }
+
+    /// When measuring ends by itself, up to one batch later: what a deadline for it must exceed. The evaluator's rule
+    /// has no such end.
+    pub fn time_limit(&self) -> Option<Duration> {
+        match self {
+            Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),
+            Method::Evaluate(_) => None,
         }
     }
 }

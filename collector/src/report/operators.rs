@@ -3,7 +3,7 @@
 use super::{duration, number};
 use crate::campaign::PlannedTask;
 use crate::space::Schedule;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets};
 use datasets::{Outcome, Record, ScheduleSource};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -74,7 +74,14 @@ pub struct Summary {
 /// Sums up the records of one model of the campaign.
 ///
 /// `model` is its index in the campaign; `records` may hold those of other models too.
-pub fn summarise(tasks: &[PlannedTask], model: usize, name: &str, batch: i64, records: &[Record], peaks: &Peaks) -> Summary {
+pub fn summarise(
+    tasks: &[PlannedTask],
+    model: usize,
+    name: &str,
+    batch: i64,
+    records: &[Record],
+    peaks: &Peaks,
+) -> Summary {
     let mut by_task: HashMap<&str, Vec<&Record>> = HashMap::new();
     for record in records {
         by_task.entry(&record.task_hash).or_default().push(record);
@@ -135,7 +142,7 @@ pub fn render(summary: &Summary, width: u16) -> String {
     let headers =
         ["operator", "×", "thr", "median", "±", "GFLOP/s", "roofline", "share", "default", "schedule of the best"];
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(headers).set_width(width);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(headers).set_width(width);
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     for row in &summary.rows {

@@ -25,8 +25,7 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
             let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
             let columns = output.last().copied().unwrap_or(1);
             let depth = input_extent(task, 1);
-            let extents =
-                Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, may_block: false };
+            let extents = Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, may_block: false };
             contraction(machine, &extents)
         }
         Op::MatMul { .. } | Op::Dense => {

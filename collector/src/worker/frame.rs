@@ -10,6 +10,9 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The longest content of a frame. Object code and samples are far below; a larger length is damage.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
+/// How much of a promised length is reserved before anything arrives.
+const EXPECTED_BYTES_TRUSTED: usize = 64 << 10;
+
 /// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -77,7 +80,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     if expected_bytes > FRAME_BYTES_MAX {
         return Err(FrameError::Oversized { length_bytes: expected_bytes });
     }
-    let mut content = Vec::new();
+    let mut content = Vec::with_capacity(expected_bytes.min(EXPECTED_BYTES_TRUSTED));
     read_up_to(reader, expected_bytes, &mut content)?;
     if content.len() < expected_bytes {
         return Err(FrameError::Truncated { expected_bytes, got_bytes: content.len() });

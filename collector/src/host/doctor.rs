@@ -1,0 +1,518 @@
+//! What this machine offers and lacks, with the consequence and the cure: minutes before an hour is spent.
+//!
+//! [`doctor`] looks, [`findings`] judges: the judging is a plain function of what was seen. Printing is left to the
+//! command line.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::sys::resource::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::{Facts, Noise};
+use crate::{
+    counters::{Availability, CounterRequest, Step, available, papi},
+    measure::{Clock, HostClock},
+};
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DoctorRequest {
+    /// Folders searched for native libraries, in this order.
+    pub library_folders: Vec<PathBuf>,
+    /// Counters as a collection would ask for them.
+    pub counters: CounterRequest,
+}
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// As wished.
+    Ok,
+    /// Works, with less than the best result.
+    Limited,
+    /// Does not work.
+    Missing,
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub topic: String,
+    /// How good it is.
+    pub status: Status,
+    /// What was seen.
+    pub found: String,
+    /// What that means for measurements; empty when nothing.
+    pub consequence: String,
+    /// What to do; empty when nothing.
+    pub advice: String,
+}
+
+/// A native library looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryFound {
+    library: &'static Library,
+    /// Where it is, if it is.
+    pub path: Option<PathBuf>,
+}
+
+/// PAPI as it starts here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PapiFound {
+    /// Version and file.
+    pub version: String,
+    /// Its parts.
+    pub components: Vec<papi::Component>,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// The machine.
+    pub facts: Facts,
+    /// The kernel's permission setting for perf events.
+    pub perf_event_paranoid: Option<i32>,
+    /// PAPI, or why there is none.
+    pub papi: Result<PapiFound, String>,
+    /// Every counter with a stable name.
+    pub counters: Vec<Availability>,
+    /// What a spinning thread missed.
+    pub noise: Noise,
+    /// The clock's precision.
+    pub clock_precision_ns: u64,
+    /// The lowest limit on memory, and who sets it.
+    pub memory_limit: Option<(u64, String)>,
+    /// Native libraries.
+    pub libraries: Vec<LibraryFound>,
+    /// Folders that were searched for them.
+    pub library_folders: Vec<PathBuf>,
+}
+
+/// A native library that something needs.
+#[derive(Debug, PartialEq, Eq)]
+struct Library {
+    topic: &'static str,
+    /// File names, any of which will do.
+    files: &'static [&'static str],
+    is_required: bool,
+    consequence: &'static str,
+    advice: &'static str,
+}
+
+const INSTALL: &str = "install the pinned wheels of requirements.txt, or name their folder";
+
+const LIBRARIES: &[Library] = &[
+    Library {
+        topic: "TVM interface",
+        files: &["libtvm_ffi.so"],
+        is_required: true,
+        consequence: "nothing can be compiled or run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM runtime",
+        files: &["libtvm_runtime.so"],
+        is_required: true,
+        consequence: "nothing can be run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM compiler",
+        files: &["libtvm_compiler.so", "libtvm.so"],
+        is_required: true,
+        consequence: "nothing can be compiled; artifacts built elsewhere can be run",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "TVM runtime extras",
+        files: &["libtvm_runtime_extra.so"],
+        is_required: false,
+        consequence: "remote devices cannot fill their own inputs, and operators that call sorting fail",
+        advice: INSTALL,
+    },
+    Library {
+        topic: "CUDA code compiler",
+        files: &["libnvrtc.so.13", "libnvrtc.so.12"],
+        is_required: false,
+        consequence: "CUDA candidates cannot be compiled",
+        advice: "install the wheel nvidia-cuda-nvrtc, or name its folder",
+    },
+];
+
+/// Looks at this machine; takes about a quarter of a second, most of it watching for noise.
+pub fn doctor(request: &DoctorRequest) -> Vec<Finding> {
+    findings(&look(request))
+}
+
+fn look(request: &DoctorRequest) -> Evidence {
+    let mut clock = HostClock::new();
+    let papi = papi::library(request.counters.papi_library.as_deref())
+        .map(|papi| PapiFound { version: papi.version(), components: papi.components() })
+        .map_err(|error| error.to_string());
+    Evidence {
+        facts: Facts::read(),
+        perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
+        papi,
+        counters: available(&request.counters),
+        noise: Noise::probe(&mut clock, Duration::from_millis(200)),
+        clock_precision_ns: clock.precision_ns(),
+        memory_limit: memory_limit(),
+        libraries: LIBRARIES.iter().map(|library| find(library, &request.library_folders)).collect(),
+        library_folders: request.library_folders.clone(),
+    }
+}
+
+fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
+    let candidates = folders.iter().flat_map(|folder| library.files.iter().map(move |file| folder.join(file)));
+    LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
+}
+
+/// The lowest of the control groups' limits (either version) and the process's own.
+fn memory_limit() -> Option<(u64, String)> {
+    let mut limits: Vec<(u64, String)> = Vec::new();
+    for line in fs::read_to_string("/proc/self/cgroup").unwrap_or_default().lines() {
+        let (folder, file, group) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+            [_, "", group] => ("/sys/fs/cgroup", "memory.max", group),
+            [_, "memory", group] => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", group),
+            _ => continue,
+        };
+        // A limit of any group above holds too. The group may be named as seen from outside of our mount.
+        let groups = Path::new(group.trim_start_matches('/')).ancestors();
+        let files = groups.map(|group| Path::new(folder).join(group).join(file));
+        limits.extend(files.filter_map(|file| Some((read_number(&file)?, "control group".to_string()))));
+    }
+    for (resource, name) in [(Resource::RLIMIT_AS, "address space"), (Resource::RLIMIT_DATA, "data")] {
+        if let Ok((soft, _)) = getrlimit(resource)
+            && soft != nix::sys::resource::RLIM_INFINITY
+        {
+            limits.push((soft, format!("the process's limit of {name}")));
+        }
+    }
+    limits.into_iter().min()
+}
+
+/// Judges what was seen: one finding per topic, in the order in which they matter.
+pub fn findings(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
+    findings.extend([
+        processors(&evidence.facts),
+        memory(evidence),
+        noise(&evidence.noise),
+        timer(evidence.clock_precision_ns),
+        governor(&evidence.facts),
+        boost(&evidence.facts),
+        smt(&evidence.facts),
+        isolation(&evidence.facts),
+        machine(&evidence.facts),
+        hardware_counters(evidence),
+        perf_events(evidence),
+        papi_finding(&evidence.papi),
+    ]);
+    findings
+}
+
+fn finding(topic: &str, status: Status, found: impl Into<String>, consequence: &str, advice: &str) -> Finding {
+    let (topic, found) = (topic.to_string(), found.into());
+    // What is well needs no words.
+    let (consequence, advice) = if status == Status::Ok { ("", "") } else { (consequence, advice) };
+    Finding { topic, status, found, consequence: consequence.into(), advice: advice.into() }
+}
+
+fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
+    let Library { topic, files, is_required, consequence, advice } = found.library;
+    let (status, seen) = match &found.path {
+        Some(path) => (Status::Ok, path.display().to_string()),
+        None => {
+            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let places = if folders.is_empty() { "no folder given".into() } else { folders.join(", ") };
+            let status = if *is_required { Status::Missing } else { Status::Limited };
+            (status, format!("no {} in: {places}", files.join(" or ")))
+        }
+    };
+    finding(topic, status, seen, consequence, advice)
+}
+
+fn processors(facts: &Facts) -> Finding {
+    let allowed = facts.allowed_cpus.len();
+    let found = format!("{allowed} of {} processors may be used", facts.logical_cpus);
+    let status = if allowed > 1 { Status::Ok } else { Status::Limited };
+    let consequence = "building and measuring must take turns, and only one thread can be measured";
+    finding("processors", status, found, consequence, "give the process more processors")
+}
+
+/// The compiler takes some hundred MiB per builder.
+const MEMORY_MIN_BYTES: u64 = 2 << 30;
+
+fn memory(evidence: &Evidence) -> Finding {
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    let total = evidence.facts.memory_bytes.unwrap_or(0);
+    let (bytes, found) = match &evidence.memory_limit {
+        Some((limit, by)) if *limit < total => {
+            (*limit, format!("{}, of which {by} allows {}", gib(total), gib(*limit)))
+        }
+        _ => (total, gib(total)),
+    };
+    let status = if bytes >= MEMORY_MIN_BYTES { Status::Ok } else { Status::Limited };
+    let consequence = "large operators and parallel builders may be killed";
+    finding("memory", status, found, consequence, "raise the limit, or use one builder")
+}
+
+fn noise(noise: &Noise) -> Finding {
+    let found = format!(
+        "{:.1} % of the time lost in {:.0} gaps per second, the longest {:.2} ms",
+        noise.lost_share * 100.0,
+        noise.gaps_per_second,
+        noise.gap_max_ns as f64 / 1e6
+    );
+    let is_quiet = noise.lost_share < 0.02 && noise.cpu_share > 0.95;
+    let status = if is_quiet { Status::Ok } else { Status::Limited };
+    let consequence = "measurements take longer and reach less precision";
+    finding(
+        "noise",
+        status,
+        found,
+        consequence,
+        "stop other work; on a shared host, compare minima rather than medians",
+    )
+}
+
+fn timer(precision_ns: u64) -> Finding {
+    let status = if precision_ns <= 1_000 { Status::Ok } else { Status::Limited };
+    let consequence = "short operators are run in long batches";
+    let advice = "check that the kernel's clock source is the processor's own (tsc on x86)";
+    finding("timer", status, format!("precise to {precision_ns} ns"), consequence, advice)
+}
+
+fn governor(facts: &Facts) -> Finding {
+    let consequence = "the clock may change while measuring; such measurements carry a warning";
+    match facts.governor.as_deref() {
+        Some("performance") => finding("clock governor", Status::Ok, "performance", "", ""),
+        Some(other) => {
+            let advice = "as root: `cpupower frequency-set -g performance`";
+            finding("clock governor", Status::Limited, other, consequence, advice)
+        }
+        None => finding(
+            "clock governor",
+            Status::Limited,
+            "unknown",
+            consequence,
+            "set it on the host, where it can be seen",
+        ),
+    }
+}
+
+fn boost(facts: &Facts) -> Finding {
+    let consequence = "the clock depends on heat and on how many cores work; thread counts compare less well";
+    let advice = "as root: write 0 to cpufreq/boost, or 1 to intel_pstate/no_turbo, under /sys/devices/system/cpu";
+    match facts.is_boost_on {
+        Some(false) => finding("clock boost", Status::Ok, "off", "", ""),
+        Some(true) => finding("clock boost", Status::Limited, "on", consequence, advice),
+        None => {
+            finding("clock boost", Status::Limited, "unknown", consequence, "set it on the host, where it can be seen")
+        }
+    }
+}
+
+fn smt(facts: &Facts) -> Finding {
+    let (status, found) = match facts.is_smt_active {
+        Some(true) => (Status::Limited, "on: cores share their units between two threads"),
+        Some(false) => (Status::Ok, "off, as far as can be seen"),
+        None => (Status::Limited, "unknown"),
+    };
+    let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
+    finding("SMT", status, found, "a neighbour on the same core changes times", advice)
+}
+
+fn isolation(facts: &Facts) -> Finding {
+    let (status, found) = if facts.isolated_cpus.is_empty() {
+        (Status::Limited, "no processor is isolated".to_string())
+    } else {
+        (Status::Ok, format!("processors {:?} are isolated", facts.isolated_cpus))
+    };
+    let advice = "for the quietest results boot with `isolcpus=` and `nohz_full=`, and pin the runner there";
+    finding("core isolation", status, found, "the system schedules other work onto measured processors", advice)
+}
+
+fn machine(facts: &Facts) -> Finding {
+    match &facts.hypervisor {
+        None => finding("virtual machine", Status::Ok, "no", "", ""),
+        Some(name) => {
+            let consequence = "neighbours on the host disturb unseen; cache sizes and clock policy are the host's";
+            finding(
+                "virtual machine",
+                Status::Limited,
+                format!("yes: {name}"),
+                consequence,
+                "prefer bare metal for final numbers",
+            )
+        }
+    }
+}
+
+fn hardware_counters(evidence: &Evidence) -> Finding {
+    let is_hardware = |counter: &&Availability| ["cycles", "instructions", "cache_misses"].contains(&counter.name);
+    let hardware: Vec<&Availability> = evidence.counters.iter().filter(is_hardware).collect();
+    let given: Vec<&str> = hardware.iter().filter(|one| one.given.is_some()).map(|one| one.name).collect();
+    let status = match given.len() {
+        0 => Status::Missing,
+        some if some < hardware.len() => Status::Limited,
+        _ => Status::Ok,
+    };
+    let why = hardware.iter().find_map(|one| one.given.is_none().then(|| one.refusals.last()).flatten());
+    let found = match (given.is_empty(), why) {
+        (true, Some(refusal)) => format!("none: {}", refusal.why),
+        (false, Some(refusal)) => format!("{}, but not all: {}", given.join(", "), refusal.why),
+        (_, None) => given.join(", "),
+    };
+    let consequence = "records hold times, faults and processor time, but nothing of what the processor did";
+    finding(
+        "hardware counters",
+        status,
+        found,
+        consequence,
+        "run on a machine, or a virtual one, that exposes its counters",
+    )
+}
+
+fn perf_events(evidence: &Evidence) -> Finding {
+    let is_given = evidence.counters.iter().any(|one| one.given.is_some_and(|(step, _)| step == Step::Perf));
+    let paranoid = evidence.perf_event_paranoid.map_or("unreadable".into(), |level| level.to_string());
+    let found = format!("kernel.perf_event_paranoid is {paranoid}");
+    // Level 2 lets a process count itself in user mode; 1 and lower add the kernel's part.
+    let status = match evidence.perf_event_paranoid {
+        _ if is_given => Status::Ok,
+        Some(level) if level <= 2 => Status::Limited,
+        _ => Status::Missing,
+    };
+    let consequence = "counters come from PAPI or from the kernel's general figures only";
+    finding(
+        "perf events",
+        status,
+        found,
+        consequence,
+        "as root: `sysctl kernel.perf_event_paranoid=1`, or grant CAP_PERFMON",
+    )
+}
+
+fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
+    let consequence = "floating-point counters are not available; others come from perf events";
+    match papi {
+        Err(why) => finding(
+            "PAPI",
+            Status::Limited,
+            why,
+            consequence,
+            "install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)",
+        ),
+        Ok(papi) => {
+            let off = papi.components.iter().find(|part| part.name == "perf_event" && part.disabled.is_some());
+            match off.and_then(|part| part.disabled.as_ref()) {
+                None => finding("PAPI", Status::Ok, &papi.version, "", ""),
+                Some(reason) => {
+                    let found = format!("{}, with its processor counters off: {reason}", papi.version);
+                    let advice = "where the processor is newer than libpfm4, install a newer libpfm4";
+                    finding("PAPI", Status::Limited, found, consequence, advice)
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::{Coverage, Refusal};
+    use expect_test::expect;
+
+    fn evidence() -> Evidence {
+        let root = super::super::facts::tests::machine();
+        let counter = |name, given: bool| Availability {
+            name,
+            unit: "count",
+            description: "",
+            given: given.then_some((Step::Perf, Coverage::ThreadUser)),
+            refusals: vec![Refusal {
+                event: name.into(),
+                step: Step::Papi,
+                errno: Some(-7),
+                why: "no such event".into(),
+            }],
+        };
+        Evidence {
+            facts: Facts::read_from(root.path()),
+            perf_event_paranoid: Some(3),
+            papi: Err("no PAPI library".into()),
+            counters: vec![counter("cycles", true), counter("instructions", false)],
+            noise: Noise {
+                elapsed_ns: 200_000_000,
+                cpu_share: 0.7,
+                lost_share: 0.3,
+                gaps_per_second: 100.0,
+                gap_max_ns: 4_000_000,
+            },
+            clock_precision_ns: 40,
+            memory_limit: Some((1 << 30, "control group".into())),
+            libraries: LIBRARIES.iter().map(|library| find(library, &[])).collect(),
+            library_folders: vec!["lib".into()],
+        }
+    }
+
+    #[test]
+    fn every_lack_is_told_with_its_consequence_and_cure() {
+        let lines: Vec<String> = findings(&evidence())
+            .into_iter()
+            .map(|one| {
+                format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
+            })
+            .collect();
+        expect![[r#"
+            Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or name their folder
+            Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
+            Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
+            Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
+            Limited CUDA code compiler: no libnvrtc.so.13 or libnvrtc.so.12 in: lib | CUDA candidates cannot be compiled | install the wheel nvidia-cuda-nvrtc, or name its folder
+            Ok processors: 3 of 4 processors may be used |  | 
+            Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
+            Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
+            Ok timer: precise to 40 ns |  | 
+            Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
+            Ok clock boost: off |  | 
+            Limited SMT: on: cores share their units between two threads | a neighbour on the same core changes times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
+            Ok core isolation: processors [3] are isolated |  | 
+            Ok virtual machine: no |  | 
+            Limited hardware counters: cycles, but not all: no such event | records hold times, faults and processor time, but nothing of what the processor did | run on a machine, or a virtual one, that exposes its counters
+            Ok perf events: kernel.perf_event_paranoid is 3 |  | 
+            Limited PAPI: no PAPI library | floating-point counters are not available; others come from perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
+        "#]].assert_eq(&lines.concat());
+    }
+
+    #[test]
+    fn a_library_is_found_in_the_first_folder_that_has_it() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::write(folder.path().join("libtvm.so"), "").expect("file");
+        let found = find(&LIBRARIES[2], &["nowhere".into(), folder.path().into()]);
+        assert_eq!(found.path, Some(folder.path().join("libtvm.so")));
+        assert_eq!(library(&found, &[]).status, Status::Ok);
+    }
+
+    #[test]
+    fn this_machine_is_judged() {
+        let findings = doctor(&DoctorRequest::default());
+        assert_eq!(findings.len(), LIBRARIES.len() + 12);
+        for one in findings {
+            assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
+            assert!(!one.found.is_empty(), "{one:?}");
+        }
+    }
+}

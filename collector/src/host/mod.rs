@@ -1,0 +1,15 @@
+//! The machine a measurement was made on: facts for the record, its noise, its peaks, and what it lacks.
+//!
+//! Times are comparable only between machines of one [`Facts::host_class`]; the rest of the facts says why two series
+//! from one class may still differ. Everything is read from procfs and sysfs, without rights and without other
+//! programs; what cannot be read is absent, never guessed.
+
+mod doctor;
+mod facts;
+mod noise;
+mod peaks;
+
+pub use doctor::{DoctorRequest, Evidence, Finding, LibraryFound, PapiFound, Status, doctor, findings};
+pub use facts::{CacheLevel, Facts};
+pub use noise::Noise;
+pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};
