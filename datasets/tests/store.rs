@@ -302,7 +302,8 @@ fn stats_count_what_is_there() {
             "count": 1,
             "bytes": 0
           }
-        }"#]].assert_eq(&serde_json::to_string_pretty(&stats).unwrap());
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&stats).unwrap());
 }
 
 #[test]

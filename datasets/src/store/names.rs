@@ -46,7 +46,10 @@ mod tests {
     #[test]
     fn names_never_lead_out_of_a_folder() {
         let encoded = ["epyc-2", "../../etc", "..", "a/b", "größe", "", ".hidden", "a=b"].map(encode);
-        expect!["epyc-2 %2E.%2F..%2Fetc %2E. a%2Fb gr%C3%B6%C3%9Fe %23af1349b9f5f9a1a6a0404dea36dcc949 %2Ehidden a%3Db"].assert_eq(&encoded.join(" "));
+        expect![
+            "epyc-2 %2E.%2F..%2Fetc %2E. a%2Fb gr%C3%B6%C3%9Fe %23af1349b9f5f9a1a6a0404dea36dcc949 %2Ehidden a%3Db"
+        ]
+        .assert_eq(&encoded.join(" "));
         assert_eq!(encode(&"é".repeat(500)).len(), 115);
         assert_ne!(encode(&"x".repeat(500)), encode(&"x".repeat(501)));
     }
