@@ -16,7 +16,6 @@ pub(super) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
     hasher: blake3::Hasher,
-    bytes: u64,
 }
 
 impl Scratch {
@@ -32,7 +31,7 @@ impl Scratch {
             let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
             if is_there {
                 let hasher = blake3::Hasher::new();
-                return Ok(Scratch { file, folder: folder.to_owned(), hasher, bytes: 0 });
+                return Ok(Scratch { file, folder: folder.to_owned(), hasher });
             }
         }
     }
@@ -45,11 +44,6 @@ impl Scratch {
     /// The hash of what was written so far.
     pub fn hash(&self) -> blake3::Hash {
         self.hasher.finalize()
-    }
-
-    /// Number of bytes written so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Brings the file to the disk and gives it its name, replacing a file of that name.
@@ -66,7 +60,6 @@ impl Write for Scratch {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         let written = self.file.as_file_mut().write(buffer)?;
         self.hasher.update(&buffer[..written]);
-        self.bytes += written as u64;
         Ok(written)
     }
 

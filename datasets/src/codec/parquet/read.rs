@@ -81,11 +81,6 @@ impl PartCursor {
         })
     }
 
-    /// Number of rows the file says it has.
-    pub fn rows(&self) -> u64 {
-        self.reader.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum()
-    }
-
     /// The next rows, at most so many; nothing at the end.
     pub fn next(&mut self, most_rows: usize) -> Result<Option<Batch>> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
