@@ -185,7 +185,7 @@ columns! {
         median_interval_ns: Option<f64> = Float, "ns", After, since 1;
         /// Whether caches held the operands when a sample began.
         cache_state: Option<CacheState> = Label, "name", Before, since 1;
-        /// All samples in the order taken, each the time of one run.
+        /// Samples in the order taken, each the time of one run; evenly thinned out when there are more than the plan keeps.
         samples_ns: Vec<f64> = List, "ns", After, since 1;
     }
     "Check" {
