@@ -7,10 +7,13 @@
 
 pub mod batch;
 pub mod codec;
+pub mod document;
 pub mod error;
 pub mod limits;
 mod parallel;
 pub mod record;
+pub mod shard;
+pub mod sql;
 pub mod store;
 
 pub use codec::{Format, Writer, read};
@@ -23,4 +26,6 @@ pub use record::json::Json;
 pub use record::key::Key;
 pub use record::table::{COLUMNS, ColumnId, Record};
 pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
+pub use shard::{Shard, ShardError};
+pub use sql::Dialect;
 pub use store::{Journal, Keys, Origin, SealOptions, Store};

@@ -25,6 +25,11 @@ macro_rules! words {
                 match self { $type::$first => $first_word, $( $type::$variant => $word, )* }
             }
 
+            /// What it means.
+            pub fn meaning(self) -> &'static str {
+                match self { $type::$first => $first_doc, $( $type::$variant => $variant_doc, )* }
+            }
+
             /// The value of a word.
             pub fn from_name(word: &str) -> Option<$type> {
                 $type::ALL.iter().copied().find(|value| value.name() == word)

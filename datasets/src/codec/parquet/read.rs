@@ -241,12 +241,11 @@ impl Leaf {
     }
 }
 
+/// Values, and the levels that tell where there is none.
+type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
+
 /// One value per row, with a placeholder where the level is 0.
-fn scalars<T: DataType>(
-    reader: &mut ColumnReaderImpl<T>,
-    rows: usize,
-    max_level: i16,
-) -> Parquet<(Vec<T::T>, Option<Vec<i16>>)> {
+fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
     let mut values = Vec::new();
     let mut levels = Vec::new();
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;

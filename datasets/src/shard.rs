@@ -1,0 +1,215 @@
+//! Cutting one list of work into parts that need not know of each other.
+//!
+//! A key belongs to exactly one of `count` shards, by its first bytes; keys are hashes, so shards are about equally
+//! large whatever the models. The number of shards may change from night to night: what is recorded is skipped
+//! whichever shard it came from.
+
+use crate::record::key::Key;
+use std::fmt;
+use std::str::FromStr;
+
+/// One of several parts of the work, written `i/n`; the first is `1/n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Counted from 0.
+    index: u32,
+    count: u32,
+}
+
+/// Why a shard makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShardError {
+    /// The text is no shard.
+    #[error("`{0}` is not a shard\nhint: write `i/n`, from `1/n` to `n/n`, for example `2/8`")]
+    Text(String),
+    /// A variable of a scheduler makes no sense.
+    #[error("`{name}` is `{value}`: {problem}\nhint: set it to a number, or give `--shard i/n`")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A scheduler tells which shard this is but not of how many.
+    #[error("`{present}` is set, but `{missing}` is not\nhint: {hint}")]
+    Missing {
+        /// The variable that is there.
+        present: &'static str,
+        /// The one that is not.
+        missing: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+}
+
+impl Shard {
+    /// All of the work.
+    pub const WHOLE: Shard = Shard { index: 0, count: 1 };
+
+    /// The shard of an index counted from 0, if there are that many.
+    pub fn new(index: u32, count: u32) -> Option<Shard> {
+        (index < count).then_some(Shard { index, count })
+    }
+
+    /// The index, counted from 0.
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// How many shards there are.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Whether a key belongs to this shard.
+    ///
+    /// For guided search give the key of the task, so that one shard sees all of its history; otherwise that of the
+    /// experiment.
+    pub fn contains(self, key: Key) -> bool {
+        let mut first = [0; 8];
+        first.copy_from_slice(&key.0[..8]);
+        u64::from_be_bytes(first) % u64::from(self.count) == u64::from(self.index)
+    }
+
+    /// The shard that a scheduler gave this process; nothing when there is no scheduler.
+    ///
+    /// A Slurm job array tells `SLURM_ARRAY_TASK_ID`, `SLURM_ARRAY_TASK_COUNT` and `SLURM_ARRAY_TASK_MIN`, and must be
+    /// numbered without gaps. A Kubernetes indexed job tells `JOB_COMPLETION_INDEX`; its manifest must give the number
+    /// of completions again as `JOB_COMPLETIONS`. `lookup` gives the value of a variable, as `std::env::var` does.
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
+        let slurm = Scheduler {
+            index: "SLURM_ARRAY_TASK_ID",
+            count: "SLURM_ARRAY_TASK_COUNT",
+            first: Some("SLURM_ARRAY_TASK_MIN"),
+            hint: "start the job with `sbatch --array=0-7`",
+        };
+        let kubernetes = Scheduler {
+            index: "JOB_COMPLETION_INDEX",
+            count: "JOB_COMPLETIONS",
+            first: None,
+            hint: "add it to the job's environment with the value of `completions`",
+        };
+        for scheduler in [slurm, kubernetes] {
+            if let Some(shard) = scheduler.shard(&lookup)? {
+                return Ok(Some(shard));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Names of the variables in which a scheduler tells.
+struct Scheduler {
+    index: &'static str,
+    count: &'static str,
+    /// The index of the first shard; 0 without.
+    first: Option<&'static str>,
+    hint: &'static str,
+}
+
+impl Scheduler {
+    fn shard(&self, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
+        let Some(index) = number(self.index, lookup)? else { return Ok(None) };
+        let missing = ShardError::Missing { present: self.index, missing: self.count, hint: self.hint };
+        let count = number(self.count, lookup)?.ok_or(missing)?;
+        let first = self.first.map_or(Ok(None), |name| number(name, lookup))?.unwrap_or(0);
+        let shard = index.checked_sub(first).and_then(|index| Shard::new(index, count));
+        shard.map(Some).ok_or_else(|| ShardError::Variable {
+            name: self.index,
+            value: index.to_string(),
+            problem: "it is beyond the number of shards; number them without gaps",
+        })
+    }
+}
+
+fn number(name: &'static str, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<u32>, ShardError> {
+    let Some(value) = lookup(name) else { return Ok(None) };
+    match value.trim().parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(ShardError::Variable { name, value, problem: "it is not a number" }),
+    }
+}
+
+impl FromStr for Shard {
+    type Err = ShardError;
+
+    fn from_str(text: &str) -> Result<Shard, ShardError> {
+        let parse = |text: &str| text.parse::<u32>().ok();
+        let shard = text.split_once('/').and_then(|(number, count)| {
+            let index = parse(number)?.checked_sub(1)?;
+            Shard::new(index, parse(count)?)
+        });
+        shard.ok_or_else(|| ShardError::Text(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index + 1, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    fn check_environment(variables: &[(&str, &str)], expected: Expect) {
+        let lookup =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let text = match Shard::from_environment(lookup) {
+            Ok(shard) => shard.map_or("none".to_owned(), |shard| shard.to_string()),
+            Err(error) => error.to_string(),
+        };
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn schedulers_tell_the_shard() {
+        check_environment(&[], expect!["none"]);
+        check_environment(&[("SLURM_ARRAY_TASK_ID", "0"), ("SLURM_ARRAY_TASK_COUNT", "4")], expect!["1/4"]);
+        let slurm =
+            |id, min| [("SLURM_ARRAY_TASK_ID", id), ("SLURM_ARRAY_TASK_COUNT", "4"), ("SLURM_ARRAY_TASK_MIN", min)];
+        check_environment(&slurm("4", "1"), expect!["4/4"]);
+        check_environment(&slurm("9", "1"), expect![[r#"
+            `SLURM_ARRAY_TASK_ID` is `9`: it is beyond the number of shards; number them without gaps
+            hint: set it to a number, or give `--shard i/n`"#]]);
+        check_environment(&slurm("one", "1"), expect![[r#"
+            `SLURM_ARRAY_TASK_ID` is `one`: it is not a number
+            hint: set it to a number, or give `--shard i/n`"#]]);
+        check_environment(&[("SLURM_ARRAY_TASK_ID", "0")], expect![[r#"
+            `SLURM_ARRAY_TASK_ID` is set, but `SLURM_ARRAY_TASK_COUNT` is not
+            hint: start the job with `sbatch --array=0-7`"#]]);
+        check_environment(&[("JOB_COMPLETION_INDEX", "7"), ("JOB_COMPLETIONS", "8")], expect!["8/8"]);
+        check_environment(&[("JOB_COMPLETION_INDEX", "7")], expect![[r#"
+            `JOB_COMPLETION_INDEX` is set, but `JOB_COMPLETIONS` is not
+            hint: add it to the job's environment with the value of `completions`"#]]);
+    }
+
+    #[test]
+    fn shards_are_written_from_one_to_n() {
+        assert_eq!("2/8".parse(), Ok(Shard { index: 1, count: 8 }));
+        assert_eq!("1/1".parse(), Ok(Shard::WHOLE));
+        for text in ["0/8", "9/8", "1/0", "", "/", "a/b", "-1/2", "1/2/3", "1", "5000000000/5000000000"] {
+            assert_eq!(text.parse::<Shard>(), Err(ShardError::Text(text.to_owned())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_is_in_one_shard(key: [u8; 16], count in 1u32..1000) {
+            let shards = (0..count).filter_map(|index| Shard::new(index, count));
+            prop_assert_eq!(shards.filter(|shard| shard.contains(Key(key))).count(), 1);
+        }
+
+        #[test]
+        fn a_shard_reads_back(index in 0u32..1000, count in 1u32..1000) {
+            prop_assume!(index < count);
+            let shard = Shard::new(index, count).unwrap();
+            prop_assert_eq!(shard.to_string().parse(), Ok(shard));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The table of columns in the words of three databases, and how to load parts into each.
+
+use crate::record::column::{Column, Kind};
+use crate::record::table::COLUMNS;
+use std::fmt::Write;
+
+/// A database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// PostgreSQL.
+    Postgres,
+    /// ClickHouse.
+    ClickHouse,
+    /// DuckDB.
+    DuckDb,
+}
+
+impl Dialect {
+    /// Every database.
+    pub const ALL: &[Dialect] = &[Dialect::Postgres, Dialect::ClickHouse, Dialect::DuckDb];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Postgres => "postgres",
+            Dialect::ClickHouse => "clickhouse",
+            Dialect::DuckDb => "duckdb",
+        }
+    }
+
+    /// The database of a name.
+    pub fn from_name(name: &str) -> Option<Dialect> {
+        Dialect::ALL.iter().copied().find(|dialect| dialect.name() == name)
+    }
+
+    /// The type of a kind of column.
+    fn type_name(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Dialect::Postgres, Kind::Bool) => "boolean",
+            (Dialect::Postgres, Kind::Integer) => "bigint",
+            (Dialect::Postgres, Kind::Float) => "double precision",
+            (Dialect::Postgres, Kind::Text | Kind::Label) => "text",
+            (Dialect::Postgres, Kind::List) => "double precision[]",
+            (Dialect::Postgres, Kind::Json) => "jsonb",
+            (Dialect::Postgres, Kind::Key) => "bytea",
+            (Dialect::Postgres, Kind::Time) => "timestamptz",
+            (Dialect::ClickHouse, Kind::Bool) => "Bool",
+            (Dialect::ClickHouse, Kind::Integer) => "Int64",
+            (Dialect::ClickHouse, Kind::Float) => "Float64",
+            (Dialect::ClickHouse, Kind::Text | Kind::Json) => "String",
+            (Dialect::ClickHouse, Kind::Label) => "LowCardinality(String)",
+            (Dialect::ClickHouse, Kind::List) => "Array(Float64)",
+            (Dialect::ClickHouse, Kind::Key) => "FixedString(16)",
+            (Dialect::ClickHouse, Kind::Time) => "DateTime64(6, 'UTC')",
+            (Dialect::DuckDb, Kind::Bool) => "BOOLEAN",
+            (Dialect::DuckDb, Kind::Integer) => "BIGINT",
+            (Dialect::DuckDb, Kind::Float) => "DOUBLE",
+            (Dialect::DuckDb, Kind::Text | Kind::Label | Kind::Json) => "VARCHAR",
+            (Dialect::DuckDb, Kind::List) => "DOUBLE[]",
+            (Dialect::DuckDb, Kind::Key) => "BLOB",
+            (Dialect::DuckDb, Kind::Time) => "TIMESTAMP WITH TIME ZONE",
+        }
+    }
+
+    fn column(self, column: &Column) -> String {
+        let kind = self.type_name(column.kind);
+        match (self, column.nullable) {
+            (Dialect::ClickHouse, true) => match kind.strip_prefix("LowCardinality(").and_then(|s| s.strip_suffix(')'))
+            {
+                Some(inner) => format!("LowCardinality(Nullable({inner}))"),
+                None => format!("Nullable({kind})"),
+            },
+            (Dialect::ClickHouse, false) | (_, true) => kind.to_owned(),
+            (_, false) => format!("{kind} NOT NULL"),
+        }
+    }
+}
+
+/// The statement that makes a table of records.
+///
+/// The key is the primary key where the database enforces one. ClickHouse does not, and drops duplicates when it
+/// pleases; so load compacted parts into it, in which every key stands once.
+pub fn schema(dialect: Dialect) -> String {
+    let mut text = "CREATE TABLE records (\n".to_owned();
+    for (index, column) in COLUMNS.iter().enumerate() {
+        let key = match (dialect, column.kind) {
+            (Dialect::Postgres | Dialect::DuckDb, Kind::Key) => " PRIMARY KEY",
+            _ => "",
+        };
+        let comma = if index + 1 < COLUMNS.len() { "," } else { "" };
+        writeln!(text, "    \"{}\" {}{key}{comma}", column.name, dialect.column(column)).expect("memory takes it");
+    }
+    text.push_str(match dialect {
+        Dialect::Postgres | Dialect::DuckDb => ");\n",
+        Dialect::ClickHouse => ") ENGINE = MergeTree ORDER BY (\"op_kind\", \"task_hash\", \"key\");\n",
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn each_database_has_its_words() {
+        let names = [
+            "schema_version",
+            "key",
+            "started_at_us",
+            "place",
+            "op_kind",
+            "task",
+            "layout",
+            "samples_ns",
+            "is_virtual_machine",
+            "median_ns",
+        ];
+        let mut text = String::new();
+        for &dialect in Dialect::ALL {
+            let schema = schema(dialect);
+            let wanted =
+                |line: &&str| names.iter().any(|name| line.contains(&format!("\"{name}\""))) || !line.starts_with(' ');
+            schema.lines().filter(wanted).for_each(|line| writeln!(text, "{line}").unwrap());
+        }
+        expect![[r#"
+            CREATE TABLE records (
+                "schema_version" bigint NOT NULL,
+                "key" bytea NOT NULL PRIMARY KEY,
+                "started_at_us" timestamptz NOT NULL,
+                "place" text,
+                "op_kind" text NOT NULL,
+                "task" jsonb,
+                "layout" text,
+                "is_virtual_machine" boolean,
+                "median_ns" double precision,
+                "samples_ns" double precision[] NOT NULL,
+            );
+            CREATE TABLE records (
+                "schema_version" Int64,
+                "key" FixedString(16),
+                "started_at_us" DateTime64(6, 'UTC'),
+                "place" Nullable(String),
+                "op_kind" LowCardinality(String),
+                "task" Nullable(String),
+                "layout" LowCardinality(Nullable(String)),
+                "is_virtual_machine" Nullable(Bool),
+                "median_ns" Nullable(Float64),
+                "samples_ns" Array(Float64),
+            ) ENGINE = MergeTree ORDER BY ("op_kind", "task_hash", "key");
+            CREATE TABLE records (
+                "schema_version" BIGINT NOT NULL,
+                "key" BLOB NOT NULL PRIMARY KEY,
+                "started_at_us" TIMESTAMP WITH TIME ZONE NOT NULL,
+                "place" VARCHAR,
+                "op_kind" VARCHAR NOT NULL,
+                "task" VARCHAR,
+                "layout" VARCHAR,
+                "is_virtual_machine" BOOLEAN,
+                "median_ns" DOUBLE,
+                "samples_ns" DOUBLE[] NOT NULL,
+            );
+        "#]].assert_eq(&text);
+    }
+}
