@@ -229,25 +229,25 @@ fn random(graph: &Graph) -> Tensor {
     random_inputs(&single(Op::Identity, &[&ty]), 11).unwrap().remove(0)
 }
 
+/// One spatial axis of a random convolution: extent, kernel, stride, head, tail, dilation.
+type Axis = [i64; 6];
+
 /// A convolution of one to three spatial axes with everything it can have.
 fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
-    (1usize..=3, 1i64..=2, 1i64..=2, 1i64..=3, 1i64..=3)
-        .prop_flat_map(|(rank, batch, groups, channels_in, channels_out)| {
-            let axes = prop::collection::vec((1i64..=6, 1i64..=3, 1i64..=3, 0i64..=2, 0i64..=2, 1i64..=2), rank);
-            axes.prop_map(move |axes| {
-                let column = |of: fn(&(i64, i64, i64, i64, i64, i64)) -> i64| axes.iter().map(of).collect::<Vec<_>>();
-                let op = Op::Conv {
-                    strides: column(|axis| axis.2),
-                    pads: [column(|axis| axis.3), column(|axis| axis.4)].concat(),
-                    dilations: column(|axis| axis.5),
-                    groups,
-                };
-                let x = [vec![batch, channels_in * groups], column(|axis| axis.0)].concat();
-                let w = [vec![channels_out * groups, channels_in], column(|axis| axis.1)].concat();
-                (op, x, w)
-            })
-        })
-        .prop_filter("the window must fit", |(op, x, w)| infer(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok())
+    let axis = (1i64..=6, 1i64..=3, 1i64..=3, 0i64..=2, 0i64..=2, 1i64..=2);
+    let axis = axis.prop_map(|(extent, kernel, stride, head, tail, dilation)| -> Axis {
+        [extent, kernel, stride, head, tail, dilation]
+    });
+    let channels = (1i64..=2, 1i64..=2, 1i64..=3, 1i64..=3);
+    let any = (prop::collection::vec(axis, 1..=3), channels).prop_map(|(axes, (batch, groups, ci, co))| {
+        let column = |index: usize| axes.iter().map(|axis| axis[index]).collect::<Vec<_>>();
+        let pads = [column(3), column(4)].concat();
+        let op = Op::Conv { strides: column(2), pads, dilations: column(5), groups };
+        let x = [vec![batch, ci * groups], column(0)].concat();
+        let w = [vec![co * groups, ci], column(1)].concat();
+        (op, x, w)
+    });
+    any.prop_filter("the window must fit", |(op, x, w)| infer(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok())
 }
 
 /// A transposed convolution over what a convolution would have made.

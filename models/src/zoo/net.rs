@@ -8,6 +8,10 @@ use crate::graph::{Const, Graph, ValueId};
 use crate::operator::{BinaryOp, Op, PoolMode, UnaryOp};
 use crate::types::{Dim, TensorType};
 
+/// `min(max(x, 0), 6)`
+pub(super) const RELU6: Op = Op::Clip { low: 0.0, high: 6.0 };
+pub(super) const RELU: Op = Op::Unary { function: UnaryOp::Relu };
+
 /// A network in the making.
 pub struct Net {
     builder: GraphBuilder,
@@ -64,8 +68,8 @@ impl Net {
         Net { builder: GraphBuilder::new(name), seed: 0 }
     }
 
-    pub(super) fn input(&mut self, extents: &[i64]) -> Result<ValueId> {
-        self.builder.input("data", TensorType::f32(extents))
+    pub(super) fn input(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
+        self.builder.input(name, TensorType::f32(extents))
     }
 
     pub(super) fn finish(self, outputs: &[ValueId]) -> Result<Graph> {
@@ -111,6 +115,43 @@ impl Net {
         if layer.has_bias { self.bias(scope, y) } else { Ok(y) }
     }
 
+    /// A convolution and the normalisation after it.
+    pub(super) fn conv_norm(&mut self, scope: &str, x: ValueId, layer: &Conv, epsilon: f64) -> Result<ValueId> {
+        let x = self.conv(&format!("{scope}.conv"), x, layer)?;
+        self.batch_norm(&format!("{scope}.bn"), x, epsilon)
+    }
+
+    /// A convolution, the normalisation after it and an activation.
+    pub(super) fn conv_norm_act(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        layer: &Conv,
+        epsilon: f64,
+        activation: &Op,
+    ) -> Result<ValueId> {
+        let x = self.conv_norm(scope, x, layer, epsilon)?;
+        self.push(&format!("{scope}.act"), activation.clone(), &[x])
+    }
+
+    /// Scales each channel by what two small layers make of the channels' means.
+    pub(super) fn squeeze_excite(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        squeezed: i64,
+        activation: UnaryOp,
+        gate: UnaryOp,
+    ) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let mean = self.push(&format!("{scope}.avgpool"), Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        let y = self.conv(&format!("{scope}.fc1"), mean, &same(squeezed, 1).bias())?;
+        let y = self.unary(&format!("{scope}.activation"), y, activation)?;
+        let y = self.conv(&format!("{scope}.fc2"), y, &same(channels, 1).bias())?;
+        let y = self.unary(&format!("{scope}.scale_activation"), y, gate)?;
+        self.binary(&format!("{scope}.scale"), BinaryOp::Mul, x, y)
+    }
+
     fn bias(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let channels = self.channels(x)?;
         let bias = self.weight(&format!("{scope}.bias"), &[channels])?;
@@ -126,12 +167,40 @@ impl Net {
         self.push(scope, Op::BatchNorm { epsilon }, &inputs)
     }
 
-    /// A fully connected layer with bias on `[batch, features]`.
+    /// A transposed convolution with a square kernel.
+    pub(super) fn conv_transpose(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        out: i64,
+        [kernel, stride, pad]: [i64; 3],
+        has_bias: bool,
+    ) -> Result<ValueId> {
+        let filter = [self.channels(x)?, out, kernel, kernel];
+        let w = self.weight(&format!("{scope}.weight"), &filter)?;
+        let op = Op::ConvTranspose {
+            strides: vec![stride; 2],
+            pads: vec![pad; 4],
+            output_pads: vec![0; 2],
+            dilations: vec![1; 2],
+            groups: 1,
+        };
+        let y = self.push(scope, op, &[x, w])?;
+        if has_bias { self.bias(scope, y) } else { Ok(y) }
+    }
+
+    /// A fully connected layer with bias on the last dimension.
     pub(super) fn dense(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
-        let w_extents = [out, self.channels(x)?];
-        let w = self.weight(&format!("{scope}.weight"), &w_extents)?;
+        let extents = self.extents(x)?;
+        let w = self.weight(&format!("{scope}.weight"), &[out, extents[extents.len() - 1]])?;
+        let bias = self.weight(&format!("{scope}.bias"), &[out])?;
+        self.dense_with(scope, x, w, bias)
+    }
+
+    /// A fully connected layer with weights that others use too.
+    pub(super) fn dense_with(&mut self, scope: &str, x: ValueId, w: ValueId, bias: ValueId) -> Result<ValueId> {
         let y = self.push(scope, Op::Dense, &[x, w])?;
-        self.bias(scope, y)
+        self.push(scope, Op::BiasAdd { axis: -1 }, &[y, bias])
     }
 
     pub(super) fn unary(&mut self, scope: &str, x: ValueId, function: UnaryOp) -> Result<ValueId> {
@@ -180,6 +249,29 @@ impl Net {
             count_pad: mode == PoolMode::Average,
         };
         self.push(scope, op, &[x])
+    }
+
+    pub(super) fn concat(&mut self, scope: &str, parts: &[ValueId]) -> Result<ValueId> {
+        self.push(scope, Op::Concat { axis: 1 }, parts)
+    }
+
+    /// Does nothing at inference; it stands where training drops elements.
+    pub(super) fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
+        self.push("dropout", Op::Identity, &[x])
+    }
+
+    /// The elements `start` to `stop` (excluded) of one dimension.
+    pub(super) fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
+        let op = Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        self.push(scope, op, &[x])
+    }
+
+    pub(super) fn reshape(&mut self, scope: &str, x: ValueId, shape: &[i64]) -> Result<ValueId> {
+        self.push(scope, Op::Reshape { shape: shape.to_vec() }, &[x])
+    }
+
+    pub(super) fn transpose(&mut self, scope: &str, x: ValueId, permutation: &[i64]) -> Result<ValueId> {
+        self.push(scope, Op::Transpose { permutation: permutation.to_vec() }, &[x])
     }
 
     /// The mean of each channel as `[batch, channels]`.

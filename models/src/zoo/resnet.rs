@@ -1,6 +1,6 @@
 //! Residual networks for images, with their wider and grouped relatives.
 
-use super::net::{Net, conv, same};
+use super::net::{Conv, Net, conv, same};
 use crate::error::Result;
 use crate::graph::ValueId;
 
@@ -14,6 +14,13 @@ pub(super) struct Bottleneck {
     pub groups: i64,
     /// Its channels per group in the first stage.
     pub width: i64,
+}
+
+impl Bottleneck {
+    /// The usual width, without groups.
+    pub(super) fn plain(blocks: [usize; 4]) -> Bottleneck {
+        Bottleneck { blocks, groups: 1, width: 64 }
+    }
 }
 
 /// The shallow members, of two 3x3 convolutions per block.
@@ -75,7 +82,7 @@ fn join(net: &mut Net, scope: &str, x: ValueId, y: ValueId, stride: i64) -> Resu
     net.relu(&format!("{scope}.relu"), y)
 }
 
-fn conv_norm(net: &mut Net, conv: &str, norm: &str, x: ValueId, layer: &super::net::Conv) -> Result<ValueId> {
+fn conv_norm(net: &mut Net, conv: &str, norm: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
     let x = net.conv(conv, x, layer)?;
     net.batch_norm(norm, x, EPSILON)
 }
