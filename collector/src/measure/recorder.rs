@@ -91,13 +91,14 @@ impl<'a> Recorder<'a> {
     /// Times a batch with everything read around it; [`keep`](Self::keep) makes it a sample.
     pub fn batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
         self.counters.select(self.samples.len() % self.counters.groups());
-        let usage = self.clock.usage();
+        // Reading counters takes processor time, reading usage hardly counts: so usage is read inside.
         self.counters.read(&mut self.before);
+        let usage = self.clock.usage();
         let start = self.clock.now_ns();
         run(times)?;
         let end = self.clock.now_ns();
-        self.counters.read(&mut self.after);
         let usage = self.clock.usage().since(&usage);
+        self.counters.read(&mut self.after);
         let batch = Batch { runs: times, elapsed_ns: end.saturating_sub(start), usage };
         self.last = Some(batch);
         Ok(batch)

@@ -5,22 +5,25 @@
 //! What happened to a job is a reply or a [`Fault`]; after a fault the next call starts a fresh worker.
 //!
 //! * [`frame`] is the wire: length, then content, with a cap.
-//! * [`supervisor`] is the orchestrator's side, [`serve`] the worker's.
-//! * [`confine`] bounds the worker from the inside: it dies with its supervisor and within its limits.
+//! * [`Supervisor`] is the orchestrator's side, [`enter`] and [`Entry::serve`] the worker's.
+//! * [`confine()`] bounds the worker from the inside: it dies with its supervisor and within its limits.
 //!
 //! Nothing here knows what a job is: requests and replies are any serde types that postcard can carry (no
 //! self-describing formats, no skipped fields).
 
-pub mod confine;
+mod confine;
+mod fault;
 pub mod frame;
 mod launch;
-pub mod serve;
+mod process;
+mod serve;
 mod stderr;
-pub mod supervisor;
+mod supervisor;
 
-pub use confine::{Limits, confine};
+pub use confine::{ConfineError, Limits, confine};
+pub use fault::Fault;
 pub use serve::{Entry, ServeError, enter};
-pub use supervisor::{Counts, Fault, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
+pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;
 

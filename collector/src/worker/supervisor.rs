@@ -6,39 +6,20 @@
 
 use std::{
     ffi::OsString,
-    io::{ErrorKind, Read, Write},
     marker::PhantomData,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
-    },
+    os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
-    process::{Child, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::{
-        signal::{Signal, killpg},
-        wait::{Id, WaitPidFlag, WaitStatus, waitid},
-    },
-    unistd::Pid,
-};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Answer, Envelope, Hello, Limits, PROTOCOL, Start,
+    Answer, Envelope, Fault, Hello, Limits,
     frame::{FrameError, read_frame, write_frame},
-    launch::launch,
-    stderr::StderrTail,
+    process::{Timed, Worker},
 };
-
-/// How long a process may take to end after it closed its socket, before it counts as running on.
-const ENDING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the last of its standard error may take to arrive after its end.
-const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How to start a worker, and within which bounds it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,66 +59,6 @@ pub struct Recycle {
     pub after_jobs: Option<u32>,
     /// When a job leaves it with more resident memory than this.
     pub above_rss_bytes: Option<u64>,
-}
-
-/// What became of a job that got no reply. Serialisable, since it becomes the outcome of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Fault {
-    /// The worker died of a signal.
-    #[error("worker crashed with {}{}", signal_name(*signal), said(stderr))]
-    Crashed {
-        /// The signal's number.
-        signal: i32,
-        /// The end of its standard error.
-        stderr: String,
-    },
-    /// The worker ended by itself instead of answering; libraries call `exit` on some internal errors.
-    #[error("worker exited with code {code} instead of answering{}", said(stderr))]
-    Exited {
-        /// The exit code.
-        code: i32,
-        /// The end of its standard error.
-        stderr: String,
-    },
-    /// No reply within the job's deadline; the worker was killed.
-    #[error("no reply within {limit_ms} ms; the worker was killed")]
-    TimedOut {
-        /// The deadline of the job.
-        limit_ms: u64,
-    },
-    /// The worker sent something that is not an answer to this job; it was killed.
-    #[error("the worker's answer is damaged: {why}; it was killed")]
-    Corrupt {
-        /// What was wrong with the answer.
-        why: String,
-    },
-    /// The handler inside the worker panicked, or its reply cannot be sent. A fault of the program, not of the job.
-    #[error("the worker could not finish the job: {why}")]
-    HandlerFailed {
-        /// The panic's place and message, or why the reply cannot be sent.
-        why: String,
-    },
-    /// No worker could be started. Trying again will not help before the reason is removed.
-    #[error("cannot start a worker: {why}")]
-    CannotStart {
-        /// The program and the reason.
-        why: String,
-    },
-    /// The request is too large to send; the worker never saw it.
-    #[error("the request cannot be sent: {why}")]
-    Unsendable {
-        /// The encoder's reason.
-        why: String,
-    },
-}
-
-fn signal_name(signal: i32) -> String {
-    Signal::try_from(signal)
-        .map_or_else(|_| format!("signal {signal}"), |known| format!("{} ({signal})", known.as_str()))
-}
-
-fn said(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
 }
 
 /// What a supervisor has seen so far.
@@ -332,150 +253,5 @@ pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
         if let Some(index) = ready.or_else(late) {
             return Some(places[index]);
         }
-    }
-}
-
-/// One running process.
-struct Worker {
-    child: Child,
-    stream: UnixStream,
-    stderr: StderrTail,
-    hello: Hello,
-    jobs: u32,
-    rss_bytes: u64,
-}
-
-impl Worker {
-    fn start(spec: &WorkerSpec) -> Result<Self, String> {
-        let (stream, theirs) = UnixStream::pair().map_err(|error| format!("cannot make a socket pair: {error}"))?;
-        let mut command = Command::new(&spec.program);
-        command
-            .args(&spec.arguments)
-            .envs(spec.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut child = launch(command).map_err(|error| error.to_string())?;
-        let pipe = child.stderr.take().expect("standard error is piped above");
-        let hello = Hello { protocol: 0, pid: 0, versions: Default::default(), rss_bytes: 0 };
-        let stderr = match StderrTail::follow(pipe) {
-            Ok(stderr) => stderr,
-            Err(error) => {
-                end(&mut child);
-                return Err(format!("cannot start a thread for its standard error: {error}"));
-            }
-        };
-        let mut worker = Self { child, stream, stderr, hello, jobs: 0, rss_bytes: 0 };
-        match worker.greet(spec) {
-            Ok(hello) if hello.protocol == PROTOCOL => {
-                worker.rss_bytes = hello.rss_bytes;
-                worker.hello = hello;
-                Ok(worker)
-            }
-            Ok(hello) => Err(format!(
-                "it speaks protocol {}, this program {PROTOCOL}; install both from one build",
-                hello.protocol
-            )),
-            Err(error) => Err(worker.fault(error, spec.start_deadline).to_string()),
-        }
-    }
-
-    fn greet(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
-        let mut timed = Timed { stream: &self.stream, deadline: Instant::now() + spec.start_deadline };
-        let supervisor_pid = nix::unistd::getpid().as_raw();
-        write_frame(&mut timed, &Start { protocol: PROTOCOL, supervisor_pid, limits: spec.limits.clone() })?;
-        read_frame(&mut timed)
-    }
-
-    fn has_ended(&self) -> bool {
-        status(&self.child).is_some()
-    }
-
-    /// Ends the worker and names what happened, from the failed transfer and the way the process ended.
-    fn fault(mut self, error: FrameError, limit: Duration) -> Fault {
-        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        match error {
-            FrameError::TimedOut => Fault::TimedOut { limit_ms },
-            FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
-                None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
-                Some(ended) => {
-                    end(&mut self.child);
-                    let stderr = self.stderr.text(STDERR_PATIENCE);
-                    match ended {
-                        WaitStatus::Exited(_, code) => Fault::Exited { code, stderr },
-                        WaitStatus::Signaled(_, signal, _) => Fault::Crashed { signal: signal as i32, stderr },
-                        other => Fault::Corrupt { why: format!("the process ended as {other:?}") },
-                    }
-                }
-            },
-            other => Fault::Corrupt { why: other.to_string() },
-        }
-    }
-
-    /// The socket closes a little before the process can be waited for.
-    fn await_end(&self) -> Option<WaitStatus> {
-        let patience_ends = Instant::now() + ENDING_PATIENCE;
-        loop {
-            let ended = status(&self.child);
-            if ended.is_some() || Instant::now() > patience_ends {
-                return ended;
-            }
-            thread::sleep(Duration::from_micros(200));
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// How the process ended, or `None` while it runs. It stays unreaped, so its process group cannot become another's.
-fn status(child: &Child) -> Option<WaitStatus> {
-    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::Pid(pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)
-}
-
-/// Kills the worker's process group, linkers and compilers it started included, and reaps the worker.
-fn end(child: &mut Child) {
-    // Fails only when the group is gone, which is what is wanted.
-    let _ = killpg(pid(child), Signal::SIGKILL);
-    let _ = child.wait();
-}
-
-fn pid(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("process ids of Linux fit into 31 bits"))
-}
-
-/// A stream whose every read and write ends at one deadline.
-struct Timed<'a> {
-    stream: &'a UnixStream,
-    deadline: Instant,
-}
-
-impl Timed<'_> {
-    fn rest(&self) -> std::io::Result<Option<Duration>> {
-        let rest = self.deadline.saturating_duration_since(Instant::now());
-        if rest.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.stream.set_read_timeout(self.rest()?)?;
-        (&mut &*self.stream).read(buffer)
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        self.stream.set_write_timeout(self.rest()?)?;
-        (&mut &*self.stream).write(buffer)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }

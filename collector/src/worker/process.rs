@@ -1,0 +1,181 @@
+//! One worker process: started and greeted, asked how it ended, killed with everything it started.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::{
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    },
+    unistd::Pid,
+};
+
+use super::{
+    Fault, Hello, PROTOCOL, Start, WorkerSpec,
+    frame::{FrameError, read_frame, write_frame},
+    launch::launch,
+    stderr::StderrTail,
+};
+
+/// How long a process may take to end after it closed its socket, before it counts as running on.
+const ENDING_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the last of its standard error may take to arrive after its end.
+const STDERR_PATIENCE: Duration = Duration::from_millis(200);
+
+/// One worker process, from its greeting to its end; dropping it kills it.
+pub struct Worker {
+    child: Child,
+    stderr: StderrTail,
+    pub stream: UnixStream,
+    pub hello: Hello,
+    /// Jobs answered.
+    pub jobs: u32,
+    /// Resident memory after the latest job.
+    pub rss_bytes: u64,
+}
+
+impl Worker {
+    /// Starts the program, tells it its limits and waits for its greeting.
+    pub fn start(spec: &WorkerSpec) -> Result<Self, String> {
+        let (stream, theirs) = UnixStream::pair().map_err(|error| format!("cannot make a socket pair: {error}"))?;
+        let mut command = Command::new(&spec.program);
+        command
+            .args(&spec.arguments)
+            .envs(spec.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = launch(command).map_err(|error| error.to_string())?;
+        let pipe = child.stderr.take().expect("standard error is piped above");
+        let hello = Hello { protocol: 0, pid: 0, versions: Default::default(), rss_bytes: 0 };
+        let stderr = match StderrTail::follow(pipe) {
+            Ok(stderr) => stderr,
+            Err(error) => {
+                end(&mut child);
+                return Err(format!("cannot start a thread for its standard error: {error}"));
+            }
+        };
+        let mut worker = Self { child, stream, stderr, hello, jobs: 0, rss_bytes: 0 };
+        match worker.greet(spec) {
+            Ok(hello) if hello.protocol == PROTOCOL => {
+                worker.rss_bytes = hello.rss_bytes;
+                worker.hello = hello;
+                Ok(worker)
+            }
+            Ok(hello) => Err(format!(
+                "it speaks protocol {}, this program {PROTOCOL}; install both from one build",
+                hello.protocol
+            )),
+            Err(error) => Err(worker.fault(error, spec.start_deadline).to_string()),
+        }
+    }
+
+    fn greet(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
+        let mut timed = Timed { stream: &self.stream, deadline: Instant::now() + spec.start_deadline };
+        let supervisor_pid = nix::unistd::getpid().as_raw();
+        write_frame(&mut timed, &Start { protocol: PROTOCOL, supervisor_pid, limits: spec.limits.clone() })?;
+        read_frame(&mut timed)
+    }
+
+    /// Whether the process has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        status(&self.child).is_some()
+    }
+
+    /// Ends the worker and names what happened, from the failed transfer and the way the process ended.
+    pub fn fault(mut self, error: FrameError, limit: Duration) -> Fault {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        match error {
+            FrameError::TimedOut => Fault::TimedOut { limit_ms },
+            FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
+                None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
+                Some(ended) => {
+                    end(&mut self.child);
+                    let stderr = self.stderr.text(STDERR_PATIENCE);
+                    match ended {
+                        WaitStatus::Exited(_, code) => Fault::Exited { code, stderr },
+                        WaitStatus::Signaled(_, signal, _) => Fault::Crashed { signal: signal as i32, stderr },
+                        other => Fault::Corrupt { why: format!("the process ended as {other:?}") },
+                    }
+                }
+            },
+            other => Fault::Corrupt { why: other.to_string() },
+        }
+    }
+
+    /// The socket closes a little before the process can be waited for.
+    fn await_end(&self) -> Option<WaitStatus> {
+        let patience_ends = Instant::now() + ENDING_PATIENCE;
+        loop {
+            let ended = status(&self.child);
+            if ended.is_some() || Instant::now() > patience_ends {
+                return ended;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// How the process ended, or `None` while it runs. It stays unreaped, so its process group cannot become another's.
+fn status(child: &Child) -> Option<WaitStatus> {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)
+}
+
+/// Kills the worker's process group, linkers and compilers it started included, and reaps the worker.
+fn end(child: &mut Child) {
+    // Fails only when the group is gone, which is what is wanted.
+    let _ = killpg(pid(child), Signal::SIGKILL);
+    let _ = child.wait();
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("process ids of Linux fit into 31 bits"))
+}
+
+/// A stream whose every read and write ends at one deadline.
+pub struct Timed<'a> {
+    pub stream: &'a UnixStream,
+    pub deadline: Instant,
+}
+
+impl Timed<'_> {
+    fn rest(&self) -> std::io::Result<Option<Duration>> {
+        let rest = self.deadline.saturating_duration_since(Instant::now());
+        if rest.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(self.rest()?)?;
+        (&mut &*self.stream).read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(self.rest()?)?;
+        (&mut &*self.stream).write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
