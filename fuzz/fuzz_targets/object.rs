@@ -1,6 +1,7 @@
 //! Feeds arbitrary bytes to the loader of kernels; it must answer with an error or an image, whatever they are.
 //!
-//! Run with `cargo fuzz run object`; a good start is a folder with some object files. Nothing loaded is executed.
+//! Run with `. scripts/env` and `cargo +nightly fuzz run object`; a good start is a folder with some object files.
+//! Nothing loaded is executed.
 
 #![no_main]
 

@@ -273,7 +273,8 @@ impl Drop for Mapping {
     }
 }
 
-fn page_bytes() -> usize {
+/// The smallest unit of rights in this machine's memory.
+pub(super) fn page_bytes() -> usize {
     match nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE) {
         Ok(Some(bytes)) if bytes > 0 => bytes as usize,
         _ => 4096,

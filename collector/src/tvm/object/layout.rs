@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::error::LoadError;
 use super::read::{Access, Kind, Object, Place};
+use crate::tvm::memory::page_bytes;
 
 /// Larger images are refused; a kernel's constants may be big, but not that big.
 const IMAGE_LIMIT_BYTES: usize = 1 << 30;
@@ -123,12 +124,5 @@ impl Cursor {
 
     fn end_of_page(&mut self) -> Result<usize, LoadError> {
         Ok(self.take(0, self.page_bytes)?.end)
-    }
-}
-
-fn page_bytes() -> usize {
-    match nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE) {
-        Ok(Some(bytes)) if bytes > 0 => bytes as usize,
-        _ => 4096,
     }
 }

@@ -3,7 +3,8 @@
 //! Two milliseconds instead of some microseconds, but it takes whatever the toolchain of the machine understands.
 
 use std::ffi::{CString, OsString, c_void};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::ptr::NonNull;
@@ -16,6 +17,7 @@ use super::{Backing, LoadError, Loaded, context};
 
 /// Links an object in the folder `dir` and opens the result; the files are removed before this returns.
 ///
+/// The folder should be the process's own: whoever may write there could put another library in place of the result.
 /// Unlike [`super::load`], opening a library runs the code that the object registered for loading, if any.
 ///
 /// # Errors
@@ -23,7 +25,8 @@ use super::{Backing, LoadError, Loaded, context};
 /// The files cannot be written, there is no linker, it refuses the object, or a symbol is not to be found.
 pub fn load_through_linker(bytes: &[u8], dir: &Path) -> Result<Loaded, LoadError> {
     let files = Files::named_in(dir);
-    fs::write(&files.object, bytes)
+    File::create_new(&files.object)
+        .and_then(|mut file| file.write_all(bytes))
         .map_err(|source| LoadError::LinkerUnavailable { path: files.object.clone(), source })?;
     link(&files)?;
     // SAFETY: opening runs initialisers; kernels of a compiler have none, and only runner processes come here.
