@@ -2,12 +2,13 @@
 
 use super::arguments::Collect;
 use super::failure::{Failure, chain};
+use super::peaks;
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
 use crate::campaign::{Attempt, Config, Outcomes, PlannedTask, Workers, attempts, collect, planned_tasks};
 use crate::host::Facts;
 use crate::report::operators::{Peaks, Summary, render, summarise};
-use crate::target::Target;
+use crate::target::{Machine, Target};
 use datasets::{Journal, Keys, Origin, Outcome, Record, SealOptions, Shard, Store};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -58,8 +59,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     planned.retain(|attempt| shard.is_none_or(|shard| shard.contains(attempt.record.key)));
     let todo = Todo { store: &store, again: arguments.again, planned };
     let done = todo.make(&config, &tasks, &target, &mut workers)?;
-    let peaks = measure_peaks(&config, &target, &facts, &mut workers);
-    let summaries = summaries(&config, &tasks, &done.records, &peaks);
+    let peaks = peaks::measure(&config, &target, &facts, &mut workers);
+    let summaries = summaries(&config, &tasks, &done.records, &target.machine, &peaks);
     if arguments.json {
         print_json(&Report {
             store: store.root().to_owned(),
@@ -76,7 +77,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         })?;
     } else {
         for summary in &summaries {
-            print(&format!("{}\n", render(summary, terminal_width())))?;
+            print(&format!("{}\n", render(summary)))?;
         }
         print(&footer(&done, &store, start.elapsed().as_secs_f64()))?;
     }
@@ -203,13 +204,15 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
     Ok(seen)
 }
 
-fn measure_peaks(_config: &Config, _target: &Target, _facts: &Facts, _workers: &mut Workers) -> Peaks {
-    Peaks::default()
-}
-
-fn summaries(config: &Config, tasks: &[PlannedTask], records: &[Record], peaks: &Peaks) -> Vec<Summary> {
+fn summaries(
+    config: &Config,
+    tasks: &[PlannedTask],
+    records: &[Record],
+    machine: &Machine,
+    peaks: &Peaks,
+) -> Vec<Summary> {
     let models = config.models.iter().enumerate();
-    models.map(|(index, model)| summarise(tasks, index, &model.name, model.batch, records, peaks)).collect()
+    models.map(|(index, model)| summarise(tasks, (index, model), records, machine, peaks)).collect()
 }
 
 fn footer(done: &Done, store: &Store, seconds: f64) -> String {
@@ -225,9 +228,4 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
     text
-}
-
-fn terminal_width() -> u16 {
-    const WITHOUT_TERMINAL: u16 = 200;
-    comfy_table::Table::new().width().unwrap_or(WITHOUT_TERMINAL).max(100)
 }

@@ -2,7 +2,8 @@
 
 use super::arguments::DatasetCommand;
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, inspect, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use crate::report::table::{new_table, right_align};
 use datasets::sql::Dialect;
 use datasets::{Format, SealOptions, Store};
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ fn stats(path: &Path, as_json: bool) -> Result<u8> {
         print_json(&stats)?;
         return Ok(DONE);
     }
-    let mut table = inspect::new_table(&["what", "records"]);
+    let mut table = new_table(&["what", "records"]);
     table.add_row(["all".to_owned(), stats.rows.to_string()]);
     let mut group = |name: &str, counts: &BTreeMap<String, u64>| {
         for (label, count) in counts {
@@ -69,7 +70,7 @@ fn stats(path: &Path, as_json: bool) -> Result<u8> {
     group("target", &stats.by_target);
     group("host", &stats.by_host);
     group("operator", &stats.by_operator);
-    inspect::right_align(&mut table, &[1]);
+    right_align(&mut table, [1]);
     print(&table.to_string())?;
     print(&format!(
         "{} tasks; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
@@ -129,7 +130,7 @@ fn schema(sql: Option<&str>) -> Result<u8> {
             print(datasets::sql::schema(engine).trim_end())?;
         }
         None => {
-            let mut table = inspect::new_table(&["column", "type", "unit", "meaning"]);
+            let mut table = new_table(&["column", "type", "unit", "meaning"]);
             for column in datasets::COLUMNS {
                 table.add_row([column.name, column.kind.name(), column.unit, column.text()]);
             }

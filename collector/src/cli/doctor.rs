@@ -1,8 +1,9 @@
 //! `doctor`: what this machine can measure, what not, and how to improve it.
 
-use super::{DONE, Result, inspect, print, print_json};
+use super::{DONE, Result, print, print_json};
 use crate::counters::CounterRequest;
 use crate::host::{DoctorRequest, Status, doctor};
+use crate::report::table::new_table;
 use crate::tvm::library;
 
 /// Prints every finding.
@@ -13,11 +14,7 @@ pub fn run(as_json: bool) -> Result<u8> {
         print_json(&findings)?;
         return Ok(DONE);
     }
-    let mut table = inspect::new_table(&["", "what", "found", "consequence and advice"]);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(160);
-    }
+    let mut table = new_table(&["", "what", "found", "consequence and advice"]);
     for finding in &findings {
         let mark = match finding.status {
             Status::Ok => "ok",

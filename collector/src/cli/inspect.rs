@@ -6,8 +6,8 @@ use super::{DONE, Result, machine, print, print_json, settings};
 use crate::campaign::attempt::load;
 use crate::campaign::{Config, planned_tasks};
 use crate::report::number;
+use crate::report::table::{new_table, right_align};
 use crate::space;
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 /// The models of the zoo.
@@ -37,7 +37,7 @@ pub fn list(as_json: bool) -> Result<u8> {
         let millions = format!("{:.2} M", parameters.learned as f64 / 1e6);
         table.add_row([entry.name.to_owned(), input.join("x"), millions, number(macs as f64 / 1e9)]);
     }
-    right_align(&mut table, &[2, 3]);
+    right_align(&mut table, [2, 3]);
     print(&table.to_string())?;
     Ok(DONE)
 }
@@ -93,7 +93,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
             planned.task.hash()[..8].to_owned(),
         ]);
     }
-    right_align(&mut table, &[1, 3, 4, 5]);
+    right_align(&mut table, [1, 3, 4, 5]);
     print(&table.to_string())?;
     let total: f64 = rows.iter().map(|(planned, work)| work.flops as f64 * planned.places.len() as f64).sum();
     let calls: usize = rows.iter().map(|(planned, _)| planned.places.len()).sum();
@@ -142,20 +142,4 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
 
 fn config_of(arguments: &Models) -> Result<Config> {
     settings::config(arguments, &Sweep::default())
-}
-
-/// A table with these headers.
-pub fn new_table(headers: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(headers);
-    table
-}
-
-/// Numbers stand under each other.
-pub fn right_align(table: &mut Table, columns: &[usize]) {
-    for &column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }

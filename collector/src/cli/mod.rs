@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod inspect;
 mod machine;
+mod peaks;
 mod progress;
 mod replay;
 mod settings;

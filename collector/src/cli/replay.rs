@@ -2,7 +2,7 @@
 
 use super::arguments::Replay;
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, inspect, machine, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
 use crate::campaign::config::{Limits, ModelRequest};
 use crate::campaign::{Workers, attempt, workers};
 use crate::counters::CounterRequest;
@@ -10,6 +10,7 @@ use crate::job::{BuildJob, Measured, RunJob, RunReply};
 use crate::measure::statistics::percentile;
 use crate::measure::{Evaluator, Method, Plan};
 use crate::report::number;
+use crate::report::table::{new_table, right_align};
 use crate::space::Schedule;
 use crate::target::Target;
 use models::Task;
@@ -273,7 +274,7 @@ fn simple_text(op: &str) -> Option<String> {
 
 fn table(all: &[Replayed]) -> String {
     let headers = ["operator", "candidates", "lost", "build s", "run s", "candidates/min", "ours/recorded", "ours−TVM"];
-    let mut table = inspect::new_table(&headers);
+    let mut table = new_table(&headers);
     let percent = |part: Option<f64>| part.map(|part| format!("{:.2} %", part * 100.0)).unwrap_or_default();
     for replayed in all {
         table.add_row([
@@ -287,6 +288,6 @@ fn table(all: &[Replayed]) -> String {
             percent(replayed.evaluator_difference),
         ]);
     }
-    inspect::right_align(&mut table, &[1, 2, 3, 4, 5, 6, 7]);
+    right_align(&mut table, [1, 2, 3, 4, 5, 6, 7]);
     table.to_string()
 }

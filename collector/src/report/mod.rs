@@ -2,5 +2,6 @@
 
 mod number;
 pub mod operators;
+pub mod table;
 
 pub use number::{duration, number};

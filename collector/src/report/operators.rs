@@ -1,9 +1,10 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 
 use super::{duration, number};
-use crate::campaign::PlannedTask;
-use crate::space::Schedule;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::campaign::{ModelRequest, PlannedTask};
+use crate::report::table::{new_table, right_align};
+use crate::space::{Schedule, space};
+use crate::target::Machine;
 use datasets::{Outcome, Record, ScheduleSource};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -11,19 +12,43 @@ use std::collections::HashMap;
 /// What the machine can do at best, as measured in this run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Peaks {
-    /// Operations per second by number of threads.
-    pub flops_per_second: Vec<(usize, f64)>,
-    /// Bytes per second from memory by number of threads.
-    pub bytes_per_second: Vec<(usize, f64)>,
+    /// Operations per second, by threads.
+    pub compute: Vec<ComputePeak>,
+    /// Bytes per second, by threads and by how much is read again and again.
+    pub memory: Vec<MemoryPeak>,
+}
+
+/// The best rate of multiply-adds seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ComputePeak {
+    /// Threads at work.
+    pub threads: usize,
+    /// Operations per second.
+    pub flops_per_second: f64,
+}
+
+/// The best rate of streaming seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MemoryPeak {
+    /// Threads at work.
+    pub threads: usize,
+    /// Bytes that were streamed again and again: which cache level that is, is the machine's business.
+    pub working_set_bytes: u64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
 }
 
 impl Peaks {
     /// The least time of some work on this many threads, in nanoseconds; nothing when a peak is not known.
+    ///
+    /// Operands are taken to come from the smallest measured working set that holds them, as they do when an
+    /// operator is run again and again.
     pub fn attainable_ns(&self, threads: usize, flops: f64, bytes: f64) -> Option<f64> {
-        let of = |peaks: &[(usize, f64)]| peaks.iter().find(|(count, _)| *count == threads).map(|(_, peak)| *peak);
-        let compute = flops / of(&self.flops_per_second)?;
-        let memory = bytes / of(&self.bytes_per_second)?;
-        Some(compute.max(memory) * 1e9)
+        let compute = self.compute.iter().find(|peak| peak.threads == threads)?;
+        let mut memory: Vec<&MemoryPeak> = self.memory.iter().filter(|peak| peak.threads == threads).collect();
+        memory.sort_by_key(|peak| peak.working_set_bytes);
+        let memory = memory.iter().find(|peak| peak.working_set_bytes as f64 >= bytes).or(memory.last())?;
+        Some((flops / compute.flops_per_second).max(bytes / memory.bytes_per_second) * 1e9)
     }
 }
 
@@ -38,6 +63,8 @@ pub struct Row {
     pub count: usize,
     /// The schedule of the best time.
     pub schedule: String,
+    /// How it differs from the default one.
+    pub difference: String,
     /// Its threads.
     pub threads: i64,
     /// Its median, in nanoseconds.
@@ -73,13 +100,12 @@ pub struct Summary {
 
 /// Sums up the records of one model of the campaign.
 ///
-/// `model` is its index in the campaign; `records` may hold those of other models too.
+/// `model` comes with its index in the campaign; `records` may hold those of other models too.
 pub fn summarise(
     tasks: &[PlannedTask],
-    model: usize,
-    name: &str,
-    batch: i64,
+    model: (usize, &ModelRequest),
     records: &[Record],
+    machine: &Machine,
     peaks: &Peaks,
 ) -> Summary {
     let mut by_task: HashMap<&str, Vec<&Record>> = HashMap::new();
@@ -89,10 +115,10 @@ pub fn summarise(
     let mut rows = Vec::new();
     let mut missing = Vec::new();
     for planned in tasks {
-        let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model) else { continue };
+        let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model.0) else { continue };
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
-        match row(planned, *count, hash.clone(), attempts, peaks) {
+        match row(planned, *count, hash.clone(), attempts, machine, peaks) {
             Some(row) => rows.push(row),
             None => missing.push(planned.task.describe()),
         }
@@ -101,10 +127,17 @@ pub fn summarise(
     for row in &mut rows {
         row.share = row.median_ns * row.count as f64 / total_ns;
     }
-    Summary { model: name.to_owned(), batch, rows, missing, total_ns }
+    Summary { model: model.1.name.clone(), batch: model.1.batch, rows, missing, total_ns }
 }
 
-fn row(planned: &PlannedTask, count: usize, task_hash: String, attempts: &[&Record], peaks: &Peaks) -> Option<Row> {
+fn row(
+    planned: &PlannedTask,
+    count: usize,
+    task_hash: String,
+    attempts: &[&Record],
+    machine: &Machine,
+    peaks: &Peaks,
+) -> Option<Row> {
     let measured: Vec<(&Record, f64)> = attempts
         .iter()
         .filter(|record| record.outcome == Outcome::Ok)
@@ -117,6 +150,7 @@ fn row(planned: &PlannedTask, count: usize, task_hash: String, attempts: &[&Reco
             && record.cache_state == best.cache_state
     });
     let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
+    let default_knobs = space(&planned.task, machine).default;
     let flops = best.flops.unwrap_or(0) as f64;
     let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0)).sum::<i64>() as f64;
     let threads = best.threads.unwrap_or(1);
@@ -125,7 +159,8 @@ fn row(planned: &PlannedTask, count: usize, task_hash: String, attempts: &[&Reco
         task: planned.task.describe(),
         task_hash,
         count,
-        schedule: schedule.map(|schedule| schedule.describe()).unwrap_or_default(),
+        schedule: schedule.as_ref().map(Schedule::describe).unwrap_or_default(),
+        difference: schedule.map(|schedule| schedule.difference(&default_knobs)).unwrap_or_default(),
         threads,
         median_ns,
         spread: best.median_interval_ns.unwrap_or(0.0) / median_ns,
@@ -137,13 +172,21 @@ fn row(planned: &PlannedTask, count: usize, task_hash: String, attempts: &[&Reco
     })
 }
 
-/// The summary as a table of at most `width` columns of text.
-pub fn render(summary: &Summary, width: u16) -> String {
-    let headers =
-        ["operator", "×", "thr", "median", "±", "GFLOP/s", "roofline", "share", "default", "schedule of the best"];
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(headers).set_width(width);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+/// The summary as a table.
+pub fn render(summary: &Summary) -> String {
+    let headers = [
+        "operator",
+        "×",
+        "thr",
+        "median",
+        "±",
+        "GFLOP/s",
+        "roofline",
+        "share",
+        "default",
+        "best schedule, where it differs",
+    ];
+    let mut table = new_table(&headers);
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     for row in &summary.rows {
         table.add_row([
@@ -156,14 +199,10 @@ pub fn render(summary: &Summary, width: u16) -> String {
             row.roofline.map(|part| format!("{:.0} %", part * 100.0)).unwrap_or_else(|| "-".to_owned()),
             percent(row.share),
             row.default_over_best.map(|ratio| format!("{ratio:.2}×")).unwrap_or_else(|| "-".to_owned()),
-            row.schedule.clone(),
+            row.difference.clone(),
         ]);
     }
-    for column in 1..=8 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    right_align(&mut table, 1..=8);
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
         "{} (batch {})\n{table}\ntotal of {calls} operators, each at its best: {}",

@@ -112,7 +112,15 @@ impl Schedule {
         }
     }
 
-    /// A short text for tables: `block=16 tile_x=14 …`.
+    /// What differs from another schedule of the same task, or `default` when nothing does.
+    pub fn difference(&self, default: &Knobs) -> String {
+        let Schedule::Template { knobs } = self else { return self.describe() };
+        let changed = knobs.0.iter().filter(|(name, setting)| default.0.get(*name) != Some(setting));
+        let parts: Vec<String> = changed.map(|(name, setting)| format!("{name}={setting}")).collect();
+        if parts.is_empty() { "default".to_owned() } else { parts.join(" ") }
+    }
+
+    /// All knobs in one line: `block=16 tile_x=14 …`.
     pub fn describe(&self) -> String {
         match self {
             Schedule::Template { knobs } => {
