@@ -14,6 +14,17 @@ pub enum Step {
     Usage,
 }
 
+impl Step {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Papi => "papi",
+            Step::Perf => "perf",
+            Step::Usage => "usage",
+        }
+    }
+}
+
 /// Which steps may be tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,8 +38,8 @@ pub enum Backend {
     Perf,
     /// The kernel's own figures only.
     Usage,
-    /// None: no counters at all.
-    Off,
+    /// No counters at all.
+    None,
 }
 
 impl Backend {
@@ -39,7 +50,7 @@ impl Backend {
             Backend::Papi => step == Step::Papi,
             Backend::Perf => step == Step::Perf,
             Backend::Usage => step == Step::Usage,
-            Backend::Off => false,
+            Backend::None => false,
         }
     }
 }
