@@ -87,7 +87,7 @@ impl CounterSession {
             not_send: PhantomData,
         };
         let mut granted = Vec::new();
-        if request.backend != Backend::Off {
+        if request.backend != Backend::None {
             for name in &request.events {
                 session.open_event(name, request, &mut granted);
             }

@@ -47,7 +47,7 @@ fn every_counter_is_given_or_refused_with_a_reason() {
 
 #[test]
 fn nothing_is_counted_when_counters_are_off_and_unknown_names_are_told() {
-    let session = CounterSession::open(&CounterRequest { backend: Backend::Off, ..CounterRequest::default() });
+    let session = CounterSession::open(&CounterRequest { backend: Backend::None, ..CounterRequest::default() });
     assert!(session.channels().is_empty() && session.refusals().is_empty());
     let session = CounterSession::open(&request(Backend::Auto, &["cylces", "perf:xyz", "papi:no\0name"]));
     assert_eq!(session.refusals().len(), 3, "{:?}", session.refusals());

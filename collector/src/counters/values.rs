@@ -15,7 +15,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The word in records.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Step::Papi => "papi",
@@ -38,8 +38,8 @@ pub enum Backend {
     Perf,
     /// The kernel's own figures only.
     Usage,
-    /// None: no counters at all.
-    Off,
+    /// No counters at all.
+    None,
 }
 
 impl Backend {
@@ -50,7 +50,7 @@ impl Backend {
             Backend::Papi => step == Step::Papi,
             Backend::Perf => step == Step::Perf,
             Backend::Usage => step == Step::Usage,
-            Backend::Off => false,
+            Backend::None => false,
         }
     }
 }
