@@ -63,7 +63,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
         packings: artifact.packings,
         cpus: cpus.to_vec(),
         method: Method::Sample(Plan::default()),
-        counters: CounterRequest { backend: Backend::Off, ..CounterRequest::default() },
+        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         is_checked: true,
         tvm_evaluator: None,
     };

@@ -173,7 +173,7 @@ fn measure(
         packings: artifact.packings,
         cpus: setting.cpus.clone(),
         method: setting.method.clone(),
-        counters: CounterRequest { backend: crate::counters::Backend::Off, ..CounterRequest::default() },
+        counters: CounterRequest { backend: crate::counters::Backend::None, ..CounterRequest::default() },
         is_checked: true,
         tvm_evaluator: match (&setting.method, setting.arguments.compare_evaluator) {
             (Method::Evaluate(rule), true) => Some(rule.clone()),

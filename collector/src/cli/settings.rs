@@ -87,7 +87,7 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
     }
     match sweep.counters.as_slice() {
         [] => {}
-        [only] if only == "none" => raw.counters.backend = Backend::Off,
+        [only] if only == "none" => raw.counters.backend = Backend::None,
         names => raw.counters.events = names.to_vec(),
     }
 }
