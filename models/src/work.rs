@@ -7,6 +7,7 @@
 //! row (the inverse deviation of a normalisation) are left out.
 
 use crate::error::{Error, Result};
+use crate::infer::infer;
 use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
@@ -71,6 +72,7 @@ impl Task {
 
 /// The part that does not depend on where tensors live. Sums saturate: checked graphs cannot reach the end.
 fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    infer(op, inputs)?;
     let out = elements(output)?;
     let x = inputs.first().map_or(Ok(0), |ty| elements(ty))?;
     let pointwise = |flops: u64| Work { flops: out.saturating_mul(flops), ..Work::default() };
@@ -163,7 +165,6 @@ fn extent(ty: &TensorType, axis: usize) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::infer;
 
     #[track_caller]
     fn check(op: &Op, inputs: &[TensorType], flops: u64, macs: u64, exps: u64) -> Work {

@@ -63,6 +63,23 @@ fn pools_by_hand() {
     check(Op::GlobalPool { mode: PoolMode::Max }, &x(), &[-1.0]);
 }
 
+/// The reference walks the data under a window, never the window: a huge one must not stop it.
+#[test]
+fn a_window_far_larger_than_its_data() {
+    let op = |mode, count_pad| Op::Pool {
+        mode,
+        kernel: vec![1 << 30],
+        strides: vec![1 << 29],
+        pads: vec![(1 << 30) - 1; 2],
+        dilations: vec![1],
+        ceil: false,
+        count_pad,
+    };
+    check(op(PoolMode::Max, false), &[counting(&[1, 1, 4])], &[1.0, 4.0, 4.0]);
+    check(op(PoolMode::Average, false), &[counting(&[1, 1, 4])], &[1.0, 2.5, 3.0]);
+    check(op(PoolMode::Average, true), &[f32(&[1, 1, 1], &[1e9])], &[1e9 / f64::from(1 << 30); 2]);
+}
+
 #[test]
 fn movement_by_hand() {
     check(Op::Transpose { permutation: vec![1, 0] }, &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
