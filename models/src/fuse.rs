@@ -9,10 +9,12 @@ use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::operator::Class;
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Which operators may share a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Fuse {
     /// Each operator is a task.
     None,

@@ -3,12 +3,12 @@
 //! The order of the table is the order of the work. A pass takes a checked graph and builds a new one through the
 //! builder, so no pass can leave a type that disagrees with its operator.
 
-mod bind;
 mod common;
 mod dead;
 mod fold_batch_norm;
 mod identities;
 mod rebuild;
+mod retype;
 #[cfg(test)]
 pub(crate) mod tests;
 

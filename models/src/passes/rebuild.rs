@@ -4,29 +4,29 @@ use crate::builder::GraphBuilder;
 use crate::error::Result;
 use crate::graph::{Const, Graph, Node, ValueId};
 use crate::operator::Op;
-use crate::types::{Dim, TensorType};
-use std::collections::BTreeMap;
+use crate::types::TensorType;
 
 /// A new graph on its way out of an old one. Constants come along when they are first used.
 pub(super) struct Rebuild<'a> {
     old: &'a Graph,
     builder: GraphBuilder,
     new_of: Vec<Option<ValueId>>,
-    symbols: BTreeMap<String, i64>,
+    retype: Box<dyn Fn(&TensorType) -> TensorType + 'a>,
 }
 
 impl<'a> Rebuild<'a> {
     pub(super) fn new(old: &'a Graph) -> Result<Rebuild<'a>> {
-        Rebuild::with_symbols(old, BTreeMap::new())
+        Rebuild::with_types(old, TensorType::clone)
     }
 
-    /// A rebuild in which these symbols become numbers.
-    pub(super) fn with_symbols(old: &'a Graph, symbols: BTreeMap<String, i64>) -> Result<Rebuild<'a>> {
+    /// A rebuild in which inputs and constants have other types.
+    pub(super) fn with_types(old: &'a Graph, retype: impl Fn(&TensorType) -> TensorType + 'a) -> Result<Rebuild<'a>> {
         let builder = GraphBuilder::new(&old.name);
-        let mut rebuild = Rebuild { old, builder, new_of: vec![None; old.values.len()], symbols };
+        let new_of = vec![None; old.values.len()];
+        let mut rebuild = Rebuild { old, builder, new_of, retype: Box::new(retype) };
         for &id in &old.inputs {
             let value = &old.values[id.0 as usize];
-            let new = rebuild.builder.input(&value.name, rebuild.bound(&value.ty))?;
+            let new = rebuild.builder.input(&value.name, (rebuild.retype)(&value.ty))?;
             rebuild.replace(id, new);
         }
         Ok(rebuild)
@@ -66,15 +66,7 @@ impl<'a> Rebuild<'a> {
     /// A constant of the type of an old value with other contents.
     pub(super) fn constant_like(&mut self, id: ValueId, data: Const) -> Result<ValueId> {
         let value = &self.old.values[id.0 as usize];
-        self.builder.constant(&value.name, self.bound(&value.ty), data)
-    }
-
-    fn bound(&self, ty: &TensorType) -> TensorType {
-        let dim = |dim: &Dim| match dim {
-            Dim::Symbol(name) => self.symbols.get(name).map_or_else(|| dim.clone(), |&extent| Dim::Known(extent)),
-            Dim::Known(_) => dim.clone(),
-        };
-        TensorType { dtype: ty.dtype, shape: ty.shape.iter().map(dim).collect() }
+        self.builder.constant(&value.name, (self.retype)(&value.ty), data)
     }
 
     pub(super) fn finish(mut self) -> Result<Graph> {

@@ -1,9 +1,10 @@
-//! Gives symbols of dimensions their numbers.
+//! Changes the types a graph starts from; all others follow from the shape rules.
 
 use super::rebuild::Rebuild;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::types::Dim;
+use crate::operator::Op;
+use crate::types::{DType, Dim, TensorType};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Graph {
@@ -28,9 +29,38 @@ impl Graph {
             };
             return Err(Error::Model { model: self.name.clone(), reason });
         }
-        let mut rebuild = Rebuild::with_symbols(self, symbols.clone())?;
+        let bound = |dim: &Dim| match dim {
+            Dim::Symbol(name) => symbols.get(name).map_or_else(|| dim.clone(), |&extent| Dim::Known(extent)),
+            Dim::Known(_) => dim.clone(),
+        };
+        let retype = |ty: &TensorType| TensorType { dtype: ty.dtype, shape: ty.shape.iter().map(bound).collect() };
+        let mut rebuild = Rebuild::with_types(self, retype)?;
         for node in &self.nodes {
             rebuild.copy(node)?;
+        }
+        rebuild.finish()
+    }
+
+    /// The same graph computing with another floating type wherever it used 32 bits.
+    pub fn with_floats(&self, dtype: DType) -> Result<Graph> {
+        self.check()?;
+        if !dtype.is_float() {
+            let reason = format!("{dtype} is not a floating type");
+            return Err(Error::Model { model: self.name.clone(), reason });
+        }
+        let retype = |ty: &TensorType| match ty.dtype {
+            DType::F32 => TensorType { dtype, shape: ty.shape.clone() },
+            _ => ty.clone(),
+        };
+        let mut rebuild = Rebuild::with_types(self, retype)?;
+        for node in &self.nodes {
+            match node.op {
+                Op::Cast { to: DType::F32 } => {
+                    let input = rebuild.get(node.inputs[0])?;
+                    rebuild.emit(node, Op::Cast { to: dtype }, &[input])?;
+                }
+                _ => drop(rebuild.copy(node)?),
+            }
         }
         rebuild.finish()
     }
@@ -57,6 +87,22 @@ mod tests {
         let types: Vec<String> = bound.values.iter().map(|value| value.ty.to_string()).collect();
         assert_eq!(types, ["f32[4,8]", "f32[4,more]", "f32[4,8]"]);
         assert_eq!(bound.symbols(), BTreeSet::from(["more".to_owned()]));
+    }
+
+    #[test]
+    fn half_precision_reaches_every_value() {
+        let text = r#"
+            graph "mixed"
+            input %0 "x": i8[2]
+            %1 "y": f32[2] = cast(%0) to="f32"
+            constant %2 "b": f32[2] = random(1)
+            %3 "z": f32[2] = binary(%1, %2) function="add"
+            output %3
+        "#;
+        let half = Graph::from_text(text).unwrap().with_floats(DType::F16).unwrap();
+        let types: Vec<String> = half.values.iter().map(|value| value.ty.to_string()).collect();
+        assert_eq!(types, ["i8[2]", "f16[2]", "f16[2]", "f16[2]"]);
+        assert!(graph().with_floats(DType::I8).is_err());
     }
 
     #[test]
