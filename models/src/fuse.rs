@@ -152,7 +152,7 @@ impl<'a> Cut<'a> {
         let mut steps: Vec<Step> = Vec::new();
         for &index in nodes {
             let node = &self.graph.nodes[index];
-            let inside = nodes.get(steps.len().wrapping_sub(1)).map(|&before| self.output(before));
+            let inside = steps.len().checked_sub(1).map(|before| self.output(nodes[before]));
             let mut operand = |id: ValueId| {
                 if Some(id) == inside {
                     return Operand::Step(steps.len() - 1);
