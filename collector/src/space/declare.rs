@@ -1,6 +1,7 @@
 //! Declares the space of each family.
 
-use super::{Axis, Knobs, Limits, Setting, Space, Template};
+use super::template::summed;
+use super::{Axis, Knobs, Limits, Setting, Space, Template, template};
 use crate::target::Machine;
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -11,51 +12,50 @@ const UNLIMITED: Limits = Limits { tile_elements: i64::MAX, unrolled_elements: i
 pub fn space(task: &Task, machine: &Machine) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
+    match template(task) {
+        Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
+        Template::Rows => rows(machine, &output, matches!(anchor.op, Op::Attention { .. })),
+        Template::Spatial => {
+            let is_padded = matches!(&anchor.op, Op::Pool { pads, .. } if pads.iter().any(|&pad| pad > 0));
+            spatial(machine, &output, is_padded)
+        }
+    }
+}
+
+/// What a register tile has to do with. Only contractions ask.
+fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
+    let anchor = &task.steps[0];
+    let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     match &anchor.op {
-        Op::Conv { strides, pads, .. } => {
-            let is_padded = pads.iter().any(|&pad| pad > 0);
-            let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            contraction(machine, &Extents { channels, rows, columns, depth, is_padded, is_conv: true, may_block: true })
+        Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } | Op::ConvTranspose { strides, pads, .. } => {
+            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
+            Extents {
+                channels: output.get(1).copied().unwrap_or(1),
+                rows: if strides.len() > 1 { output[rank - 2] } else { 1 },
+                columns: last,
+                depth: input_extent(task, 1),
+                is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
+                is_conv: true,
+                may_block: !is_transposed,
+            }
         }
-        Op::ConvTranspose { strides, .. } => {
-            let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            let extents = Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, may_block: false };
-            contraction(machine, &extents)
-        }
-        Op::MatMul { .. } | Op::Dense => {
-            let rank = output.len();
-            let (rows, channels) = (output[..rank - 1].last().copied().unwrap_or(1), output[rank - 1]);
-            let depth = input_extent(task, -1);
+        op => {
             // Columns of an unpacked transposed operand cannot be read as a vector.
-            let may_block = !matches!(anchor.op, Op::Dense) || task.parameters.get(1).is_some_and(|p| p.is_constant);
-            let extents =
-                Extents { channels, rows: 1, columns: rows, depth, is_padded: false, is_conv: false, may_block };
-            contraction(machine, &extents)
+            let may_block = match op {
+                Op::Dense | Op::QDense { .. } => task.parameters.get(1).is_some_and(|weight| weight.is_constant),
+                Op::Einsum { .. } => false,
+                _ => true,
+            };
+            Extents {
+                channels: last,
+                rows: 1,
+                columns: output[..rank - 1].last().copied().unwrap_or(1),
+                depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
+                is_padded: false,
+                is_conv: false,
+                may_block,
+            }
         }
-        Op::Softmax { .. } | Op::LayerNorm { .. } => rows(machine, &output),
-        Op::Pool { pads, .. } => spatial(machine, &output, pads.iter().any(|&pad| pad > 0)),
-        Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::GlobalPool { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Slice { .. }
-        | Op::Resize { .. } => spatial(machine, &output, false),
     }
 }
 
@@ -224,13 +224,14 @@ fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
-fn rows(machine: &Machine, output: &[i64]) -> Space {
+fn rows(machine: &Machine, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    let places: &[&str] = if has_heads { &["row", "head", "root"] } else { &["row", "root"] };
     let axes = vec![
         numbers("vector", "elements in one vector", vectors),
-        choices("helpers_at", "where maximum and sum are computed", ["row", "root"]),
+        choices("helpers_at", "for how much of the result helpers are computed at once", places.iter().copied()),
     ];
     let default =
         BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);
