@@ -9,8 +9,6 @@ use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use models::{Op, UnaryOp};
 
-type Element = std::result::Result<Expression, TvmError>;
-
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     match op {
         Op::Attention { causal, scale, window, softcap } => {
