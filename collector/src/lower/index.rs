@@ -82,14 +82,14 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 trait Target {
     /// Loops over the updates that may be meant for an element.
     fn loops(&self, indices: &Tensor) -> Result<Vec<Axis>>;
-    /// The update of these loops for an element, and whether it may be read and is meant for it.
+    /// Where the update of these loops stands for an element, and whether it is meant for it.
     fn update(
         &self,
         data: &Tensor,
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
-    ) -> std::result::Result<(Vec<Expression>, Option<Expression>, Expression), TvmError>;
+    ) -> std::result::Result<(Vec<Expression>, Expression), TvmError>;
 }
 
 /// `ScatterElements`: all updates along one dimension.
@@ -108,11 +108,11 @@ impl Target for Elements {
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
-    ) -> std::result::Result<(Vec<Expression>, Option<Expression>, Expression), TvmError> {
+    ) -> std::result::Result<(Vec<Expression>, Expression), TvmError> {
         let mut at = own.to_vec();
         at[self.axis] = loops[0].clone();
-        // The indices may cover less than the data. TVM makes one condition of nested ones and evaluates all of it, so
-        // the place that is read must be inside whatever the condition says.
+        // The indices may cover less than the data. Both sides of a conjunction are evaluated, so the place that is read
+        // must be inside whatever the condition says; a condition around the read would simplify that away.
         let mut exists: Option<Expression> = None;
         for (dimension, place) in own.iter().enumerate() {
             let extent = indices.extents[dimension];
@@ -122,7 +122,11 @@ impl Target for Elements {
             }
         }
         let meant = wrapped(indices, &at, data.extents[self.axis])?.equal(&own[self.axis])?;
-        Ok((at, exists, meant))
+        let meant = match exists {
+            Some(exists) => meant.and(&exists)?,
+            None => meant,
+        };
+        Ok((at, meant))
     }
 }
 
@@ -148,7 +152,7 @@ impl Target for Slices {
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
-    ) -> std::result::Result<(Vec<Expression>, Option<Expression>, Expression), TvmError> {
+    ) -> std::result::Result<(Vec<Expression>, Expression), TvmError> {
         let tuples = &loops[..indices.extents.len() - 1];
         let mut meant: Option<Expression> = None;
         let mut inner = 0;
@@ -160,7 +164,7 @@ impl Target for Slices {
             inner += 1;
         }
         let at = tuples.iter().chain(&own[inner..]).cloned().collect();
-        Ok((at, None, meant.expect("a tuple has at least one index")))
+        Ok((at, meant.expect("a tuple has at least one index")))
     }
 }
 
@@ -176,12 +180,8 @@ fn scatter(
     let variables: Vec<Expression> = loops.iter().map(|axis| axis.variable.clone()).collect();
     // A term of the reduction, or what changes nothing where there is no update.
     let term = |i: &[Expression], value: &dyn Fn(&[Expression]) -> Element, none: Expression| -> Element {
-        let (at, exists, meant) = target.update(data, indices, i, &variables)?;
-        let term = meant.if_then_else(&value(&at)?, &none)?;
-        match exists {
-            Some(exists) => exists.if_then_else(&term, &none),
-            None => Ok(term),
-        }
+        let (at, meant) = target.update(data, indices, i, &variables)?;
+        meant.if_then_else(&value(&at)?, &none)
     };
     let dtype = output.dtype;
     let (how, none) = match combine {
@@ -237,7 +237,7 @@ fn replace(
         }
         chosen.push(rest);
         chosen.reverse();
-        let (at, _, _) = target.update(data, indices, i, &chosen)?;
+        let (at, _) = target.update(data, indices, i, &chosen)?;
         last.at(i)?.at_least(&index(0)?)?.if_then_else(&updates.at(&at)?, &data.at(i)?)
     })
 }

@@ -7,10 +7,13 @@ use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
+/// The element at a place.
+type Rule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
+
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
-    let (name, element): (&str, Box<dyn Fn(&[Expression]) -> Element>) = match op {
+    let (name, element): (&str, Rule) = match op {
         Op::ScaleShift { axis } => (
             "scale_shift",
             Box::new(|place| {

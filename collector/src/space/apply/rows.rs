@@ -20,10 +20,11 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let helpers_at = choice(knobs, "helpers_at")?;
     let along = rows_of(task, helpers_at);
     let loops = moves.loops(&result)?;
-    let (inner, outer): (Vec<(usize, Loop)>, Vec<(usize, Loop)>) =
-        loops.into_iter().enumerate().partition(|(place, _)| along.contains(place));
-    let plain = |loops: Vec<(usize, Loop)>| loops.into_iter().map(|(_, target)| target).collect::<Vec<_>>();
-    let (inner, outer) = (plain(inner), plain(outer));
+    let pick = |is_inner: bool| -> Vec<Loop> {
+        let places = loops.iter().enumerate().filter(|(place, _)| along.contains(place) == is_inner);
+        places.map(|(_, target)| target.clone()).collect()
+    };
+    let (inner, outer) = (pick(true), pick(false));
     moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
     let row = inner.last().expect("a row has at least one dimension").clone();
     let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
