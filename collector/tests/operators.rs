@@ -329,6 +329,7 @@ fn quantised_operators() {
             "dequantize(i8[3,21], const f32[21]) axis=1",
             "dequantize(i32[3,21], const f32[3]) axis=0",
             "dequantize(i8[3,21], const f16[]) axis=0",
+            "dequantize(i8[3,21], const f64[]) axis=0",
             r#"requantize(i32[3,21], const f32[]) to="u8" axis=0 zero=7 low=7 high=255"#,
             r#"requantize(i32[3,21], const f32[21]) to="i32" axis=1 zero=0 low=-2147483648 high=2147483647"#,
             "q_conv(u8[1,4,7,9], const i8[6,4,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0",

@@ -1,4 +1,4 @@
-//! Numbers with a scale and a zero point, computed in 32-bit floats.
+//! Numbers with a scale and a zero point, computed in 32-bit floats unless the scale is wider.
 
 use super::pointwise::axis_of;
 use super::{Output, Result, Writer};
@@ -9,7 +9,8 @@ use models::{DType, Op};
 type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let float = |x: Expression| x.cast(DType::F32);
+    let wide = if inputs[1].dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let float = |x: Expression| x.cast(wide);
     let zero = |place: &[Expression], axis: i64| -> std::result::Result<Option<Expression>, TvmError> {
         inputs.get(2).map(|zero| float(per_channel(zero, place, axis)?)).transpose()
     };
@@ -23,7 +24,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                     Some(zero) => whole.add(&zero)?,
                     None => whole,
                 };
-                clamped(&moved, low, high)?.cast(*to)
+                clamped(&moved, wide, low, high)?.cast(*to)
             })
         }
         Op::Dequantize { axis } => {
@@ -41,7 +42,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             writer.block(&output.name("requantize"), output.part(), output.like(), |i| {
                 let multiplier = float(per_channel(&inputs[1], i, *axis)?)?;
                 let whole = float(inputs[0].at(i)?)?.mul(&multiplier)?.nearest()?;
-                clamped(&whole.add(&constant(DType::F32, *zero as f64)?)?, *low, *high)?.cast(*to)
+                clamped(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
             })
         }
         other => unreachable!("`{other:?}` does not quantise"),
@@ -56,9 +57,9 @@ fn per_channel(scale: &Tensor, place: &[Expression], axis: i64) -> Element {
     scale.at(&[place[axis_of(axis, place.len())].clone()])
 }
 
-/// Within bounds that are given as whole numbers. The largest of 32 bits is no float: the next one below is.
-fn clamped(x: &Expression, low: i64, high: i64) -> Element {
+/// Within bounds that are given as whole numbers. The largest of 32 bits is no narrow float: the next one below is.
+fn clamped(x: &Expression, wide: DType, low: i64, high: i64) -> Element {
     const LARGEST: f64 = 2_147_483_520.0;
-    let high = (high as f64).min(if high >= i64::from(i32::MAX) { LARGEST } else { f64::INFINITY });
-    x.max(&constant(DType::F32, low as f64)?)?.min(&constant(DType::F32, high)?)
+    let high = if wide == DType::F32 && high as f64 > LARGEST { LARGEST } else { high as f64 };
+    x.max(&constant(wide, low as f64)?)?.min(&constant(wide, high)?)
 }
