@@ -9,9 +9,10 @@ use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
 use models::{Graph, Task};
+use serde::{Deserialize, Serialize};
 
 /// A task of the campaign with where it was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task.
     pub task: Task,
@@ -44,7 +45,7 @@ pub struct Attempt {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PlanningError {
-    #[error("model `{name}`")]
+    #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
     #[error("unknown model source `{0}`; this version has `local` and `simple`")]
     UnknownSource(String),
@@ -88,9 +89,6 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
 
 /// The schedules of a task, the default first.
 pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
-    if !config.given_schedules.is_empty() {
-        return config.given_schedules.clone();
-    }
     // The seed is mixed with the task, so that equal axes of two tasks are not sampled alike.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));

@@ -51,17 +51,43 @@ pub struct Outside<'a, E> {
     pub should_stop: &'a dyn Fn() -> bool,
 }
 
+/// Where built code comes from.
+pub trait Artifacts {
+    /// What became of each job, in their order; `done` hears of each as it ends.
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build>;
+}
+
+/// From builders, now.
+pub struct BuildNow;
+
+impl Artifacts for BuildNow {
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build> {
+        workers.build(jobs, done)
+    }
+}
+
+/// What a campaign is about.
+#[derive(Clone, Copy)]
+pub struct Campaign<'a> {
+    /// Its tasks.
+    pub tasks: &'a [PlannedTask],
+    /// What code is made for.
+    pub target: &'a Target,
+    /// What was asked for.
+    pub config: &'a Config,
+}
+
 /// Makes all attempts.
 ///
 /// `attempts` of one task and schedule must be neighbours: they share a build.
 pub fn collect<E: From<RowError>>(
     attempts: &[Attempt],
-    tasks: &[PlannedTask],
-    target: &Target,
-    config: &Config,
+    campaign: &Campaign<'_>,
+    artifacts: &mut dyn Artifacts,
     workers: &mut Workers,
     outside: &mut Outside<'_, E>,
 ) -> Result<Outcomes, E> {
+    let Campaign { tasks, target, config } = *campaign;
     let start = Instant::now();
     let is_over = |outside: &Outside<'_, E>| {
         (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
@@ -76,7 +102,7 @@ pub fn collect<E: From<RowError>>(
         }
         let jobs: Vec<BuildJob> = batch.iter().map(|group| build_job(&group[0], tasks, target)).collect();
         let building = Instant::now();
-        let builds = workers.build(&jobs, || (outside.listener)(Event::Built));
+        let builds = artifacts.get(&jobs, workers, &mut || (outside.listener)(Event::Built));
         outcomes.build_ms += elapsed_ms(building);
         for (group, build) in batch.iter().zip(builds) {
             for attempt in *group {
@@ -101,7 +127,8 @@ fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
+/// The job that builds an attempt's schedule.
+pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
     BuildJob {
         task: tasks[attempt.task].json.clone(),
         target: target.text.clone(),

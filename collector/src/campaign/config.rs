@@ -2,7 +2,6 @@
 
 use crate::counters::CounterRequest;
 use crate::measure::Plan;
-use crate::space::Schedule;
 use datasets::CacheState;
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
@@ -133,7 +132,7 @@ impl Default for Limits {
 }
 
 /// A model to be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// `local` or `simple`.
     pub source: String,
@@ -144,7 +143,7 @@ pub struct ModelRequest {
 }
 
 /// A checked, complete configuration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
@@ -156,9 +155,6 @@ pub struct Config {
     pub samplers: Vec<Sampler>,
     /// Schedules per task and sampler.
     pub schedules: usize,
-    /// Schedules to be measured instead of sampled ones, when any are given.
-    #[serde(skip)]
-    pub given_schedules: Vec<Schedule>,
     /// Whether pointwise operators join the operator before them.
     pub fuse: FuseChoice,
     /// Cache states.
@@ -236,7 +232,6 @@ impl RawConfig {
             threads,
             samplers,
             schedules,
-            given_schedules: Vec::new(),
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             cache,
             seed: self.seed.unwrap_or(0),

@@ -125,7 +125,7 @@ fn replay(path: &Path, setting: &Setting, workers: &mut Workers) -> Result<Repla
         })
         .collect();
     let start = Instant::now();
-    let builds = workers.build(&jobs, || ());
+    let builds = workers.build(&jobs, &mut || ());
     let build_seconds = start.elapsed().as_secs_f64();
     let running = Instant::now();
     let results: Vec<Candidate> = lines
@@ -269,7 +269,7 @@ fn simple_text(op: &str) -> Option<String> {
         _ => return None,
     };
     let pad = kernel / 2;
-    Some(format!("conv2d:n=1,ci={channels},hw={extent},co={channels},k={kernel},s=1,p={pad},groups={groups}"))
+    Some(format!("conv2d:n=1,ci={channels},hw={extent},co={channels},k={kernel},s=1,p={pad},g={groups}"))
 }
 
 fn table(all: &[Replayed]) -> String {
