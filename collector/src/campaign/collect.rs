@@ -26,6 +26,8 @@ pub enum Event<'a> {
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
+    /// Why no worker can be started, which ended the campaign.
+    pub broken: Option<String>,
     /// Attempts not made because the budget ended or a signal came.
     pub left: usize,
     /// Time spent waiting for builders, in milliseconds.
@@ -110,7 +112,13 @@ pub fn collect<E: From<RowError>>(
                     break 'campaign;
                 }
                 let running = Instant::now();
-                let record = conclude(attempt, &build, tasks, config, workers)?;
+                let record = match conclude(attempt, &build, tasks, config, workers)? {
+                    Conclusion::Record(record) => record,
+                    Conclusion::NoWorker(why) => {
+                        outcomes.broken = Some(why);
+                        break 'campaign;
+                    }
+                };
                 outcomes.run_ms += elapsed_ms(running);
                 (outside.sink)(&record)?;
                 *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
@@ -137,6 +145,14 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> B
     }
 }
 
+/// What became of an attempt.
+enum Conclusion {
+    /// Its record.
+    Record(Box<Record>),
+    /// The attempt was not made: no worker can be started, which no record of it would explain.
+    NoWorker(String),
+}
+
 /// Runs what was built and makes the record of what happened.
 fn conclude(
     attempt: &Attempt,
@@ -144,8 +160,8 @@ fn conclude(
     tasks: &[PlannedTask],
     config: &Config,
     workers: &mut Workers,
-) -> Result<Record, RowError> {
-    let mut record = attempt.record.clone();
+) -> Result<Conclusion, RowError> {
+    let mut record = Box::new(attempt.record.clone());
     record.attempt = 1;
     record.started_at_us = now_us();
     match build {
@@ -165,14 +181,16 @@ fn conclude(
                     workers.recycle_runner();
                 }
                 Ok(RunReply::Failed(why)) => fail(&mut record, Outcome::RunFailed, why),
+                Err(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why)),
                 Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
             }
         }
         Build::Failed(why) => fail(&mut record, Outcome::BuildFailed, why.clone()),
         Build::Rejected(why) => fail(&mut record, Outcome::Skipped, why.clone()),
+        Build::Fault(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why.clone())),
         Build::Fault(fault) => fail(&mut record, fault_outcome(fault, Outcome::BuildFailed), format!("build: {fault}")),
     }
-    Ok(record)
+    Ok(Conclusion::Record(record))
 }
 
 fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config: &Config) -> RunJob {
@@ -244,8 +262,10 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     record.cpu_time_ns = Some(m.cpu_time_ns);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: std::collections::BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
+    // A counter that one step refused and the next one gave is not refused.
+    let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let refused: BTreeMap<&str, String> =
-        m.refusals.iter().map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
+        refused.map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));

@@ -15,7 +15,7 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
-    /// `llvm`.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: Option<String>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
@@ -147,7 +147,7 @@ pub struct ModelRequest {
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// Kind of target.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: String,
     /// Thread counts.
     pub threads: Vec<usize>,
@@ -207,7 +207,9 @@ impl RawConfig {
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
         let target = self.target.unwrap_or_else(|| "llvm".to_owned());
-        each("target", std::slice::from_ref(&target), "this version collects for `llvm`", |kind| kind == "llvm")?;
+        each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
+            crate::target::is_llvm(text)
+        })?;
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;

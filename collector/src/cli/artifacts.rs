@@ -60,7 +60,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let folder = Folder::begin(out)?;
     let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&mut workers)?;
+    let target = machine::target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
     let mut progress = Progress::new(jobs.len());
     let mut plan = Plan {

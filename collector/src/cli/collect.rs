@@ -45,7 +45,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let store = open_store(arguments.store.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&mut workers)?;
+    let target = machine::target(&config.target, &mut workers)?;
     let versions = machine::versions(&mut workers)?;
     let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
     let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
@@ -147,6 +147,9 @@ impl Job<'_> {
             journal.seal().map_err(failed)?;
         }
         let outcomes = outcomes.map_err(failed)?;
+        if let Some(why) = &outcomes.broken {
+            return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
+        }
         let mut records = Vec::new();
         for record in self.store.records().map_err(failed)? {
             let record = record.map_err(failed)?;
@@ -220,6 +223,15 @@ fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<
     models.map(|model| summarise(campaign.tasks, model, records, &campaign.target.machine, peaks)).collect()
 }
 
+/// Whether the median's interval is wider than the default plan wants.
+fn is_noisy(record: &Record) -> bool {
+    const WIDE: f64 = 0.02;
+    match (record.median_interval_ns, record.median_ns) {
+        (Some(half_width), Some(median)) => half_width > WIDE * median,
+        _ => false,
+    }
+}
+
 fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     let counts: Vec<String> =
         done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
@@ -230,6 +242,10 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     }
     if done.outcomes.left > 0 {
         text.push_str(&format!(", {} left", done.outcomes.left));
+    }
+    let noisy = done.records.iter().filter(|record| is_noisy(record)).count();
+    if noisy > 0 {
+        text.push_str(&format!("; {noisy} medians are known to no better than 2 %: a quieter machine helps"));
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
     text

@@ -12,6 +12,10 @@ use datasets::{Record, Source};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// What to do when TVM cannot be used.
+pub const SETUP_HINT: &str =
+    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
+
 /// Library name to version.
 pub type Versions = BTreeMap<String, String>;
 
@@ -30,11 +34,12 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// This machine's CPU as a target; asks a builder for the name LLVM gives it.
-pub fn target(workers: &mut Workers) -> Result<Target> {
+/// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
+pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     let versions = versions(workers)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
-    Ok(target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len()))
+    let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
+    target::described(description, host).map_err(Failure::usage)
 }
 
 /// What the builders say about TVM, LLVM and the CPU.
@@ -48,8 +53,7 @@ pub fn runner_versions(workers: &mut Workers) -> Result<Versions> {
 }
 
 fn worker_missing(fault: Fault) -> Failure {
-    Failure::environment(fault)
-        .with_hint("run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing")
+    Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
 /// The facts a space needs, without starting a worker.

@@ -75,7 +75,7 @@ pub fn run(arguments: &Replay) -> Result<u8> {
     let method = method(arguments)?;
     let limits = Limits { builders: arguments.builders.unwrap_or(0), ..Limits::default() };
     let mut workers = machine::workers(&limits)?;
-    let target = machine::target(&mut workers)?;
+    let target = machine::target("llvm", &mut workers)?;
     let setting = Setting { arguments, method, target, cpus: cpus[..arguments.threads].to_vec() };
     let mut all = Vec::new();
     for path in &arguments.traces {

@@ -210,6 +210,9 @@ pub fn render(summary: &Summary) -> String {
         summary.batch,
         duration(summary.total_ns)
     );
+    if summary.rows.iter().any(|row| row.roofline.is_some_and(|part| part > 1.0)) {
+        text.push_str("\nroofline above 100 %: operands came from a nearer cache than the peak was measured in");
+    }
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
     }
