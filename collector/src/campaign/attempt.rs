@@ -8,7 +8,7 @@ use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
-use models::{Graph, Task};
+use models::{Class, Graph, Op, Task};
 use serde::{Deserialize, Serialize};
 
 /// A task of the campaign with where it was found.
@@ -106,6 +106,7 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
                     space: draw,
                     seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                    trace: None,
                 }));
             }
         }
@@ -172,6 +173,19 @@ fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
     }
 }
 
+/// The order of dimensions where the anchor has spatial ones.
+fn layout_of(task: &Task) -> Option<&'static str> {
+    let anchor = &task.steps[0];
+    let is_spatial =
+        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
+    match (is_spatial, anchor.output.rank()) {
+        (true, 3) => Some("NCW"),
+        (true, 4) => Some("NCHW"),
+        (true, 5) => Some("NCDHW"),
+        _ => None,
+    }
+}
+
 /// Fills the columns of model, operator and work.
 fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
@@ -190,6 +204,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
     record.input_shapes = Some(Json::new(&extents)?);
     record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
+    record.layout = layout_of(task).map(str::to_owned);
     record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
     let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
     let work = task.work().map_err(failed)?;

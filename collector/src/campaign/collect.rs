@@ -5,6 +5,7 @@ use super::config::Config;
 use super::workers::{Build, Workers};
 use crate::job::{Artifact, BuildJob, Check, Measured, RunJob, RunReply};
 use crate::measure::Method;
+use crate::space::Schedule;
 use crate::target::Target;
 use crate::worker::Fault;
 use datasets::{Json, Outcome, Record, RowError};
@@ -141,7 +142,7 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> B
         task: tasks[attempt.task].json.clone(),
         target: target.text.clone(),
         schedule: attempt.schedule.to_json(),
-        wants_trace: false,
+        wants_trace: matches!(attempt.schedule, Schedule::MetaSchedule { .. }),
     }
 }
 
@@ -166,7 +167,7 @@ fn conclude(
     record.started_at_us = now_us();
     match build {
         Build::Built(artifact) => {
-            describe_artifact(&mut record, artifact);
+            describe_artifact(&mut record, &attempt.schedule, artifact)?;
             let job = run_job(attempt, artifact, tasks, config);
             match workers.run(&job, run_deadline(attempt, tasks, config)) {
                 Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
@@ -235,9 +236,22 @@ fn fail(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-fn describe_artifact(record: &mut Record, artifact: &Artifact) {
-    record.code_bytes = i64::try_from(artifact.object.len()).ok();
+fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
+    record.code_bytes = i64::try_from(artifact.code_bytes).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
+    let features = BTreeMap::from([
+        ("object_bytes", artifact.object.len() as f64),
+        ("schedule_ms", artifact.schedule_ms),
+        ("lower_ms", artifact.lower_ms),
+        ("codegen_ms", artifact.codegen_ms),
+    ]);
+    record.features = Some(Json::new(&features)?);
+    if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
+        let trace = Json::parse(trace)?.to()?;
+        let drawn = Schedule::MetaSchedule { space: *space, seed: *seed, trace: Some(trace) };
+        record.schedule = Some(Json::parse(&drawn.to_json())?);
+    }
+    Ok(())
 }
 
 fn describe_check(record: &mut Record, check: &Check) {

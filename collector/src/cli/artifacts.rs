@@ -49,6 +49,8 @@ struct Built {
     /// Why there is none.
     failure: Option<String>,
     packings: Vec<Packing>,
+    trace: Option<String>,
+    code_bytes: u64,
     schedule_ms: f64,
     lower_ms: f64,
     codegen_ms: f64,
@@ -128,6 +130,8 @@ impl Folder {
             object: None,
             failure: None,
             packings: Vec::new(),
+            trace: None,
+            code_bytes: 0,
             schedule_ms: 0.0,
             lower_ms: 0.0,
             codegen_ms: 0.0,
@@ -139,6 +143,8 @@ impl Folder {
                 Built {
                     object: Some(name),
                     packings: artifact.packings,
+                    trace: artifact.trace,
+                    code_bytes: artifact.code_bytes,
                     schedule_ms: artifact.schedule_ms,
                     lower_ms: artifact.lower_ms,
                     codegen_ms: artifact.codegen_ms,
@@ -217,8 +223,9 @@ impl Stored {
             let build = match &built.object {
                 Some(name) => Build::Built(Artifact {
                     object: read_object(dir, name)?,
+                    code_bytes: built.code_bytes,
                     packings: built.packings.clone(),
-                    trace: None,
+                    trace: built.trace.clone(),
                     schedule_ms: built.schedule_ms,
                     lower_ms: built.lower_ms,
                     codegen_ms: built.codegen_ms,
