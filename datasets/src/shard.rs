@@ -174,19 +174,31 @@ mod tests {
         let slurm =
             |id, min| [("SLURM_ARRAY_TASK_ID", id), ("SLURM_ARRAY_TASK_COUNT", "4"), ("SLURM_ARRAY_TASK_MIN", min)];
         check_environment(&slurm("4", "1"), expect!["4/4"]);
-        check_environment(&slurm("9", "1"), expect![[r#"
+        check_environment(
+            &slurm("9", "1"),
+            expect![[r#"
             `SLURM_ARRAY_TASK_ID` is `9`: it is beyond the number of shards; number them without gaps
-            hint: set it to a number, or give `--shard i/n`"#]]);
-        check_environment(&slurm("one", "1"), expect![[r#"
+            hint: set it to a number, or give `--shard i/n`"#]],
+        );
+        check_environment(
+            &slurm("one", "1"),
+            expect![[r#"
             `SLURM_ARRAY_TASK_ID` is `one`: it is not a number
-            hint: set it to a number, or give `--shard i/n`"#]]);
-        check_environment(&[("SLURM_ARRAY_TASK_ID", "0")], expect![[r#"
+            hint: set it to a number, or give `--shard i/n`"#]],
+        );
+        check_environment(
+            &[("SLURM_ARRAY_TASK_ID", "0")],
+            expect![[r#"
             `SLURM_ARRAY_TASK_ID` is set, but `SLURM_ARRAY_TASK_COUNT` is not
-            hint: start the job with `sbatch --array=0-7`"#]]);
+            hint: start the job with `sbatch --array=0-7`"#]],
+        );
         check_environment(&[("JOB_COMPLETION_INDEX", "7"), ("JOB_COMPLETIONS", "8")], expect!["8/8"]);
-        check_environment(&[("JOB_COMPLETION_INDEX", "7")], expect![[r#"
+        check_environment(
+            &[("JOB_COMPLETION_INDEX", "7")],
+            expect![[r#"
             `JOB_COMPLETION_INDEX` is set, but `JOB_COMPLETIONS` is not
-            hint: add it to the job's environment with the value of `completions`"#]]);
+            hint: add it to the job's environment with the value of `completions`"#]],
+        );
     }
 
     #[test]

@@ -160,6 +160,7 @@ mod tests {
                 "median_ns" DOUBLE,
                 "samples_ns" DOUBLE[] NOT NULL,
             );
-        "#]].assert_eq(&text);
+        "#]]
+        .assert_eq(&text);
     }
 }

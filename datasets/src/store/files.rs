@@ -2,9 +2,9 @@
 
 use crate::error::{Error, IoContext, Result};
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -24,8 +24,10 @@ impl Scratch {
     /// The file is locked while it is written, so that cleaning up can tell it from one whose writer died.
     pub fn new(folder: &Path) -> Result<Scratch> {
         loop {
-            let file =
-                tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder).context("creating a file in", folder)?;
+            let mut builder = tempfile::Builder::new();
+            // As any other new file: who may read it is for the user's mask to say.
+            let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
+            let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
             // A file system without locks still works; its leftovers are only not told apart.
             let _ = file.as_file().lock();
             let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
