@@ -7,7 +7,7 @@
 use datasets::{CacheState, Format, Json, Key, Origin, Outcome, Record, ScheduleSource, SealOptions, Source, Store};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [step, folder, rows] = arguments.as_slice() else {
-        return Err("usage: store_bench append|make|seal|compact|stats|keys|export FOLDER ROWS".into());
+        return Err("usage: store_bench append|sync|make|seal|compact|stats|keys|export FOLDER ROWS".into());
     };
     let (folder, rows) = (Path::new(folder), rows.parse::<u64>()?);
     let store = Store::create(&folder.join("store"))?;
@@ -48,6 +48,7 @@ fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
     let told = |rows| Told { rows, ..Told::default() };
     Ok(match step {
         "append" => append(store, rows)?,
+        "sync" => sync(folder, rows)?,
         "make" => make(store, rows)?,
         "seal" => told(store.seal(SealOptions::default())?.rows),
         "compact" => told(store.compact()?.rows),
@@ -78,12 +79,28 @@ fn append(store: &Store, rows: u64) -> Result<Told> {
     Ok(Told { rows, seconds: Some(seconds), note: String::new() })
 }
 
+/// What the disk itself needs for the same: the same bytes, appended and synced line by line.
+fn sync(folder: &Path, rows: u64) -> Result<Told> {
+    let lines = (0..rows).map(|number| serde_json::to_vec(&record(number)).map(|line| [line, b"\n".to_vec()].concat()));
+    let lines = lines.collect::<std::result::Result<Vec<_>, _>>()?;
+    let path = folder.join("sync");
+    let mut file = File::create(&path)?;
+    let begin = Instant::now();
+    for line in &lines {
+        file.write_all(line)?;
+        file.sync_data()?;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    std::fs::remove_file(path)?;
+    Ok(Told { rows, seconds: Some(seconds), note: String::new() })
+}
+
 /// Makes journals of processes that have ended, without a sync per record.
 fn make(store: &Store, rows: u64) -> Result<Told> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
-        let journal = store.journal(origin())?;
-        let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(journal.path())?);
+        let path = store.journal(origin())?.path().to_owned();
+        let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(path)?);
         for number in first..rows.min(first + JOURNAL_ROWS) {
             let line = serde_json::to_string(&record(shuffled(number, rows)))?;
             bytes += line.len() as u64 + 1;

@@ -11,10 +11,15 @@ use tempfile::NamedTempFile;
 /// Temporary files begin so; a name that begins with a dot is no part for any reader.
 const TEMPORARY: &str = ".tmp-";
 
-/// A file being written under a temporary name, hashed on the way; it disappears unless it is kept.
+/// A file being written under a temporary name; it disappears unless it is kept.
 pub(super) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
+}
+
+/// The same, hashed on the way.
+pub(super) struct HashedScratch {
+    pub scratch: Scratch,
     hasher: blake3::Hasher,
 }
 
@@ -32,8 +37,7 @@ impl Scratch {
             let _ = file.as_file().lock();
             let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
             if is_there {
-                let hasher = blake3::Hasher::new();
-                return Ok(Scratch { file, folder: folder.to_owned(), hasher });
+                return Ok(Scratch { file, folder: folder.to_owned() });
             }
         }
     }
@@ -41,11 +45,6 @@ impl Scratch {
     /// Where the file is for now.
     pub fn path(&self) -> &Path {
         self.file.path()
-    }
-
-    /// The hash of what was written so far.
-    pub fn hash(&self) -> blake3::Hash {
-        self.hasher.finalize()
     }
 
     /// Brings the file to the disk and gives it its name, replacing a file of that name.
@@ -60,13 +59,35 @@ impl Scratch {
 
 impl Write for Scratch {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        let written = self.file.as_file_mut().write(buffer)?;
+        self.file.as_file_mut().write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+impl HashedScratch {
+    /// Begins a file in a folder.
+    pub fn new(folder: &Path) -> Result<HashedScratch> {
+        Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
+    }
+
+    /// The hash of what was written so far.
+    pub fn hash(&self) -> blake3::Hash {
+        self.hasher.finalize()
+    }
+}
+
+impl Write for HashedScratch {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.scratch.write(buffer)?;
         self.hasher.update(&buffer[..written]);
         Ok(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.file.as_file_mut().flush()
+        self.scratch.flush()
     }
 }
 

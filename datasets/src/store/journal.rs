@@ -11,6 +11,7 @@ use super::seal::seal_journal;
 use super::{SealReport, Store};
 use crate::codec::json_lines::{Lines, parse_line, too_long, write_line};
 use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::parallel;
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Zeros laid down at once.
 const ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
+/// Lines that are in memory before they are parsed.
+const PARSED_AT_ONCE: usize = 2048;
+
 /// Rows after which a journal is sealed and a new one begun.
-pub(super) const SEAL_AT_ROWS: u64 = 50_000;
+pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
 /// Who writes a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +132,7 @@ impl Journal {
         write_line(record, &mut self.line)?;
         self.write_line()?;
         self.rows += 1;
-        if self.rows >= SEAL_AT_ROWS { self.roll() } else { Ok(()) }
+        if self.rows >= SEAL_AT_ROWS as u64 { self.roll() } else { Ok(()) }
     }
 
     /// Seals what was written into parts and removes the journal.
@@ -192,6 +196,18 @@ impl Drop for Journal {
     }
 }
 
+/// A line that waits to be parsed.
+struct NumberedLine {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl NumberedLine {
+    fn parse(&self) -> std::result::Result<Record, (u64, RowError)> {
+        parse_line(&self.text).map_err(|error| (self.number, error))
+    }
+}
+
 /// Reads a journal, whoever writes or wrote it.
 pub(super) struct JournalReader {
     path: PathBuf,
@@ -234,24 +250,50 @@ impl JournalReader {
         &self.path
     }
 
-    /// The next record; nothing at the end or where a line is unfinished.
-    pub fn next(&mut self) -> Result<Option<Record>> {
-        if self.header.is_none() {
-            return Ok(None);
+    /// The next records, at most so many; none at the end or where a line is unfinished.
+    pub fn next_rows(&mut self, most: usize) -> Result<Vec<Record>> {
+        let mut rows = Vec::new();
+        while rows.len() < most {
+            let lines = self.next_lines(PARSED_AT_ONCE.min(most - rows.len()))?;
+            if lines.is_empty() {
+                break;
+            }
+            let pieces: Vec<&[NumberedLine]> = lines.chunks(lines.len().div_ceil(parallel::THREADS)).collect();
+            let parsed = parallel::map(pieces.len(), |index| {
+                pieces[index].iter().map(NumberedLine::parse).collect::<std::result::Result<Vec<_>, _>>()
+            });
+            for piece in parsed {
+                rows.extend(piece.map_err(|(number, row)| self.refusal(number, row))?);
+            }
         }
-        let Some((text, number, is_too_long)) = self.finished_line()? else {
-            return self.expect_zeros().map(|()| None);
-        };
-        let record = if is_too_long { Err(too_long()) } else { parse_line(text) };
-        record.map(Some).map_err(|row| Error::Row { file: self.path.clone(), counted: Counted::Line, number, row })
+        Ok(rows)
+    }
+
+    fn next_lines(&mut self, most: usize) -> Result<Vec<NumberedLine>> {
+        let mut lines = Vec::new();
+        while self.header.is_some() && lines.len() < most {
+            let Some((text, number, is_too_long)) = self.finished_line()? else {
+                self.expect_zeros()?;
+                break;
+            };
+            if is_too_long {
+                return Err(self.refusal(number, too_long()));
+            }
+            lines.push(NumberedLine { number, text: text.to_owned() });
+        }
+        Ok(lines)
+    }
+
+    fn refusal(&self, number: u64, row: RowError) -> Error {
+        Error::Row { file: self.path.clone(), counted: Counted::Line, number, row }
     }
 
     /// Nothing was written after a line that was not finished; if there is something, the disk lost what was before.
     fn expect_zeros(&mut self) -> Result<()> {
         while let Some(line) = self.lines.next_line().context("reading", &self.path)? {
             if line.text.iter().any(|byte| *byte != 0) {
-                let (number, row) = (line.number, RowError::new("the lines before it were lost"));
-                return Err(Error::Row { file: self.path.clone(), counted: Counted::Line, number, row });
+                let number = line.number;
+                return Err(self.refusal(number, RowError::new("the lines before it were lost")));
             }
         }
         Ok(())
@@ -259,11 +301,11 @@ impl JournalReader {
 
     fn finished_line(&mut self) -> Result<Option<(&[u8], u64, bool)>> {
         let Some(line) = self.lines.next_line().context("reading", &self.path)? else { return Ok(None) };
-        let begun = line.text.iter().take_while(|byte| **byte != 0).count();
-        let is_whole = line.is_finished && begun == line.text.len();
-        if is_whole || (line.is_too_long && begun > 0) {
+        let is_whole = line.is_finished && !line.text.contains(&0);
+        if is_whole || (line.is_too_long && !line.text.starts_with(&[0])) {
             return Ok(Some((line.text, line.number, line.is_too_long)));
         }
+        let begun = line.text.iter().take_while(|byte| **byte != 0).count();
         if begun > 0 || line.is_finished {
             self.torn = Some(TornTail { journal: self.path.clone(), bytes: begun as u64 });
         }
