@@ -176,7 +176,7 @@ fn a_full_disk_leaves_no_half_of_a_file() {
     let before = names(folder.path());
     child_with_small_files("child_cannot_seal_nor_export", &store, 0);
     let mut after = names(folder.path());
-    after.retain(|name| !name.ends_with("dataset/target=llvm") && !name.ends_with("host_class=epyc-2"));
+    after.retain(|name| !name.ends_with("dataset/part_target=llvm") && !name.ends_with("part_host_class=epyc-2"));
     assert_eq!(after, before);
     assert_eq!(records(&store).len(), 50);
 }

@@ -76,7 +76,13 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
     write(&store, &[measured(1), other.clone()]);
     let names: Vec<_> =
         files(&store.root().join("dataset")).into_keys().map(|path| path.parent().unwrap().to_owned()).collect();
-    assert_eq!(names, [Path::new("target=llvm/host_class=%2E.%2Fa%20b"), Path::new("target=llvm/host_class=epyc-2")]);
+    assert_eq!(
+        names,
+        [
+            Path::new("part_target=llvm/part_host_class=%2E.%2Fa%20b"),
+            Path::new("part_target=llvm/part_host_class=epyc-2")
+        ]
+    );
     assert_eq!(records(&store), sorted(vec![measured(1), other]));
 }
 
@@ -130,6 +136,35 @@ fn a_torn_tail_is_cut_and_reported() {
     assert_eq!(store.verify().unwrap().torn, torn);
     assert_eq!(store.seal(SealOptions::default()).unwrap().torn, torn);
     assert_eq!(records(&store), [measured(1)]);
+}
+
+/// What a machine that loses power may leave of a line that spans blocks of the disk.
+#[test]
+fn zeros_in_the_last_line_are_a_torn_tail_and_elsewhere_damage() {
+    let (_folder, store) = new_store();
+    let mut journal = journal(&store);
+    (1..4).for_each(|number| journal.append(&measured(number)).unwrap());
+    let path = journal.path().to_owned();
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    assert!(whole.ends_with(b"}\n"), "a journal that is closed has no zeros");
+    let lines: Vec<usize> =
+        whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end + 1).collect();
+    let with_zeros = |from: usize, to: usize| {
+        let mut bytes = [&whole[..], &[0; 5000]].concat();
+        bytes[from..to].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+    };
+    for (from, to) in
+        [(lines[2], lines[2] + 50), (lines[2] + 9, lines[3] - 1), (lines[2] + 9, lines[3]), (lines[2], lines[3])]
+    {
+        with_zeros(from, to);
+        assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]), "zeros from {from} to {to}");
+    }
+    with_zeros(lines[1] + 9, lines[1] + 20);
+    assert!(store.records().is_err());
+    with_zeros(lines[0], lines[0]);
+    assert_eq!(records(&store).len(), 3);
 }
 
 #[test]

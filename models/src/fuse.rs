@@ -9,10 +9,12 @@ use crate::error::Result;
 use crate::graph::{Graph, ValueId};
 use crate::operator::Class;
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Which operators may share a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Fuse {
     /// Each operator is a task.
     None,
@@ -150,7 +152,7 @@ impl<'a> Cut<'a> {
         let mut steps: Vec<Step> = Vec::new();
         for &index in nodes {
             let node = &self.graph.nodes[index];
-            let inside = nodes.get(steps.len().wrapping_sub(1)).map(|&before| self.output(before));
+            let inside = steps.len().checked_sub(1).map(|before| self.output(nodes[before]));
             let mut operand = |id: ValueId| {
                 if Some(id) == inside {
                     return Operand::Step(steps.len() - 1);

@@ -91,7 +91,9 @@ impl Graph {
         let mut is_statistic = vec![false; self.values.len()];
         for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm { .. })) {
             for id in node.inputs.iter().skip(3) {
-                is_statistic[id.0 as usize] = true;
+                if let Some(is_statistic) = is_statistic.get_mut(id.0 as usize) {
+                    *is_statistic = true;
+                }
             }
         }
         let mut count = ParameterCount::default();

@@ -8,6 +8,7 @@ mod dead;
 mod fold_batch_norm;
 mod identities;
 mod rebuild;
+mod retype;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -69,14 +69,17 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     for (id, input) in graph.inputs.iter().zip(inputs) {
         values[id.0 as usize] = Some(Array::of(input)?);
     }
-    let get = |values: &[Option<Array>], id: &ValueId| values[id.0 as usize].clone().expect("made before it is used");
     for node in &graph.nodes {
-        let operands: Vec<Array> = node.inputs.iter().map(|id| get(&values, id)).collect();
+        let operands: Vec<&Array> = node.inputs.iter().map(|id| made(&values, *id)).collect();
         let output = node.outputs[0].0 as usize;
-        let result = apply(&node.op, &operands.iter().collect::<Vec<_>>(), &graph.values[output].ty)?;
+        let result = apply(&node.op, &operands, &graph.values[output].ty)?;
         values[output] = Some(result);
     }
-    graph.outputs.iter().map(|id| get(&values, id).into_tensor()).collect()
+    graph.outputs.iter().map(|id| made(&values, *id).clone().into_tensor()).collect()
+}
+
+fn made(values: &[Option<Array>], id: ValueId) -> &Array {
+    values[id.0 as usize].as_ref().expect("a checked graph makes a value before it is used")
 }
 
 /// One operator whose inputs fit it.

@@ -7,6 +7,8 @@
 //! row (the inverse deviation of a normalisation) are left out.
 
 use crate::error::{Error, Result};
+use crate::graph::{Graph, ValueId};
+use crate::infer::infer;
 use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
@@ -46,10 +48,7 @@ impl Task {
         let mut sum = Work::default();
         for step in &self.steps {
             let inputs = step.inputs.iter().map(|operand| self.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
-            let work = arithmetic(&step.op, &inputs, &step.output)?;
-            sum.flops = sum.flops.saturating_add(work.flops);
-            sum.macs = sum.macs.saturating_add(work.macs);
-            sum.exps = sum.exps.saturating_add(work.exps);
+            sum = sum.plus(arithmetic(&step.op, &inputs, &step.output)?);
         }
         for parameter in &self.parameters {
             let bytes = if parameter.is_constant { &mut sum.bytes_weights } else { &mut sum.bytes_in };
@@ -69,8 +68,34 @@ impl Task {
     }
 }
 
+impl Graph {
+    /// The sum over all operators, as if each were run on its own.
+    pub fn work(&self) -> Result<Work> {
+        self.check()?;
+        let ty = |id: &ValueId| &self.values[id.0 as usize].ty;
+        self.nodes.iter().try_fold(Work::default(), |sum, node| {
+            let inputs: Vec<&TensorType> = node.inputs.iter().map(ty).collect();
+            Ok(sum.plus(work(&node.op, &inputs, ty(&node.outputs[0]))?))
+        })
+    }
+}
+
+impl Work {
+    fn plus(self, other: Work) -> Work {
+        Work {
+            flops: self.flops.saturating_add(other.flops),
+            macs: self.macs.saturating_add(other.macs),
+            exps: self.exps.saturating_add(other.exps),
+            bytes_in: self.bytes_in.saturating_add(other.bytes_in),
+            bytes_out: self.bytes_out.saturating_add(other.bytes_out),
+            bytes_weights: self.bytes_weights.saturating_add(other.bytes_weights),
+        }
+    }
+}
+
 /// The part that does not depend on where tensors live. Sums saturate: checked graphs cannot reach the end.
 fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    infer(op, inputs)?;
     let out = elements(output)?;
     let x = inputs.first().map_or(Ok(0), |ty| elements(ty))?;
     let pointwise = |flops: u64| Work { flops: out.saturating_mul(flops), ..Work::default() };
@@ -163,7 +188,6 @@ fn extent(ty: &TensorType, axis: usize) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::infer;
 
     #[track_caller]
     fn check(op: &Op, inputs: &[TensorType], flops: u64, macs: u64, exps: u64) -> Work {

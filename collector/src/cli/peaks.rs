@@ -55,7 +55,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
         schedule: schedule.to_json(),
         wants_trace: false,
     };
-    let Some(Build::Built(artifact)) = workers.build(&[job], || ()).into_iter().next() else { return None };
+    let Some(Build::Built(artifact)) = workers.build(&[job], &mut || ()).into_iter().next() else { return None };
     let job = RunJob {
         task: task_json,
         seed: 0,

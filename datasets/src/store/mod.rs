@@ -4,7 +4,7 @@
 //! store/
 //!   opcollect-store.json                         marks the folder and its schema version
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
-//!   dataset/target=<t>/host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
+//!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
 //!   manifest.json                                what the last compaction left
 //! ```
 //!
@@ -133,8 +133,8 @@ impl Store {
     /// All folders that parts are in, sorted.
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
-        for target in files::list(&self.dataset_folder(), |name| name.starts_with("target="))? {
-            folders.extend(files::list(&target, |name| name.starts_with("host_class="))?);
+        for target in files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))? {
+            folders.extend(files::list(&target, |name| name.starts_with("part_host_class="))?);
         }
         Ok(folders)
     }

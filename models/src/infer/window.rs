@@ -4,6 +4,9 @@ use super::{Rule, accumulator, known, numeric, same_dtype};
 use crate::operator::PoolMode;
 use crate::types::{DType, Dim, TensorType};
 
+/// Strides, pads, dilations and kernels beyond this are mistakes; below it their sums and products need no checks.
+const MAX_ATTRIBUTE: i64 = 1 << 31;
+
 /// The attributes all of them share.
 pub(super) struct Window<'a> {
     pub strides: &'a [i64],
@@ -161,11 +164,10 @@ fn spatial_rank(x: &TensorType, window: &Window<'_>) -> Rule<usize> {
     if x.rank() != rank + 2 {
         return Err(format!("`x` must have {} dimensions for {rank} strides, has {}", rank + 2, x.rank()));
     }
-    for (name, values, low) in
-        [("stride", window.strides, 1), ("dilation", window.dilations, 1), ("pad", window.pads, 0)]
-    {
-        if let Some(value) = values.iter().find(|&&value| value < low) {
-            return Err(format!("{name} {value} must be at least {low}"));
+    let bounds = [("stride", window.strides, 1), ("dilation", window.dilations, 1), ("pad", window.pads, 0)];
+    for (name, values, low) in bounds {
+        if let Some(value) = values.iter().find(|value| !(low..=MAX_ATTRIBUTE).contains(*value)) {
+            return Err(format!("{name} {value} must be at least {low} and at most {MAX_ATTRIBUTE}"));
         }
     }
     Ok(rank)
@@ -173,8 +175,8 @@ fn spatial_rank(x: &TensorType, window: &Window<'_>) -> Rule<usize> {
 
 /// How many places a window has along one spatial axis.
 fn slide(x: &TensorType, axis: usize, kernel: i64, window: &Window<'_>, ceil: bool) -> Rule<i64> {
-    if kernel < 1 {
-        return Err(format!("kernel extent {kernel} must be at least 1"));
+    if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
+        return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));
     }
     let extent = i128::from(known(&x.shape[axis + 2], "a spatial extent of `x`")?);
     let stride = i128::from(window.strides[axis]);

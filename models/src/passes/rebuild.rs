@@ -4,20 +4,29 @@ use crate::builder::GraphBuilder;
 use crate::error::Result;
 use crate::graph::{Const, Graph, Node, ValueId};
 use crate::operator::Op;
+use crate::types::TensorType;
 
 /// A new graph on its way out of an old one. Constants come along when they are first used.
 pub(super) struct Rebuild<'a> {
     old: &'a Graph,
     builder: GraphBuilder,
     new_of: Vec<Option<ValueId>>,
+    retype: Box<dyn Fn(&TensorType) -> TensorType + 'a>,
 }
 
 impl<'a> Rebuild<'a> {
     pub(super) fn new(old: &'a Graph) -> Result<Rebuild<'a>> {
-        let mut rebuild = Rebuild { old, builder: GraphBuilder::new(&old.name), new_of: vec![None; old.values.len()] };
+        Rebuild::with_types(old, TensorType::clone)
+    }
+
+    /// A rebuild in which inputs and constants have other types.
+    pub(super) fn with_types(old: &'a Graph, retype: impl Fn(&TensorType) -> TensorType + 'a) -> Result<Rebuild<'a>> {
+        let builder = GraphBuilder::new(&old.name);
+        let new_of = vec![None; old.values.len()];
+        let mut rebuild = Rebuild { old, builder, new_of, retype: Box::new(retype) };
         for &id in &old.inputs {
             let value = &old.values[id.0 as usize];
-            let new = rebuild.builder.input(&value.name, value.ty.clone())?;
+            let new = rebuild.builder.input(&value.name, (rebuild.retype)(&value.ty))?;
             rebuild.replace(id, new);
         }
         Ok(rebuild)
@@ -28,9 +37,8 @@ impl<'a> Rebuild<'a> {
         if let Some(new) = self.new_of[id.0 as usize] {
             return Ok(new);
         }
-        let value = &self.old.values[id.0 as usize];
-        let data = value.data.clone().expect("a checked graph makes a value before it is used");
-        let new = self.builder.constant(&value.name, value.ty.clone(), data)?;
+        let data = self.old.values[id.0 as usize].data.clone();
+        let new = self.constant_like(id, data.expect("a checked graph makes a value before it is used"))?;
         self.replace(id, new);
         Ok(new)
     }
@@ -58,7 +66,7 @@ impl<'a> Rebuild<'a> {
     /// A constant of the type of an old value with other contents.
     pub(super) fn constant_like(&mut self, id: ValueId, data: Const) -> Result<ValueId> {
         let value = &self.old.values[id.0 as usize];
-        self.builder.constant(&value.name, value.ty.clone(), data)
+        self.builder.constant(&value.name, (self.retype)(&value.ty), data)
     }
 
     pub(super) fn finish(mut self) -> Result<Graph> {

@@ -63,6 +63,23 @@ fn pools_by_hand() {
     check(Op::GlobalPool { mode: PoolMode::Max }, &x(), &[-1.0]);
 }
 
+/// The reference walks the data under a window, never the window: a huge one must not stop it.
+#[test]
+fn a_window_far_larger_than_its_data() {
+    let op = |mode, count_pad| Op::Pool {
+        mode,
+        kernel: vec![1 << 30],
+        strides: vec![1 << 29],
+        pads: vec![(1 << 30) - 1; 2],
+        dilations: vec![1],
+        ceil: false,
+        count_pad,
+    };
+    check(op(PoolMode::Max, false), &[counting(&[1, 1, 4])], &[1.0, 4.0, 4.0]);
+    check(op(PoolMode::Average, false), &[counting(&[1, 1, 4])], &[1.0, 2.5, 3.0]);
+    check(op(PoolMode::Average, true), &[f32(&[1, 1, 1], &[1e9])], &[1e9 / f64::from(1 << 30); 2]);
+}
+
 #[test]
 fn movement_by_hand() {
     check(Op::Transpose { permutation: vec![1, 0] }, &[counting(&[2, 3])], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
@@ -198,35 +215,40 @@ fn passes_keep_what_a_graph_computes() {
 
 #[test]
 fn running_the_tasks_of_a_plan_is_running_the_graph() {
-    let graph = zoo::build("mlp", 2).unwrap();
-    let x = random(&graph);
-    let expected = evaluate_graph(&graph, std::slice::from_ref(&x)).unwrap();
-    for fuse in [Fuse::None, Fuse::Epilogue] {
-        let plan = plan(&graph, fuse).unwrap();
-        let mut values: Vec<Option<Tensor>> = inputs::constants(&graph)
-            .unwrap()
-            .into_iter()
-            .map(|constant| constant.map(|array| array.into_tensor().unwrap()))
-            .collect();
-        values[graph.inputs[0].0 as usize] = Some(x.clone());
-        for call in &plan.calls {
-            for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
-                let seen = values[node.inputs[0].0 as usize].clone();
-                let ty = graph.values[node.outputs[0].0 as usize].ty.clone();
-                values[node.outputs[0].0 as usize] =
-                    seen.map(|tensor| Tensor::from_bytes(ty, tensor.bytes().to_vec()).unwrap());
-            }
-            let arguments: Vec<Tensor> =
-                call.arguments.iter().map(|id| values[id.0 as usize].clone().expect("made before")).collect();
-            values[call.result.0 as usize] = Some(evaluate(&plan.tasks[call.task].task, &arguments).unwrap());
+    for name in ["mlp", "lstm", "gru", "dqn"] {
+        let graph = simplify(&zoo::build(name, 2).unwrap()).unwrap();
+        let inputs: Vec<Tensor> = graph.inputs.iter().map(|id| random(&graph.values[id.0 as usize].ty)).collect();
+        let expected = evaluate_graph(&graph, &inputs).unwrap();
+        for fuse in [Fuse::None, Fuse::Epilogue] {
+            assert_eq!(run_plan(&graph, fuse, &inputs), expected, "{name} {fuse:?}");
         }
-        assert_eq!(values[graph.outputs[0].0 as usize].as_ref(), Some(&expected[0]));
     }
 }
 
-fn random(graph: &Graph) -> Tensor {
-    let ty = graph.values[graph.inputs[0].0 as usize].ty.to_string();
-    random_inputs(&single(Op::Identity, &[&ty]), 11).unwrap().remove(0)
+fn random(ty: &TensorType) -> Tensor {
+    random_inputs(&single(Op::Identity, &[&ty.to_string()]), 11).unwrap().remove(0)
+}
+
+fn run_plan(graph: &Graph, fuse: Fuse, inputs: &[Tensor]) -> Vec<Tensor> {
+    let plan = plan(graph, fuse).unwrap();
+    let constants = inputs::constants(graph).unwrap().into_iter();
+    let mut values: Vec<Option<Tensor>> =
+        constants.map(|constant| constant.map(|array| array.into_tensor().unwrap())).collect();
+    for (id, input) in graph.inputs.iter().zip(inputs) {
+        values[id.0 as usize] = Some(input.clone());
+    }
+    for call in &plan.calls {
+        for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
+            let seen = values[node.inputs[0].0 as usize].as_ref();
+            let ty = graph.values[node.outputs[0].0 as usize].ty.clone();
+            values[node.outputs[0].0 as usize] =
+                seen.map(|tensor| Tensor::from_bytes(ty, tensor.bytes().to_vec()).unwrap());
+        }
+        let arguments: Vec<Tensor> =
+            call.arguments.iter().map(|id| values[id.0 as usize].clone().expect("made before")).collect();
+        values[call.result.0 as usize] = Some(evaluate(&plan.tasks[call.task].task, &arguments).unwrap());
+    }
+    graph.outputs.iter().map(|id| values[id.0 as usize].clone().expect("an output is made")).collect()
 }
 
 /// One spatial axis of a random convolution: extent, kernel, stride, head, tail, dilation.

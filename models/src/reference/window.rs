@@ -67,16 +67,22 @@ impl Axis {
     }
 
     /// The input elements under the window at a place.
-    fn under(&self, place: usize) -> impl Iterator<Item = usize> + Clone {
-        let (start, head, end) = (place * self.stride, self.head, self.head + self.input);
-        let taps = (0..self.kernel).map(move |tap| start + tap * self.dilation);
-        taps.filter(move |at| (head..end).contains(at)).map(move |at| at - head)
+    fn under(&self, place: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+        let start = place * self.stride;
+        let first = self.head.saturating_sub(start).div_ceil(self.dilation);
+        let end = self.taps_before(start, self.head + self.input).max(first);
+        let (dilation, head) = (self.dilation, self.head);
+        (first..end).map(move |tap| start + tap * dilation - head)
     }
 
     /// How many elements under the window are data or padding.
     fn inside_pads(&self, place: usize) -> usize {
-        let end = self.head + self.input + self.tail;
-        (0..self.kernel).filter(|tap| place * self.stride + tap * self.dilation < end).count()
+        self.taps_before(place * self.stride, self.head + self.input + self.tail)
+    }
+
+    /// How many elements of a window that starts here lie before an end.
+    fn taps_before(&self, start: usize, end: usize) -> usize {
+        end.saturating_sub(start).div_ceil(self.dilation).min(self.kernel)
     }
 }
 

@@ -3,6 +3,7 @@ use crate::fuse::{Fuse, tasks};
 use crate::passes::simplify;
 use crate::zoo;
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
 
 #[track_caller]
 fn check(text: &str, expected: Expect) {
@@ -117,6 +118,61 @@ fn every_task_of_the_zoo_can_be_pasted_back() {
             let pasted = build(&one.task.to_text()).unwrap();
             let again = tasks(&pasted, Fuse::Epilogue).unwrap();
             assert_eq!(again.iter().map(|one| one.task.hash()).collect::<Vec<_>>(), [one.task.hash()]);
+        }
+    }
+}
+
+/// A form with sizes no one should ask for.
+fn any_text() -> impl Strategy<Value = String> {
+    let names: Vec<&str> = list().iter().map(|form| form.name).collect();
+    let keys =
+        ["n", "ci", "co", "c", "hw", "size", "k", "s", "p", "d", "g", "m", "b", "shape", "other", "axis", "axes"];
+    let more =
+        ["from", "to", "step", "order", "op", "low", "high", "value", "dtype", "bias", "act", "alpha", "epsilon"];
+    let values = ["0", "1", "2", "3", "4x4", "8x8x8", "1x8x4x4", "-1", "-9223372036854775808", "9223372036854775807"];
+    let others = ["2147483648", "4294967296x4294967296", "nan", "inf", "1e400", "f16", "i8", "bool", "relu", "", "x"];
+    let pair =
+        (prop::sample::select([&keys[..], &more].concat()), prop::sample::select([&values[..], &others].concat()));
+    (prop::sample::select(names), prop::collection::vec(pair, 0..9)).prop_map(|(name, pairs)| {
+        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        format!("{name}:{}", pairs.join(","))
+    })
+}
+
+/// The example of a form with some of its numbers changed.
+fn changed_example() -> impl Strategy<Value = String> {
+    let numbers = ["0", "1", "7", "-1", "9223372036854775807", "-9223372036854775808", "2147483648", "4294967296"];
+    let changes = prop::collection::vec((0usize..12, prop::sample::select(numbers.to_vec())), 1..4);
+    (prop::sample::select(list().iter().map(|form| form.example).collect::<Vec<_>>()), changes).prop_map(
+        |(example, changes)| {
+            let (name, rest) = example.split_once(':').unwrap();
+            // Numbers stand between signs: after the colon every odd run of digits may change.
+            let mut parts: Vec<String> = rest.split_inclusive(['=', 'x', ',']).map(str::to_owned).collect();
+            for (at, number) in changes {
+                let index = at % parts.len();
+                let digits = parts[index].trim_end_matches(['=', 'x', ',']).to_owned();
+                if digits.parse::<i64>().is_ok() {
+                    parts[index] = parts[index].replacen(&digits, number, 1);
+                }
+            }
+            format!("{name}:{}", parts.concat())
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever is typed is refused or becomes a graph that can be counted, cut and written.
+    #[test]
+    fn nothing_that_is_typed_panics(text in prop_oneof![any_text(), changed_example()]) {
+        if let Ok(graph) = build(&text) {
+            prop_assert_eq!(Graph::from_text(&graph.to_text()).unwrap(), graph.clone());
+            let simple = simplify(&graph).unwrap();
+            for one in tasks(&simple, Fuse::Epilogue).unwrap() {
+                one.task.work().unwrap();
+                prop_assert_eq!(Task::from_text(&one.task.to_text()).unwrap().hash(), one.task.hash());
+            }
         }
     }
 }

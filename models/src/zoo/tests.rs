@@ -1,6 +1,4 @@
 use super::*;
-use crate::operator::Class;
-use crate::work::work;
 
 /// Learned parameters, and multiply-adds for one input, as counted on the reference library's own classes; the last block
 /// by a separate calculation from layer lists.
@@ -52,7 +50,7 @@ const GOLDEN: &[(&str, u64, u64)] = &[
 fn parameters_and_multiply_adds_are_those_of_the_reference() {
     for (name, parameters, macs) in GOLDEN {
         let graph = build(name, 1).unwrap();
-        assert_eq!((graph.parameters().learned, macs_of(&graph)), (*parameters, *macs), "{name}");
+        assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, *macs), "{name}");
     }
 }
 
@@ -62,7 +60,7 @@ fn every_model_has_a_golden_row_and_grows_with_the_batch() {
         let golden = GOLDEN.iter().find(|(name, ..)| *name == entry.name);
         let (_, parameters, macs) = golden.unwrap_or_else(|| panic!("`{}` has no golden row", entry.name));
         let graph = entry.build(3).unwrap();
-        assert_eq!((graph.parameters().learned, macs_of(&graph)), (*parameters, 3 * macs), "{}", entry.name);
+        assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, 3 * macs), "{}", entry.name);
     }
 }
 
@@ -84,14 +82,4 @@ fn spelling_is_forgiving_and_mistakes_get_a_hint() {
     assert_eq!(says("resnet19"), "unknown model `resnet19`; the nearest are `resnet-18`, `r3d-18`, `resnet-101`");
     assert_eq!(says("qqqqqqqqqqqq"), "unknown model `qqqqqqqqqqqq`; `--list` shows all names");
     assert_eq!(build("mlp", 0).unwrap_err().to_string(), "model `mlp`: batch size 0 must be at least 1");
-}
-
-fn macs_of(graph: &Graph) -> u64 {
-    let contractions = graph.nodes.iter().filter(|node| node.op.class() == Class::Contraction);
-    contractions
-        .map(|node| {
-            let ty = |id: &ValueId| &graph.values[id.0 as usize].ty;
-            work(&node.op, &node.inputs.iter().map(ty).collect::<Vec<_>>(), ty(&node.outputs[0])).unwrap().macs
-        })
-        .sum()
 }
