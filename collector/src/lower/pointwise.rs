@@ -7,10 +7,13 @@ use models::{BinaryOp, DType, Op, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
+/// Makes the element at an output position.
+type At<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
+
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
-    let (name, element): (&str, Box<dyn Fn(&[Expression]) -> Element>) = match op {
+    let (name, element): (&str, At<'_>) = match op {
         Op::ScaleShift { axis } => (
             "scale_shift",
             Box::new(|place| {
@@ -26,9 +29,13 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             }),
         ),
         Op::Unary { function } => (unary_name(*function), Box::new(|place| unary(*function, &read(0, place)?, dtype))),
-        Op::Clip { low, high } => {
-            ("clip", Box::new(|place| read(0, place)?.max(&constant(dtype, *low)?)?.min(&constant(dtype, *high)?)))
-        }
+        Op::Clip { low, high } => (
+            "clip",
+            Box::new(|place| {
+                let (low, high) = (saturated(dtype, *low), saturated(dtype, *high));
+                read(0, place)?.max(&constant(dtype, low)?)?.min(&constant(dtype, high)?)
+            }),
+        ),
         Op::Binary { function } => {
             (binary_name(*function), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?)))
         }
@@ -55,6 +62,17 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
 pub(crate) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
+}
+
+/// The nearest number the element type has: a bound beyond its range bounds nothing, and is no constant of it.
+fn saturated(dtype: DType, number: f64) -> f64 {
+    if dtype.is_float() {
+        return number;
+    }
+    let bits = i32::try_from(8 * dtype.bytes()).expect("an element has few bytes");
+    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
+    let (low, values) = if is_unsigned { (0.0, bits) } else { (-f64::from(bits - 1).exp2(), bits - 1) };
+    number.clamp(low, f64::from(values).exp2() - 1.0)
 }
 
 fn unary_name(function: UnaryOp) -> &'static str {
@@ -88,7 +106,10 @@ fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         UnaryOp::Silu => x.mul(&x.function("tirx.sigmoid", dtype)?),
         UnaryOp::HardSwish => x.mul(&hard_sigmoid(x)?),
         UnaryOp::Gelu => {
-            let erf = x.mul(&number(std::f64::consts::FRAC_1_SQRT_2)?)?.function("tirx.erf", dtype)?;
+            // The error function exists in single and double precision only.
+            let wide = if dtype == DType::F64 { dtype } else { DType::F32 };
+            let argument = x.cast(wide)?.mul(&constant(wide, std::f64::consts::FRAC_1_SQRT_2)?)?;
+            let erf = argument.function("tirx.erf", wide)?.cast(dtype)?;
             x.mul(&number(0.5)?)?.mul(&erf.add(&number(1.0)?)?)
         }
         UnaryOp::Exp => x.function("tirx.exp", dtype),

@@ -22,8 +22,8 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         other => unreachable!("`{other:?}` has no rows"),
     };
     let loops = moves.loops(&result)?;
-    let (inner, outer): (Vec<(usize, Loop)>, Vec<(usize, Loop)>) =
-        loops.into_iter().enumerate().partition(|(place, _)| along.contains(place));
+    let (inner, outer): (Vec<_>, Vec<_>) =
+        loops.into_iter().enumerate().partition(|(place, _): &(usize, Loop)| along.contains(place));
     let plain = |loops: Vec<(usize, Loop)>| loops.into_iter().map(|(_, target)| target).collect::<Vec<_>>();
     let (inner, outer) = (plain(inner), plain(outer));
     moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;

@@ -14,7 +14,8 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     let is_reduction = lowered.blocks.iter().any(|block| block.name.starts_with("pool"));
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     let loops = moves.loops(&result)?;
-    let (last, outer) = loops.split_last().expect("an output has at least one dimension");
+    // A single number has no loops, and nothing to choose.
+    let Some((last, outer)) = loops.split_last() else { return Ok(()) };
     let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
     let inside = parts[0].clone();
     let window = if is_reduction {
