@@ -199,7 +199,7 @@ fn compaction_gives_the_same_bytes_for_any_order_of_parts() {
     let twice = Record { started_at_us: 1, ..measured(5) };
     let (_one, one) = new_store();
     all.chunks(40).for_each(|records| drop(write(&one, records)));
-    write(&one, &[twice.clone()]);
+    write(&one, std::slice::from_ref(&twice));
     let (_other, other) = new_store();
     write(&other, &[twice]);
     all.rchunks(70).for_each(|records| drop(write(&other, records)));
@@ -387,7 +387,7 @@ fn leftovers_of_a_crash_are_seen_and_then_removed() {
     let leftover = part.with_file_name(".tmp-crash");
     std::fs::write(&leftover, "PAR1").unwrap();
     assert_eq!(records(&store), [measured(1)]);
-    assert_eq!(store.verify().unwrap().leftovers, [leftover.clone()]);
+    assert_eq!(store.verify().unwrap().leftovers, std::slice::from_ref(&leftover));
     assert_eq!(store.compact().unwrap().leftovers, 1);
     assert!(!leftover.exists());
 }
