@@ -42,12 +42,12 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
-    let store = open_store(arguments.store.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let versions = machine::versions(&mut workers)?;
     let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
+    let store = open_store(arguments.store.as_deref())?;
     let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }
