@@ -76,7 +76,7 @@ fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
     }
     let mut failures = Vec::new();
     let mut is_drawn = vec![effort.metaschedule == 0; tasks.len()];
-    for (number, ((place, schedule), build)) in candidates.iter().zip(workers.build(&jobs, || ())).enumerate() {
+    for (number, ((place, schedule), build)) in candidates.iter().zip(workers.build(&jobs, &mut || ())).enumerate() {
         let (text, task) = &tasks[*place];
         // In turns on one thread and on all.
         let cpus = if number % 2 == 0 { &cpus[..1] } else { &cpus[..] };
@@ -95,7 +95,8 @@ fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
 fn schedules(task: &Task, target: &Target, effort: Effort) -> Vec<Schedule> {
     let points = sample(&space(task, &target.machine), 11, effort.template);
     let ours = points.into_iter().map(|knobs| Schedule::Template { knobs });
-    let draws = (0..effort.metaschedule).map(|draw| Schedule::MetaSchedule { space: draw, seed: 1 + draw as i64 });
+    let draws =
+        (0..effort.metaschedule).map(|draw| Schedule::MetaSchedule { space: draw, seed: 1 + draw as i64, trace: None });
     ours.chain(draws).collect()
 }
 
