@@ -123,7 +123,8 @@ pub fn summarise(
             None => missing.push(planned.task.describe()),
         }
     }
-    let total_ns: f64 = rows.iter().map(|row| row.median_ns * row.count as f64).sum();
+    // Not `sum`, which makes a negative zero of nothing.
+    let total_ns = rows.iter().map(|row| row.median_ns * row.count as f64).fold(0.0, |sum, time| sum + time);
     for row in &mut rows {
         row.share = row.median_ns * row.count as f64 / total_ns;
     }
