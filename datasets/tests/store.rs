@@ -352,6 +352,25 @@ fn a_foreign_folder_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn many_may_make_the_same_store_and_write_to_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let root = &root;
+            scope.spawn(move || {
+                let store = Store::create(root).unwrap();
+                write(&store, &[measured(number), measured(100)]);
+                store.seal(SealOptions::default()).unwrap();
+            });
+        }
+    });
+    let store = Store::open(&root).unwrap();
+    assert_eq!(records(&store).len(), 9);
+    assert_eq!(store.verify().unwrap().problems, []);
+}
+
+#[test]
 fn a_store_of_a_newer_program_is_refused_and_left_as_it_is() {
     let (_folder, store) = new_store();
     let marker = store.root().join("opcollect-store.json");
