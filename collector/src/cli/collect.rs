@@ -49,7 +49,6 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
-    let store = open_store(arguments.store.as_deref())?;
     let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }
@@ -88,8 +87,7 @@ impl Job<'_> {
         planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.record.key)));
         let done = self.make(planned, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline.
-        let peaks =
-            if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
+        let peaks = if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if self.as_json {
