@@ -53,7 +53,7 @@ fn check(tasks: &[&str], schedules: usize) {
         }
     }
     let builds: Vec<BuildJob> = jobs.iter().map(|(_, job)| job.clone()).collect();
-    let built = workers.build(&builds, || {});
+    let built = workers.build(&builds, &mut || {});
     let mut failures = Vec::new();
     for ((text, job), build) in jobs.iter().zip(built) {
         let wrong = match build {

@@ -2,7 +2,6 @@
 
 use crate::counters::CounterRequest;
 use crate::measure::Plan;
-use crate::space::Schedule;
 use datasets::CacheState;
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,7 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
-    /// `llvm`.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: Option<String>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
@@ -133,7 +132,7 @@ impl Default for Limits {
 }
 
 /// A model to be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// `local` or `simple`.
     pub source: String,
@@ -144,11 +143,11 @@ pub struct ModelRequest {
 }
 
 /// A checked, complete configuration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// Kind of target.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: String,
     /// Thread counts.
     pub threads: Vec<usize>,
@@ -156,9 +155,6 @@ pub struct Config {
     pub samplers: Vec<Sampler>,
     /// Schedules per task and sampler.
     pub schedules: usize,
-    /// Schedules to be measured instead of sampled ones, when any are given.
-    #[serde(skip)]
-    pub given_schedules: Vec<Schedule>,
     /// Whether pointwise operators join the operator before them.
     pub fuse: FuseChoice,
     /// Cache states.
@@ -211,7 +207,9 @@ impl RawConfig {
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
         let target = self.target.unwrap_or_else(|| "llvm".to_owned());
-        each("target", std::slice::from_ref(&target), "this version collects for `llvm`", |kind| kind == "llvm")?;
+        each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
+            crate::target::is_llvm(text)
+        })?;
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
@@ -236,7 +234,6 @@ impl RawConfig {
             threads,
             samplers,
             schedules,
-            given_schedules: Vec::new(),
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             cache,
             seed: self.seed.unwrap_or(0),

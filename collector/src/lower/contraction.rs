@@ -57,7 +57,9 @@ const NO_ZEROS: Zeros = [0, 0];
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = shape.strides.len();
-    let block = block_of(writer.layout, output.extents[1])?;
+    let is_packed = weight.extents.len() > shape.strides.len() + 2;
+    let outputs_per_group = output.extents[1] / shape.groups;
+    let block = block_of(writer.layout, outputs_per_group, !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == data.extents[1];
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
     // The plain form always has a padding block, as the definitions have that it shares names with.
@@ -68,7 +70,6 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     };
     let kernel = weight.extents[2..2 + spatial].to_vec();
     let per_group = data.extents[1] / shape.groups;
-    let outputs_per_group = output.extents[1] / shape.groups;
     let channel_axis = (!is_depthwise).then(|| axis("rc", per_group, true)).transpose()?;
     let kernel_axes = kernel
         .iter()
@@ -103,9 +104,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
         });
     };
-    let mut blocked = vec![output.extents[0], output.extents[1] / block];
-    blocked.extend_from_slice(&output.extents[2..]);
-    blocked.push(block);
+    let blocked = blocked_extents(&output.extents, 1, block);
     let last = blocked.len() - 1;
     let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
         reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
@@ -226,7 +225,7 @@ fn conv_transpose(
 fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
     let rank = output.extents.len();
     let columns = output.extents[rank - 1];
-    let block = block_of(writer.layout, columns)?;
+    let block = block_of(writer.layout, columns, false)?;
     // An unpacked weight cannot be read as a vector of columns, only a packed one can.
     let is_packed = weight.extents.len() == 3;
     let depth = axis("k", data.extents[rank - 1], true)?;
@@ -275,7 +274,7 @@ fn matmul(
         let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
         multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
     };
-    let block = block_of(writer.layout, output.extents[rank - 1])?;
+    let block = block_of(writer.layout, output.extents[rank - 1], true)?;
     let Some(block) = block else {
         let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
         return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
@@ -353,7 +352,7 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
 
 fn blocked_extents(extents: &[i64], dimension: usize, block: i64) -> Vec<i64> {
     let mut blocked = extents.to_vec();
-    blocked[dimension] /= block;
+    blocked[dimension] = (blocked[dimension] + block - 1) / block;
     blocked.push(block);
     blocked
 }
@@ -368,10 +367,11 @@ fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, 
     })
 }
 
-fn block_of(layout: Layout, extent: i64) -> Result<Option<i64>> {
+/// The block of a layout; `must_divide` where the operand is read as it is.
+fn block_of(layout: Layout, extent: i64, must_divide: bool) -> Result<Option<i64>> {
     match layout {
         Layout::Plain => Ok(None),
-        Layout::Blocked { block } if block > 0 && extent % block == 0 => Ok(Some(block)),
+        Layout::Blocked { block } if block > 0 && (extent % block == 0 || !must_divide) => Ok(Some(block)),
         Layout::Blocked { block } => Err(LowerError::Unsupported {
             operator: "contraction".to_owned(),
             why: format!("a block of {block} does not divide the extent {extent}"),

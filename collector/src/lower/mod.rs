@@ -59,7 +59,7 @@ pub enum Part {
 pub enum Packing {
     /// As the task says.
     Plain,
-    /// `[o, …]` as `[o / block, …, block]`.
+    /// `[o, …]` as `[o / block, …, block]`, with zeros up to a whole block.
     Blocked {
         /// Extent of the innermost dimension.
         block: i64,
@@ -231,7 +231,7 @@ impl Packing {
         match self {
             Packing::Plain => extents.to_vec(),
             Packing::Blocked { block } => {
-                let mut stored = vec![extents[0] / block];
+                let mut stored = vec![(extents[0] + block - 1) / block];
                 stored.extend_from_slice(&extents[1..]);
                 stored.push(block);
                 stored
@@ -246,11 +246,14 @@ impl Packing {
         let outer = usize::try_from(extents[0]).expect("an extent is positive");
         let row = bytes.len() / outer;
         let mut packed = Vec::with_capacity(bytes.len());
-        for group in bytes.chunks_exact(block * row) {
+        for group in bytes.chunks(block * row) {
             for place in (0..row).step_by(element_bytes) {
                 for lane in 0..block {
                     let start = lane * row + place;
-                    packed.extend_from_slice(&group[start..start + element_bytes]);
+                    match group.get(start..start + element_bytes) {
+                        Some(element) => packed.extend_from_slice(element),
+                        None => packed.resize(packed.len() + element_bytes, 0),
+                    }
                 }
             }
         }
@@ -269,6 +272,12 @@ mod tests {
         let packing = Packing::Blocked { block: 2 };
         assert_eq!(packing.extents(&[4, 3]), [2, 3, 2]);
         assert_eq!(packing.pack(&[4, 3], 1, &plain), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
+        let past_the_end = Packing::Blocked { block: 3 };
+        assert_eq!(past_the_end.extents(&[4, 3]), [2, 3, 3]);
+        assert_eq!(
+            past_the_end.pack(&[4, 3], 1, &plain),
+            [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
+        );
         assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
     }
 }

@@ -32,7 +32,8 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             (function.name(), Box::new(|place| unary(*function, &read(0, place)?, inputs[0].dtype)))
         }
         Op::Clip { low, high } => {
-            ("clip", Box::new(|place| read(0, place)?.max(&constant(dtype, *low)?)?.min(&constant(dtype, *high)?)))
+            let (low, high) = (saturated(dtype, *low), saturated(dtype, *high));
+            ("clip", Box::new(move |place| read(0, place)?.max(&constant(dtype, low)?)?.min(&constant(dtype, high)?)))
         }
         Op::Binary { function } => {
             (function.name(), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
@@ -71,6 +72,17 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
 pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
+}
+
+/// The nearest number the element type has: a bound beyond its range bounds nothing, and is no constant of it.
+fn saturated(dtype: DType, number: f64) -> f64 {
+    if dtype.is_float() {
+        return number;
+    }
+    let bits = i32::try_from(8 * dtype.bytes()).expect("an element has few bytes");
+    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
+    let (low, values) = if is_unsigned { (0.0, bits) } else { (-f64::from(bits - 1).exp2(), bits - 1) };
+    number.clamp(low, f64::from(values).exp2() - 1.0)
 }
 
 /// The type in which transcendental functions of a type are computed: the processor has none for half precision.

@@ -58,6 +58,11 @@ struct Limits {
     unrolled_elements: i64,
 }
 
+/// Whether a compiler makes good code of vectors of this many elements: short ones and powers of two.
+fn is_vector(width: i64) -> bool {
+    width <= 16 || width.count_ones() == 1
+}
+
 impl Space {
     /// Number of points before limits; saturates.
     pub fn size(&self) -> u64 {
@@ -69,6 +74,10 @@ impl Space {
         let number = |name: &str| knobs.number(name).unwrap_or(1);
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
+        let innermost = if knobs.choice("layout") == Some("blocked") { vector } else { number("tile_x") };
+        if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
+            return false;
+        }
         let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
         tile * vector <= self.limits.tile_elements && tile * vector * steps <= self.limits.unrolled_elements
     }

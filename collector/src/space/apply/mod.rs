@@ -66,10 +66,10 @@ pub fn apply(
             }
             Ok(moves)
         }
-        Schedule::MetaSchedule { space, seed } => {
+        Schedule::MetaSchedule { space, seed, trace: None } => {
             spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
-        Schedule::Trace { trace: json } => {
+        Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             trace::replay(json, &moves)?;
             Ok(moves)

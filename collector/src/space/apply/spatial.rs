@@ -15,7 +15,8 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let is_reduction = moves.loops(&anchor)?.len() > rank;
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     let loops = moves.loops(&result)?;
-    let (last, outer) = loops.split_last().expect("an output has at least one dimension");
+    // A single number has no loops, and nothing to choose.
+    let Some((last, outer)) = loops.split_last() else { return Ok(()) };
     let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
     let inside = parts[0].clone();
     let window = if is_reduction {
