@@ -6,7 +6,7 @@
 
 use datasets::{CacheState, Format, Json, Key, Origin, Outcome, Record, ScheduleSource, SealOptions, Source, Store};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::time::TimeVal;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let note = told.note;
     println!(
         "{}",
-        json!({ "step": step, "seconds": seconds, "peak_bytes": peak_bytes(), "rows": told.rows, "note": note })
+        json!({ "step": step, "seconds": seconds, "cpu_seconds": cpu_seconds()?, "peak_bytes": peak_bytes(), "rows": told.rows, "note": note })
     );
     Ok(())
 }

@@ -174,6 +174,8 @@ fn a_journal_without_a_whole_header_holds_nothing() {
         std::fs::write(store.root().join("journal").join(name), text).unwrap();
     }
     assert_eq!(records(&store), []);
+    let report = store.seal(SealOptions::default()).unwrap();
+    assert_eq!((report.journals, report.left.len()), (0, 2));
     let report = store.seal(SealOptions { take_over: true }).unwrap();
     assert_eq!((report.journals, report.rows), (2, 0));
 }

@@ -64,7 +64,7 @@ impl Store {
         let mut report = CompactReport { sealed: self.seal(SealOptions::default())?, ..CompactReport::default() };
         let before = self.manifest()?;
         let mut manifest = Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() };
-        report.leftovers += remove_leftovers(&self.root)?;
+        report.leftovers += remove_leftovers(&self.root)? + remove_leftovers(&self.journal_folder())?;
         for folder in self.part_folders()? {
             report.leftovers += remove_leftovers(&folder)?;
             let parts = super::files::list(&folder, is_part)?;

@@ -55,6 +55,28 @@ impl Scratch {
         sync_folder(&self.folder)?;
         Ok(path)
     }
+
+    /// The same, unless another file has the name.
+    pub fn keep_new(self, name: &str) -> Result<Kept> {
+        let Scratch { file, folder } = self;
+        let path = folder.join(name);
+        file.as_file().sync_all().context("writing", &path)?;
+        match file.persist_noclobber(&path) {
+            Ok(file) => sync_folder(&folder).map(|()| Kept::Yes(path, file)),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+                Ok(Kept::NameTaken(Scratch { file: error.file, folder }))
+            }
+            Err(error) => Err(Error::io("naming", &path, error.error)),
+        }
+    }
+}
+
+/// Whether a file got its name.
+pub(super) enum Kept {
+    /// It did, and stays open and locked.
+    Yes(PathBuf, File),
+    /// Another file has that name.
+    NameTaken(Scratch),
 }
 
 impl Write for Scratch {

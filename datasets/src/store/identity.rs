@@ -56,7 +56,7 @@ impl Identity {
 }
 
 /// The name of this host.
-pub(super) fn host_name() -> String {
+fn host_name() -> String {
     nix::unistd::gethostname().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 

@@ -4,7 +4,7 @@
 //! the disk too, which makes it half again as fast. So a journal being written ends in zeros, which readers pass over,
 //! and a line that was being written when the machine died may have zeros in it.
 
-use super::files::{make_folder, sync_folder};
+use super::files::{Kept, Scratch, make_folder};
 use super::identity::Identity;
 use super::names::encode;
 use super::seal::seal_journal;
@@ -15,8 +15,8 @@ use crate::parallel;
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, ErrorKind};
+use std::fs::File;
+use std::io::{BufReader, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -86,39 +86,36 @@ impl Store {
     pub fn journal(&self, origin: Origin) -> Result<Journal> {
         let folder = self.journal_folder();
         make_folder(&folder)?;
-        let (path, file, started_at_us) = create(&folder, &origin.host)?;
-        // A file system without locks still works: the process number then tells whether we are alive.
-        let _ = file.try_lock();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = JournalHeader {
             schema_version: SCHEMA_VERSION,
             host: origin.host.clone(),
             program: origin.program.clone(),
             command: origin.command.clone(),
-            started_at_us,
+            started_at_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
             process: Identity::current(),
         };
-        let mut line = serde_json::to_vec(&header).map_err(|error| Error::damaged(&path, error.to_string()))?;
-        line.push(b'\n');
-        let mut journal = Journal { store: self.clone(), origin, path, file, bytes: 0, rows: 0, length: 0, line };
-        journal.write_line().and_then(|()| sync_folder(&folder)).inspect_err(|_| {
-            // Without a header it would only puzzle readers.
-            let _ = std::fs::remove_file(&journal.path);
-        })?;
-        Ok(journal)
+        let (path, file, bytes) = create(&folder, &header)?;
+        Ok(Journal { store: self.clone(), origin, path, file, bytes, rows: 0, length: bytes, line: Vec::new() })
     }
 }
 
-/// Creates a file that was not there, named after the host, the moment and the process.
-fn create(folder: &Path, host: &str) -> Result<(PathBuf, File, i64)> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut started_at_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+/// Creates a journal with its header, named after the host, the moment and the process.
+///
+/// It gets its name when it is locked and has its header: whoever sees it sees that it is being written.
+fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)> {
+    let mut line = serde_json::to_vec(header).map_err(|error| Error::damaged(folder, error.to_string()))?;
+    line.push(b'\n');
+    let mut scratch = Scratch::new(folder)?;
+    scratch.write_all(&line).context("writing", scratch.path())?;
+    let mut moment = header.started_at_us;
     loop {
-        let path = folder.join(format!("{}-{started_at_us}-{}.jsonl", encode(host), std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((path, file, started_at_us)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => started_at_us += 1,
-            Err(error) => return Err(Error::io("creating", &path, error)),
+        let name = format!("{}-{moment}-{}.jsonl", encode(&header.host), header.process.pid);
+        match scratch.keep_new(&name)? {
+            Kept::Yes(path, file) => return Ok((path, file, line.len() as u64)),
+            Kept::NameTaken(back) => scratch = back,
         }
+        moment += 1;
     }
 }
 

@@ -5,9 +5,9 @@
 
 use super::Store;
 use super::files::{HashedScratch, make_folder, remove, sync_folder};
-use super::identity::{Identity, Owner, host_name};
+use super::identity::{Identity, Owner};
 use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
-use super::names::{encode, part_folder, part_name};
+use super::names::{part_folder, part_name};
 use crate::codec::parquet::PartWriter;
 use crate::error::{IoContext, Result};
 use crate::record::choose::choose;
@@ -63,30 +63,17 @@ impl Store {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.context("opening", &path)?,
             };
-            let reader = JournalReader::open(&path)?;
-            match owner(&reader, &file, &here) {
-                Owner::Gone => seal_journal(self, reader, &mut report)?,
-                Owner::Elsewhere if options.take_over => seal_journal(self, reader, &mut report)?,
-                Owner::Alive => report.leave(path, "its process is running"),
-                Owner::Elsewhere => report.leave(path, "its process may be running on another machine"),
+            // The lock that asking for the owner takes is held until the journal is gone, so that nobody else seals it.
+            let reader = JournalReader::of(&path, file.try_clone().context("opening", &path)?)?;
+            match reader.header.as_ref().map(|header| header.process.owner(&file, &here)) {
+                Some(Owner::Gone) => seal_journal(self, reader, &mut report)?,
+                Some(Owner::Elsewhere) | None if options.take_over => seal_journal(self, reader, &mut report)?,
+                Some(Owner::Alive) => report.leave(path, "its process is running"),
+                Some(Owner::Elsewhere) => report.leave(path, "its process may be running on another machine"),
+                None => report.leave(path, "it has no header; it may still be on its way from another machine"),
             }
         }
         Ok(report)
-    }
-}
-
-/// A journal without a header is of a process that died, or is just being made, before it had written one.
-fn owner(reader: &JournalReader, file: &File, here: &Identity) -> Owner {
-    match &reader.header {
-        Some(header) => header.process.owner(file, here),
-        None => {
-            let name = reader.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let is_ours = name.starts_with(&format!("{}-", encode(&host_name())));
-            let pid = name.trim_end_matches(".jsonl").rsplit('-').next().and_then(|pid| pid.parse().ok());
-            let boot = if is_ours { here.boot.clone() } else { String::new() };
-            let machine = if is_ours { here.machine.clone() } else { String::new() };
-            Identity { machine, boot, pid: pid.unwrap_or(0) }.owner(file, here)
-        }
     }
 }
 

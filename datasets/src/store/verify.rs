@@ -120,6 +120,7 @@ impl Store {
     /// Files that readers pass over: people should know that they do not count.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         report.leftovers.extend(leftovers(&self.root)?);
+        report.leftovers.extend(leftovers(&self.journal_folder())?);
         for folder in self.part_folders()? {
             report.leftovers.extend(leftovers(&folder)?);
             for path in files::list(&folder, |name| !is_part(name) && !name.starts_with('.'))? {
