@@ -5,6 +5,8 @@
 #![allow(clippy::print_stdout)]
 
 use datasets::{CacheState, Format, Json, Key, Origin, Outcome, Record, ScheduleSource, SealOptions, Source, Store};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -290,6 +292,13 @@ fn add_result(record: &mut Record, numbers: &mut Numbers) {
     record.workspace_bytes = Some(numbers.below(1 << 24) as i64);
     record.energy_joules = Some(base * 6.5e-8);
     record.warnings = json(&json!([]));
+}
+
+/// CPU time of this process, which tells more than its time where others use the machine too.
+fn cpu_seconds() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 /// Most memory this process ever held; 0 where the system does not tell.

@@ -199,7 +199,7 @@ fn compaction_gives_the_same_bytes_for_any_order_of_parts() {
     let twice = Record { started_at_us: 1, ..measured(5) };
     let (_one, one) = new_store();
     all.chunks(40).for_each(|records| drop(write(&one, records)));
-    write(&one, &[twice.clone()]);
+    write(&one, std::slice::from_ref(&twice));
     let (_other, other) = new_store();
     write(&other, &[twice]);
     all.rchunks(70).for_each(|records| drop(write(&other, records)));
@@ -352,6 +352,25 @@ fn a_foreign_folder_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn many_may_make_the_same_store_and_write_to_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let root = &root;
+            scope.spawn(move || {
+                let store = Store::create(root).unwrap();
+                write(&store, &[measured(number), measured(100)]);
+                store.seal(SealOptions::default()).unwrap();
+            });
+        }
+    });
+    let store = Store::open(&root).unwrap();
+    assert_eq!(records(&store).len(), 9);
+    assert_eq!(store.verify().unwrap().problems, []);
+}
+
+#[test]
 fn a_store_of_a_newer_program_is_refused_and_left_as_it_is() {
     let (_folder, store) = new_store();
     let marker = store.root().join("opcollect-store.json");
@@ -387,7 +406,7 @@ fn leftovers_of_a_crash_are_seen_and_then_removed() {
     let leftover = part.with_file_name(".tmp-crash");
     std::fs::write(&leftover, "PAR1").unwrap();
     assert_eq!(records(&store), [measured(1)]);
-    assert_eq!(store.verify().unwrap().leftovers, [leftover.clone()]);
+    assert_eq!(store.verify().unwrap().leftovers, std::slice::from_ref(&leftover));
     assert_eq!(store.compact().unwrap().leftovers, 1);
     assert!(!leftover.exists());
 }

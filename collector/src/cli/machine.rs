@@ -4,8 +4,11 @@ use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
 use crate::campaign::config::Limits;
+use crate::campaign::workers::Build;
 use crate::campaign::{WorkerLimits, Workers, workers};
 use crate::host::Facts;
+use crate::job::BuildJob;
+use crate::space::{Schedule, space};
 use crate::target::{self, Machine, Target};
 use crate::worker::Fault;
 use datasets::{Record, Source};
@@ -40,7 +43,29 @@ pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     let versions = versions(workers)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
-    target::described(description, host).map_err(Failure::usage)
+    let target = target::described(description, host.clone()).map_err(Failure::usage)?;
+    if target != host {
+        try_target(&target, workers)?;
+    }
+    Ok(target)
+}
+
+/// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
+fn try_target(target: &Target, workers: &mut Workers) -> Result<()> {
+    let small = models::simple::build("relu:shape=16").map_err(Failure::environment)?;
+    let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
+    let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
+    let schedule = Schedule::Template { knobs: space(task, &target.machine).default };
+    let task = serde_json::to_string(task).map_err(Failure::environment)?;
+    let job = BuildJob { task, target: target.text.clone(), schedule: schedule.to_json(), wants_trace: false };
+    match workers.build(&[job], &mut || ()).into_iter().next() {
+        Some(Build::Built(_)) => Ok(()),
+        Some(Build::Failed(why) | Build::Rejected(why)) => {
+            Err(Failure::usage(format!("cannot compile for this target: {why}")))
+        }
+        Some(Build::Fault(fault)) => Err(Failure::usage(format!("cannot compile for this target: {fault}"))),
+        None => Err(Failure::environment("a build gave no answer")),
+    }
 }
 
 /// What the builders say about TVM, LLVM and the CPU.

@@ -118,6 +118,8 @@ names! {
     TARGET_WITH_HOST = "target.WithHost", 2, Builder;
     BUILD_LLVM = "target.build.llvm", 2, Builder;
     SYSTEM_CPU = "target.llvm_get_system_cpu", 0, Builder;
+    SYSTEM_TRIPLE = "target.llvm_get_system_triple", 0, Builder;
+    IS_VALID_CPU = "target.llvm_is_valid_cpu", 2, Builder;
     LLVM_VERSION = "target.llvm_version_major", 0, Builder;
     RUN_PASS = "transform.RunPass", 2, Builder;
     MODULE_WRITE = "ffi.ModuleWriteToFile", 3, Builder;

@@ -150,9 +150,14 @@ pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Ve
     Ok(paths)
 }
 
+/// Whether a name is that of a temporary file.
+pub(super) fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
 /// Temporary files of a folder whose writers are gone.
 pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = list(folder, |name| name.starts_with(TEMPORARY))?;
+    let mut paths = list(folder, is_temporary)?;
     paths.retain(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()));
     Ok(paths)
 }

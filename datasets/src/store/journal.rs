@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Zeros laid down at once.
-const ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// Lines that are in memory before they are parsed.
 const PARSED_AT_ONCE: usize = 2048;

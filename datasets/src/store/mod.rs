@@ -96,7 +96,9 @@ impl Store {
             return Store::open(root);
         }
         make_folder(root)?;
-        if std::fs::read_dir(root).context("listing", root)?.next().is_some() && !root.join(MARKER).exists() {
+        // Another process may be making the same store, so temporary files do not count and the marker is looked for
+        // again.
+        if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
             let problem = format!("it has no `{MARKER}`, but other files");
             return Err(Error::NotAStore { folder: root.to_owned(), problem });
         }
