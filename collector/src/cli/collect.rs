@@ -49,7 +49,6 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
-    let store = open_store(arguments.store.as_deref())?;
     let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }
