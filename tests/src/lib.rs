@@ -234,3 +234,20 @@ pub fn skip(why: &str) {
     // Past libtest, which keeps the output of tests that pass to itself.
     let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("skipped: {why}\n").as_bytes());
 }
+
+/// An installation of its own: `opcollect` with a worker that is this shell script. `REAL` stands for the real worker.
+pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = bench.path("bin");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let program_path = folder.join("opcollect");
+    // The copy of a large file takes a while; another name for it does where the file system allows one.
+    if std::fs::hard_link(program("opcollect"), &program_path).is_err() {
+        std::fs::copy(program("opcollect"), &program_path).expect("a program can be copied");
+    }
+    let real = program("opcollect-worker");
+    let text = format!("#!/bin/sh\n{}\n", script.replace("REAL", &real.display().to_string()));
+    let worker = bench.write("bin/opcollect-worker", &text);
+    std::fs::set_permissions(worker, std::fs::Permissions::from_mode(0o755)).expect("a script can be made a program");
+    program_path
+}
