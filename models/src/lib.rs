@@ -6,7 +6,9 @@
 
 pub mod builder;
 pub mod check;
+pub mod compose;
 pub mod dot;
+pub mod einsum;
 pub mod error;
 pub mod fuse;
 pub mod graph;
@@ -25,7 +27,7 @@ pub use builder::GraphBuilder;
 pub use error::{Error, Result};
 pub use fuse::{Call, Fuse, Plan, plan, tasks};
 pub use graph::{Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
-pub use operator::{BinaryOp, Class, Op, PoolMode, ResizeMode, UnaryOp};
+pub use operator::{BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
 pub use work::{Work, work};

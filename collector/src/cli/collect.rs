@@ -87,8 +87,7 @@ impl Job<'_> {
         planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.record.key)));
         let done = self.make(planned, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline.
-        let peaks =
-            if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
+        let peaks = if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if self.as_json {

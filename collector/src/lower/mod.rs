@@ -4,14 +4,16 @@
 //! unique. Parameters come first in the order of the task, the output last. A layout may ask for a constant operand
 //! in packed form; the caller packs it once, outside of any timing.
 
+mod attention;
 mod contraction;
+mod index;
 mod movement;
 mod normalise;
 mod pointwise;
 mod pool;
+mod quantised;
+mod reduce;
 mod resample;
-
-pub(crate) use pointwise::axis_of;
 
 use crate::space::Layout;
 use crate::tvm::TvmError;
@@ -132,19 +134,47 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
     let extents = step.output.extents().ok_or(LowerError::Symbolic)?;
     let output = Output { dtype: step.output.dtype, extents, place };
     match &step.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => {
-            contraction::lower(writer, &step.op, inputs, &output)
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::Dense
+        | Op::QConv { .. }
+        | Op::QDense { .. }
+        | Op::QMatMul { .. }
+        | Op::Einsum { .. } => contraction::lower(writer, &step.op, inputs, &output),
+        Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::CumSum { .. } => {
+            reduce::lower(writer, &step.op, inputs, &output)
         }
-        Op::Pool { .. } | Op::GlobalPool { .. } => pool::lower(writer, &step.op, inputs, &output),
-        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => {
-            normalise::lower(writer, &step.op, inputs, &output)
+        Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. } => {
+            quantised::lower(writer, &step.op, inputs, &output)
         }
+        Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. } => index::lower(writer, &step.op, inputs, &output),
+        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => {
+            pool::lower(writer, &step.op, inputs, &output)
+        }
+        Op::BatchNorm { .. }
+        | Op::LayerNorm { .. }
+        | Op::Softmax { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. } => normalise::lower(writer, &step.op, inputs, &output),
         Op::ScaleShift { .. }
         | Op::BiasAdd { .. }
         | Op::Unary { .. }
         | Op::Clip { .. }
         | Op::Binary { .. }
         | Op::Cast { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
         | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
         Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
         Op::Reshape { .. }
@@ -152,6 +182,10 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::Transpose { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Trilu { .. }
         | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
     }
 }
@@ -182,7 +216,7 @@ impl Output {
 /// Which parameters a blocked layout stores packed: the weight of a contraction, when it is a constant.
 fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
     let anchor = &task.steps[0];
-    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense)
+    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense | Op::QConv { .. } | Op::QDense { .. })
         && anchor.inputs.get(1) == Some(&Operand::Parameter(place))
         && task.parameters[place].is_constant;
     match layout {

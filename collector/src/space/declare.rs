@@ -1,6 +1,7 @@
 //! Declares the space of each family.
 
-use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector};
+use super::template::summed;
+use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
 use crate::target::Machine;
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -11,64 +12,62 @@ const UNLIMITED: Limits = Limits { tile_elements: i64::MAX, unrolled_elements: i
 pub fn space(task: &Task, machine: &Machine) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
+    match template(task) {
+        Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
+        Template::Rows => rows(machine, &output, matches!(anchor.op, Op::Attention { .. })),
+        Template::Spatial => {
+            let (is_padded, is_strided) = match &anchor.op {
+                Op::Pool { pads, strides, .. } => {
+                    (pads.iter().any(|&pad| pad > 0), strides.last().is_some_and(|&stride| stride > 1))
+                }
+                _ => (false, false),
+            };
+            spatial(machine, &output, is_padded, is_strided)
+        }
+    }
+}
+
+/// What a register tile has to do with. Only contractions ask.
+fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
+    let anchor = &task.steps[0];
+    let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
+    let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     match &anchor.op {
-        Op::Conv { strides, pads, groups, .. } => {
-            let is_padded = pads.iter().any(|&pad| pad > 0);
+        Op::Conv { strides, pads, groups, .. }
+        | Op::QConv { strides, pads, groups, .. }
+        | Op::ConvTranspose { strides, pads, groups, .. } => {
+            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
             let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            let blocking = match groups {
-                1 if task.parameters.get(1).is_some_and(|weight| weight.is_constant) => Blocking::Padded,
-                _ => Blocking::Dividing(channels / groups),
-            };
-            contraction(machine, &Extents { channels, rows, columns, depth, is_padded, is_conv: true, blocking })
+            Extents {
+                channels,
+                rows: if strides.len() > 1 { output[rank - 2] } else { 1 },
+                columns: last,
+                depth: input_extent(task, 1),
+                is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
+                is_conv: true,
+                blocking: match groups {
+                    _ if is_transposed => Blocking::None,
+                    1 if is_constant => Blocking::Padded,
+                    groups => Blocking::Dividing(channels / groups),
+                },
+            }
         }
-        Op::ConvTranspose { strides, .. } => {
-            let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            let extents =
-                Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, blocking: Blocking::None };
-            contraction(machine, &extents)
-        }
-        Op::MatMul { .. } | Op::Dense => {
-            let rank = output.len();
-            let (rows, channels) = (output[..rank - 1].last().copied().unwrap_or(1), output[rank - 1]);
-            let depth = input_extent(task, -1);
-            let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
-            let blocking = match &anchor.op {
-                Op::Dense if is_constant => Blocking::Padded,
+        op => Extents {
+            channels: last,
+            rows: 1,
+            columns: output[..rank - 1].last().copied().unwrap_or(1),
+            depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
+            is_padded: false,
+            is_conv: false,
+            blocking: match op {
+                Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
                 // Columns of an unpacked transposed operand cannot be read as a vector.
-                Op::Dense | Op::MatMul { transpose_b: true, .. } => Blocking::None,
-                _ => Blocking::Dividing(channels),
-            };
-            let extents =
-                Extents { channels, rows: 1, columns: rows, depth, is_padded: false, is_conv: false, blocking };
-            contraction(machine, &extents)
-        }
-        Op::Softmax { .. } | Op::LayerNorm { .. } => rows(machine, &output),
-        Op::Pool { pads, strides, .. } => {
-            let is_padded = pads.iter().any(|&pad| pad > 0);
-            spatial(machine, &output, is_padded, strides.last().is_some_and(|&stride| stride > 1))
-        }
-        Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::GlobalPool { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Slice { .. }
-        | Op::Resize { .. } => spatial(machine, &output, false, false),
+                Op::Dense | Op::QDense { .. } | Op::Einsum { .. } | Op::MatMul { transpose_b: true, .. } => {
+                    Blocking::None
+                }
+                _ => Blocking::Dividing(last),
+            },
+        },
     }
 }
 
@@ -270,13 +269,14 @@ fn spatial(machine: &Machine, output: &[i64], is_padded: bool, is_strided: bool)
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
-fn rows(machine: &Machine, output: &[i64]) -> Space {
+fn rows(machine: &Machine, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    let places: &[&str] = if has_heads { &["row", "head", "root"] } else { &["row", "root"] };
     let axes = vec![
         numbers("vector", "elements in one vector", vectors),
-        choices("helpers_at", "where maximum and sum are computed", ["row", "root"]),
+        choices("helpers_at", "for how much of the result helpers are computed at once", places.iter().copied()),
     ];
     let default =
         BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);

@@ -8,10 +8,12 @@ pub mod apply;
 mod declare;
 mod sample;
 mod schedule;
+mod template;
 
 pub use declare::space;
 pub use sample::sample;
 pub use schedule::{Knobs, Layout, Schedule, ScheduleError, Setting};
+use template::{rows_of, template};
 
 /// All schedules of a task on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +45,7 @@ pub enum Template {
     Contraction,
     /// Everything whose output elements are independent.
     Spatial,
-    /// Softmax: whole rows.
+    /// Normalisations and whatever else computes several things of each row.
     Rows,
 }
 

@@ -35,7 +35,7 @@ pub use stats::{Files, Stats};
 pub use transfer::{ImportReport, MergeReport};
 pub use verify::{Problem, VerifyReport};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::record::SCHEMA_VERSION;
 use files::make_folder;
 use serde::{Deserialize, Serialize};
