@@ -111,7 +111,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The system refused something else.
-    #[error("error while {doing} `{}`: {source}", path.display())]
+    #[error("failed while {doing} `{}`: {source}", path.display())]
     Io {
         /// What was being done.
         doing: &'static str,

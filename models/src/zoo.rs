@@ -153,7 +153,7 @@ fn hint(wanted: &str) -> String {
         .collect();
     near.sort();
     match near.as_slice() {
-        [] => "`--list` shows all names".to_owned(),
+        [] => "`opcollect list` shows all names".to_owned(),
         near => {
             let names: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
             format!("the nearest are {}", names.join(", "))

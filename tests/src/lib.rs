@@ -1,1 +1,253 @@
-//! tests
+//! What the black-box tests share: the real programs, a folder per test, and everything about a run that failed.
+//!
+//! The programs are those of this build, beside the test programs. Cargo builds them together with the tests of the
+//! whole workspace but not with those of this package alone, so a program that is missing or older than its sources
+//! is an error here and not a puzzle.
+
+pub mod golden;
+pub mod processes;
+pub mod stores;
+
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A command that takes longer than this hangs. Good runs take seconds.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Measures hardly at all: what these tests look at is not the times.
+pub const QUICK: &str = "\
+threads = [1]
+[measure]
+warm_up_time_ns = 0
+samples_min = 1
+samples_max = 2
+sampling_time_min_ns = 0
+time_budget_ns = 0
+[counters]
+backend = 'none'
+[limits]
+build_batch = 4
+";
+
+/// Variables that would lead a program away from its defaults.
+const VARIABLES: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "COLUMNS",
+    "OPCOLLECT_TVM",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_ARRAY_TASK_COUNT",
+    "SLURM_ARRAY_TASK_MIN",
+    "JOB_COMPLETION_INDEX",
+    "JOB_COMPLETIONS",
+];
+
+/// The path of a program of this build.
+pub fn program(name: &str) -> PathBuf {
+    let this = std::env::current_exe().expect("the test program has a path");
+    let folder = this.parent().and_then(Path::parent).expect("test programs lie in `deps`");
+    let program = folder.join(name);
+    let advice = "build it with `cargo build --workspace`, or run `scripts/test`";
+    let built = modified(&program).unwrap_or_else(|| panic!("`{}` is missing; {advice}", program.display()));
+    let sources = std::fs::read_to_string(program.with_extension("d")).unwrap_or_default();
+    let newer = sources.split_whitespace().skip(1).find(|source| modified(Path::new(source)) > Some(built));
+    assert_eq!(newer, None, "`{}` is older than one of its sources; {advice}", program.display());
+    program
+}
+
+fn modified(path: &Path) -> Option<std::time::SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+/// A folder that lasts as long as its test, with a configuration in it.
+pub struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// A new folder; `quick.toml` in it says to measure hardly at all.
+    pub fn new() -> Bench {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let bench = Bench { folder };
+        bench.write("quick.toml", QUICK);
+        bench
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write `{}`: {error}", path.display()));
+        path
+    }
+
+    /// Names of all that is in the folder, sorted.
+    pub fn entries(&self) -> Vec<String> {
+        let entries = self.folder.path().read_dir().expect("the folder is readable");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// `opcollect` with arguments separated by spaces, to be run in this folder.
+    pub fn opcollect(&self, arguments: &str) -> Command {
+        self.command(&program("opcollect"), arguments)
+    }
+
+    /// Any program, likewise.
+    pub fn command(&self, program: &Path, arguments: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments.split_whitespace()).current_dir(self.folder.path()).stdin(Stdio::null());
+        VARIABLES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command
+    }
+}
+
+impl Default for Bench {
+    fn default() -> Bench {
+        Bench::new()
+    }
+}
+
+/// A command under way, its output being read.
+pub struct Running {
+    /// The process.
+    pub child: Child,
+    what: String,
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<String>,
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// The command, for messages.
+    pub what: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+/// Starts a command.
+pub fn start(mut command: Command) -> Running {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let what = format!("{command:?}");
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {what}: {error}"));
+    let stdout = follow(child.stdout.take().expect("standard output is piped"));
+    let stderr = follow(child.stderr.take().expect("standard error is piped"));
+    Running { child, what, stdout, stderr }
+}
+
+/// Runs a command to its end.
+pub fn run(command: Command) -> Ran {
+    start(command).finish()
+}
+
+fn follow(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Running {
+    /// The process's number.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("process numbers of Linux fit into 31 bits")
+    }
+
+    /// Whether it is still there.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// Does something again and again until it gives a result or the process has ended.
+    pub fn until<T>(&mut self, mut look: impl FnMut(i32) -> Option<T>) -> Option<T> {
+        let end = Instant::now() + PATIENCE;
+        while self.is_alive() {
+            if let Some(found) = look(self.pid()) {
+                return Some(found);
+            }
+            if Instant::now() > end {
+                let _ = self.child.kill();
+                panic!("{} hangs", self.what);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Ran {
+        self.until(|_| None::<()>);
+        let status = self.child.wait().expect("a child can be waited for");
+        let text = |thread: JoinHandle<String>| thread.join().expect("a reader does not panic");
+        Ran { what: self.what, status, stdout: text(self.stdout), stderr: text(self.stderr) }
+    }
+}
+
+impl Ran {
+    /// The exit code; a signal is none.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("ended by a signal\n{self}"))
+    }
+
+    /// Checks the exit code, and shows everything when it is another.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+        self
+    }
+
+    /// The document in the last line of standard output.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let last = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("the last line is no JSON: {error}\n{self}"))
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ran { what, status, stdout, stderr } = self;
+        write!(f, "{what}\nended with {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
+    }
+}
+
+/// Says that a part of a test is left out, and why.
+pub fn skip(why: &str) {
+    // Past libtest, which keeps the output of tests that pass to itself.
+    let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("skipped: {why}\n").as_bytes());
+}
+
+/// An installation of its own: `opcollect` with a worker that is this shell script. `REAL` stands for the real worker.
+pub fn install_with_worker(bench: &Bench, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = bench.path("bin");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let program_path = folder.join("opcollect");
+    // The copy of a large file takes a while; another name for it does where the file system allows one.
+    if std::fs::hard_link(program("opcollect"), &program_path).is_err() {
+        std::fs::copy(program("opcollect"), &program_path).expect("a program can be copied");
+    }
+    let real = program("opcollect-worker");
+    let text = format!("#!/bin/sh\n{}\n", script.replace("REAL", &real.display().to_string()));
+    let worker = bench.write("bin/opcollect-worker", &text);
+    std::fs::set_permissions(worker, std::fs::Permissions::from_mode(0o755)).expect("a script can be made a program");
+    program_path
+}

@@ -105,6 +105,8 @@ pub struct Limits {
     pub builders: usize,
     /// Builds between two rounds of runs.
     pub build_batch: usize,
+    /// A worker may take this long to start, loading libraries from a cold disk included.
+    pub start_seconds: f64,
     /// A build may take this long.
     pub build_seconds: f64,
     /// A run may take this long beyond its plan's own limit and the reference computation.
@@ -122,6 +124,7 @@ impl Default for Limits {
         Limits {
             builders: 0,
             build_batch: 32,
+            start_seconds: 30.0,
             build_seconds: 60.0,
             run_seconds: 20.0,
             build_memory_mib: 4096,
@@ -212,6 +215,7 @@ impl RawConfig {
         })?;
         let limits = &self.limits;
         let positive = "it must be above 0";
+        each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
         each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
         each("limits.run_seconds", &[limits.run_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
         each("limits.build_batch", &[limits.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct WorkerLimits {
     /// Builders at work at once.
     pub builders: usize,
+    /// A worker may take this long to start.
+    pub start_deadline: Duration,
     /// A build may take this long.
     pub build_deadline: Duration,
     /// Memory of a builder.
@@ -52,9 +54,11 @@ impl Workers {
         /// A builder that has grown beyond this is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
         let mut build = WorkerSpec::new(program, &["build"]);
+        build.start_deadline = limits.start_deadline;
         build.limits = Limits { memory_bytes: Some(limits.build_memory_bytes), ..Limits::default() };
         build.recycle = Recycle { after_jobs: None, above_rss_bytes: Some(BUILDER_RSS_BYTES) };
         let mut run = WorkerSpec::new(program, &["run"]);
+        run.start_deadline = limits.start_deadline;
         run.limits = Limits { memory_bytes: Some(limits.run_memory_bytes), ..Limits::default() };
         run.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         // An idle pool thread that polls would be charged to the next operator.

@@ -29,6 +29,7 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     let builders = if limits.builders > 0 { limits.builders } else { allowed_cpus()?.len() };
     let limits = WorkerLimits {
         builders,
+        start_deadline: Duration::from_secs_f64(limits.start_seconds),
         build_deadline: Duration::from_secs_f64(limits.build_seconds),
         build_memory_bytes: limits.build_memory_mib * MIB,
         run_memory_bytes: limits.run_memory_mib * MIB,

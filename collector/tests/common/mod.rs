@@ -22,6 +22,7 @@ const MIB: u64 = 1 << 20;
 pub fn limits() -> WorkerLimits {
     WorkerLimits {
         builders: 2,
+        start_deadline: PATIENCE,
         build_deadline: PATIENCE,
         build_memory_bytes: 4096 * MIB,
         run_memory_bytes: 8192 * MIB,

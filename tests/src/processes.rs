@@ -1,0 +1,53 @@
+//! Other processes as procfs shows them, and signals to them.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::time::{Duration, Instant};
+
+/// Sends a signal; a process that has gone is no error.
+pub fn send(pid: i32, signal: Signal) {
+    match kill(Pid::from_raw(pid), signal) {
+        Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+        Err(errno) => panic!("cannot send {signal} to {pid}: {errno}"),
+    }
+}
+
+/// The children of a process.
+pub fn children(parent: i32) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").expect("procfs is there");
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|&pid| status(pid).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+/// Whether a process is there and has not merely been left unburied by its parent.
+pub fn is_alive(pid: i32) -> bool {
+    status(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// Waits for processes to end that were told to; true when all have.
+pub fn have_ended(pids: &[i32]) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let end = Instant::now() + PATIENCE;
+    while pids.iter().any(|&pid| is_alive(pid)) {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Largest resident memory of a process so far, in bytes.
+pub fn peak_memory_bytes(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// State and parent of a process.
+fn status(pid: i32) -> Option<(char, i32)> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut fields = line.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}

@@ -1,0 +1,52 @@
+//! Stores as a test looks at them.
+
+use datasets::{Key, Record, Store};
+use std::path::{Path, PathBuf};
+
+/// All records of a store, in the order of their making.
+#[track_caller]
+pub fn records(path: &Path) -> Vec<Record> {
+    let store = Store::open(path).unwrap_or_else(|error| panic!("{error}"));
+    let records = store.records().unwrap_or_else(|error| panic!("{error}"));
+    let mut records: Vec<Record> = records.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
+    records.sort_by_key(|record| record.started_at_us);
+    records
+}
+
+/// Their keys.
+pub fn keys(records: &[Record]) -> Vec<Key> {
+    records.iter().map(|record| record.key).collect()
+}
+
+/// The complete lines of all journals of a store as they are now, without the headers.
+pub fn journal_lines(path: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    for journal in files(&path.join("journal")) {
+        // Sealed since it was listed, then.
+        let Ok(bytes) = std::fs::read(journal) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        lines.extend(complete.lines().skip(1).map(str::to_owned));
+    }
+    lines
+}
+
+/// All sealed parts: path below the store, and content.
+pub fn parts(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut parts: Vec<(PathBuf, Vec<u8>)> = files(&path.join("dataset"))
+        .into_iter()
+        .map(|part| {
+            let content = std::fs::read(&part).expect("a part is readable");
+            (part.strip_prefix(path).expect("it lies in the store").to_owned(), content)
+        })
+        .collect();
+    parts.sort();
+    parts
+}
+
+/// All files below a folder; nothing when there is none.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}

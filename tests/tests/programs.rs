@@ -1,0 +1,55 @@
+//! What the programs are linked with, and how much memory the orchestrator takes.
+#![allow(missing_docs)]
+
+use object::LittleEndian;
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DynamicTag};
+use object::read::elf::{Dyn, ElfFile64, FileHeader};
+use tests::{Bench, processes, program, start};
+
+/// The texts of these entries of a program's dynamic section.
+fn dynamic(name: &str, tags: &[DynamicTag]) -> Vec<String> {
+    let bytes = std::fs::read(program(name)).expect("a program can be read");
+    let file = ElfFile64::<LittleEndian>::parse(&*bytes).expect("a program is an ELF file");
+    let endian = file.endian();
+    let sections = file.elf_header().sections(endian, &*bytes).expect("a program has sections");
+    let (entries, strings) = sections
+        .dynamic(endian, &*bytes)
+        .expect("the dynamic section is sound")
+        .expect("a program is linked dynamically");
+    let strings = sections.strings(endian, &*bytes, strings).expect("its strings are sound");
+    let text = |entry: &&_| {
+        let offset = Dyn::val32(*entry, endian).expect("offsets are small");
+        String::from_utf8_lossy(strings.get(offset).expect("its strings are sound")).into_owned()
+    };
+    let wanted: Vec<_> = entries.iter().filter(|entry| tags.contains(&entry.d_tag(endian))).collect();
+    wanted.iter().map(text).collect()
+}
+
+#[test]
+fn only_the_worker_is_linked_with_the_compiler_s_library() {
+    let needs_library = |name| dynamic(name, &[DT_NEEDED]).iter().any(|needed| needed.contains("libtvm"));
+    assert!(!needs_library("opcollect"), "the orchestrator must start, and say what is missing, without TVM");
+    assert_eq!(
+        dynamic("opcollect-worker", &[DT_NEEDED]).iter().filter(|name| name.contains("libtvm")).count(),
+        1,
+        "the worker needs the interface alone; the rest is opened when its place is known"
+    );
+    let paths = dynamic("opcollect-worker", &[DT_RUNPATH, DT_RPATH]).join(":");
+    assert!(paths.contains("tvm_ffi/lib") && paths.contains("$ORIGIN/../lib"), "{paths}");
+}
+
+#[test]
+fn the_orchestrator_stays_small() {
+    const MOST_BYTES: u64 = 60 << 20;
+    let bench = Bench::new();
+    let arguments = "--modelsource local --modelname mlp --schedules 3 --config quick.toml --store store";
+    let mut collecting = start(bench.opcollect(arguments));
+    let mut peak_bytes = 0;
+    collecting.until(|pid| {
+        peak_bytes = processes::peak_memory_bytes(pid).unwrap_or(0).max(peak_bytes);
+        None::<()>
+    });
+    collecting.finish().expect(0);
+    assert!(peak_bytes > 1 << 20, "procfs tells the memory");
+    assert!(peak_bytes < MOST_BYTES, "{peak_bytes} bytes");
+}

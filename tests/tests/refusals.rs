@@ -1,0 +1,651 @@
+//! Bad use, bad input and broken installations: the exit code, one clear error, and nothing written.
+#![allow(missing_docs)]
+
+use expect_test::{Expect, expect};
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use tests::{Bench, Ran, install_with_worker, program, run, stores};
+
+/// A command that is refused with this code and this text, and leaves the folder as it was.
+#[track_caller]
+fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -> Ran {
+    let before = listing(bench);
+    let ran = run(command).expect(code);
+    expected.assert_eq(&anywhere(bench, &ran.stderr));
+    assert_eq!(ran.stderr.matches("error:").count(), 1, "one error\n{ran}");
+    assert_eq!(ran.stdout, "", "results only\n{ran}");
+    assert_eq!(listing(bench), before, "nothing is written");
+    ran
+}
+
+/// A text without what differs between machines: the test's folder, the programs' and the number of CPUs.
+fn anywhere(bench: &Bench, text: &str) -> String {
+    let programs = program("opcollect").with_file_name("").display().to_string();
+    let cpus = std::thread::available_parallelism().expect("the system tells the CPUs");
+    let text = text.replace(&bench.path("").display().to_string(), "DIR/").replace(&programs, "PROGRAMS/");
+    text.replace(&format!("1 to {cpus} on this machine"), "1 to N on this machine")
+}
+
+/// Every file below the folder with its content.
+fn listing(bench: &Bench) -> Vec<(String, Vec<u8>)> {
+    let files = stores::files(&bench.path("")).into_iter();
+    let mut files: Vec<_> =
+        files.map(|path| (path.display().to_string(), std::fs::read(&path).expect("readable"))).collect();
+    files.extend(bench.entries().into_iter().map(|name| (name, Vec::new())));
+    files.sort();
+    files
+}
+
+#[track_caller]
+fn check(arguments: &str, expected: Expect) {
+    let bench = Bench::new();
+    check_command(&bench, bench.opcollect(arguments), 2, expected);
+}
+
+/// The same for a campaign of the smallest model.
+#[track_caller]
+fn check_mlp(arguments: &str, expected: Expect) {
+    check(&format!("--modelsource local --modelname mlp --store store {arguments}"), expected);
+}
+
+#[track_caller]
+fn check_configuration(text: &str, expected: Expect) {
+    let bench = Bench::new();
+    bench.write("bad.toml", text);
+    let arguments = "--modelsource local --modelname mlp --store store --config bad.toml";
+    check_command(&bench, bench.opcollect(arguments), 2, expected);
+}
+
+#[test]
+fn models_that_are_none() {
+    check(
+        "--modelsource local --modelname resnet-19 --store store",
+        expect![[r#"
+        error: cannot use model `resnet-19`: unknown model `resnet-19`; the nearest are `resnet-18`, `r3d-18`, `resnet-101`
+    "#]],
+    );
+    check(
+        "--modelsource local --modelname qqqqqqqqq --store store",
+        expect![[r#"
+            error: cannot use model `qqqqqqqqq`: unknown model `qqqqqqqqq`; `opcollect list` shows all names
+        "#]],
+    );
+    check(
+        "--modelsource moon --modelname mlp --store store",
+        expect![[r#"
+        error: invalid value 'moon' for '--modelsource <SOURCE>'
+          [possible values: local, simple]
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check(
+        "--modelname mlp --store store",
+        expect![[r#"
+        error: `--modelname` needs `--modelsource`
+        hint: add `--modelsource local` for the zoo
+    "#]],
+    );
+    check(
+        "--modelsource simple --modelname conv2d:ci=3,hw=7,k=3 --store store",
+        expect![[r#"
+        error: cannot use model `conv2d:ci=3,hw=7,k=3`: simple operator `conv2d:ci=3,hw=7,k=3`: `co` is missing; for example `conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1,bias=1,act=relu`
+    "#]],
+    );
+    check(
+        "--modelsource simple --modelname conv2d:ci=3,co=4,hw=7,k=9 --store store",
+        expect![[r#"
+        error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0
+    "#]],
+    );
+    check(
+        "--modelsource simple --modelname relu:shape=3,stride=2 --store store",
+        expect![[r#"
+        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: there is no `stride`; the keys are dtype, shape
+    "#]],
+    );
+    check(
+        "tasks --modelsource local --modelname resnet-19",
+        expect![[r#"
+        error: cannot use model `resnet-19`: unknown model `resnet-19`; the nearest are `resnet-18`, `r3d-18`, `resnet-101`
+    "#]],
+    );
+}
+
+#[test]
+fn settings_out_of_range() {
+    check_mlp(
+        "--batchsize 0",
+        expect![[r#"
+        error: `batch` is 0; allowed are 1 to 65536
+    "#]],
+    );
+    check_mlp(
+        "--batchsize eight",
+        expect![[r#"
+        error: invalid value 'eight' for '--batchsize <N,…>': invalid digit found in string
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check_mlp(
+        "--threads 0",
+        expect![[r#"
+            error: `threads` is 0; allowed are 1 to N on this machine
+        "#]],
+    );
+    check_mlp(
+        "--threads 100000",
+        expect![[r#"
+        error: `threads` is 100000; allowed are 1 to N on this machine
+    "#]],
+    );
+    check_mlp(
+        "--threads one",
+        expect![[r#"
+        error: invalid value 'one' for '--threads <N,…>': invalid digit found in string
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check_mlp(
+        "--schedules 0",
+        expect![[r#"
+        error: `schedules` is 0; allowed are 1 to 1000000
+    "#]],
+    );
+    check_mlp(
+        "--budget 0",
+        expect![[r#"
+        error: `budget_seconds` is 0.0; it must be above 0
+    "#]],
+    );
+    check_mlp(
+        "--precision 1",
+        expect![[r#"
+        error: measuring plan: `precision` is 1, but must be between 0 and 1
+    "#]],
+    );
+    check_mlp(
+        "--builders 1000",
+        expect![[r#"
+        error: `limits.builders` is 1000; allowed are 0 to 256
+    "#]],
+    );
+    check_mlp(
+        "--target vax",
+        expect![[r#"
+        error: `target` is "vax"; give `llvm`, or TVM's JSON of an llvm target
+    "#]],
+    );
+    check_mlp(
+        "--sampler oracle",
+        expect![[r#"
+        error: invalid value 'oracle' for '--sampler <SAMPLER>'
+          [possible values: template, metaschedule]
+
+        For more information, try '--help'.
+    "#]],
+    );
+    check_mlp(
+        "--frobnicate",
+        expect![[r#"
+        error: unexpected argument '--frobnicate' found
+
+        Usage: opcollect --modelsource <SOURCE> --modelname <NAME> --store <DIR>
+
+        For more information, try '--help'.
+    "#]],
+    );
+}
+
+#[test]
+fn shards_that_are_none() {
+    check_mlp(
+        "--shard 3/2",
+        expect![[r#"
+        error: `3/2` is not a shard
+        hint: write `i/n`, from `1/n` to `n/n`, for example `2/8`
+    "#]],
+    );
+    check_mlp(
+        "--shard 0/2",
+        expect![[r#"
+        error: `0/2` is not a shard
+        hint: write `i/n`, from `1/n` to `n/n`, for example `2/8`
+    "#]],
+    );
+    check_mlp(
+        "--shard half",
+        expect![[r#"
+        error: `half` is not a shard
+        hint: write `i/n`, from `1/n` to `n/n`, for example `2/8`
+    "#]],
+    );
+    let bench = Bench::new();
+    let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
+    command.env("SLURM_ARRAY_TASK_ID", "two").env("SLURM_ARRAY_TASK_COUNT", "2");
+    check_command(
+        &bench,
+        command,
+        2,
+        expect![[r#"
+        error: `SLURM_ARRAY_TASK_ID` is `two`: it is not a number
+        hint: set it to a number, or give `--shard i/n`
+    "#]],
+    );
+}
+
+#[test]
+fn configurations_that_are_none() {
+    check_configuration(
+        "threads = [1\nseed = 3\n",
+        expect![[r#"
+        error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1
+          |
+        2 | seed = 3
+          | ^
+        missing comma between array elements, expected `,`
+    "#]],
+    );
+    check_configuration(
+        "seed = 3\nschedles = 3\n",
+        expect![[r#"
+        error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1
+          |
+        2 | schedles = 3
+          | ^^^^^^^^
+        unknown field `schedles`, expected one of `models`, `batch`, `target`, `threads`, `samplers`, `schedules`, `fuse`, `cache`, `seed`, `budget_seconds`, `measure`, `counters`, `limits`
+    "#]],
+    );
+    check_configuration(
+        "[measure]\nprecison = 0.1\n",
+        expect![[r#"
+        error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1
+          |
+        2 | precison = 0.1
+          | ^^^^^^^^
+        unknown field `precison`, expected one of `warm_up_time_ns`, `warm_up_runs`, `batch_precisions`, `batch_runs_max`, `precision`, `confidence`, `samples_min`, `samples_slow_min`, `samples_max`, `sampling_time_min_ns`, `time_budget_ns`, `time_limit_ns`, `cache`, `samples_kept_max`
+    "#]],
+    );
+    check_configuration(
+        "[limits]\nbuild_seconds = -1.0\n",
+        expect![[r#"
+        error: `limits.build_seconds` is -1.0; it must be above 0
+    "#]],
+    );
+    check_configuration(
+        "[measure]\nsamples_min = 9\nsamples_max = 3\n",
+        expect![[r#"
+        error: measuring plan: `samples_max` is 3, but must be in 9..=1000000
+    "#]],
+    );
+    check_configuration(
+        "seed = 'three'\n",
+        expect![[r#"
+        error: `bad.toml` is not a configuration: TOML parse error at line 1, column 8
+          |
+        1 | seed = 'three'
+          |        ^^^^^^^
+        invalid type: string "three", expected u64
+    "#]],
+    );
+    check_mlp(
+        "--config absent.toml",
+        expect![[r#"
+        error: cannot read `absent.toml`: No such file or directory (os error 2)
+    "#]],
+    );
+    check_mlp(
+        "--config .",
+        expect![[r#"
+        error: cannot read `.`: Is a directory (os error 21)
+    "#]],
+    );
+    let bench = Bench::new();
+    bench.write("bad.toml", "models = [{ source = 'moon', name = 'mlp' }]\n");
+    check_command(
+        &bench,
+        bench.opcollect("--config bad.toml --store store"),
+        2,
+        expect![[r#"
+        error: unknown model source `moon`; this version has `local` and `simple`
+    "#]],
+    );
+}
+
+#[test]
+fn stores_that_are_none() {
+    // No one may write there, not even the one who may do everything elsewhere.
+    check(
+        "--modelsource local --modelname mlp --store /proc/store",
+        expect![[r#"
+        error: failed while creating `/proc/store`: No such file or directory (os error 2)
+    "#]],
+    );
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("photos")).expect("a folder can be made");
+    bench.write("photos/holiday.txt", "sun");
+    let collect = |store: &str| bench.opcollect(&format!("--modelsource local --modelname mlp --store {store}"));
+    check_command(
+        &bench,
+        collect("photos"),
+        2,
+        expect![[r#"
+        error: `photos` is not a dataset store: it has no `opcollect-store.json`, but other files
+        hint: name an existing store, or an empty or new folder to create one
+    "#]],
+    );
+    check_command(
+        &bench,
+        collect("quick.toml"),
+        2,
+        expect![[r#"
+            error: failed while listing `quick.toml`: Not a directory (os error 20)
+        "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("dataset stats --store photos"),
+        2,
+        expect![[r#"
+        error: `photos` is not a dataset store: it has no `opcollect-store.json`
+        hint: name an existing store, or an empty or new folder to create one
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("dataset stats --store absent"),
+        2,
+        expect![[r#"
+        error: `absent` is not a dataset store: it does not exist
+        hint: name an existing store, or an empty or new folder to create one
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("dataset merge --store new photos"),
+        2,
+        expect![[r#"
+        error: `photos` is not a dataset store: it has no `opcollect-store.json`
+        hint: name an existing store, or an empty or new folder to create one
+    "#]],
+    );
+    std::fs::create_dir(bench.path("newer")).expect("a folder can be made");
+    bench.write("newer/opcollect-store.json", r#"{"store":"opcollect dataset","schema_version":999}"#);
+    check_command(
+        &bench,
+        collect("newer"),
+        2,
+        expect![[r#"
+        error: `newer` has schema version 999, this program reads up to 1
+        hint: update the program; nothing was changed
+    "#]],
+    );
+    bench.write("newer/opcollect-store.json", "{");
+    check_command(
+        &bench,
+        collect("newer"),
+        2,
+        expect![[r#"
+        error: `newer` is not a dataset store: its `opcollect-store.json` is unreadable: EOF while parsing an object at line 1 column 1
+        hint: name an existing store, or an empty or new folder to create one
+    "#]],
+    );
+}
+
+#[test]
+fn files_that_are_none() {
+    let bench = Bench::new();
+    bench.write("rows.csv", "colour\nred\n");
+    bench.write("rows.jsonl", "{\"colour\": \"red\"}\n");
+    bench.write("rows.parquet", "not really");
+    let import = |file: &str| bench.opcollect(&format!("dataset import --store store {file}"));
+    check_command(
+        &bench,
+        import("absent.csv"),
+        2,
+        expect![[r#"
+        error: cannot read `absent.csv`: it is not a file
+    "#]],
+    );
+    for name in ["rows.csv", "rows.jsonl", "rows.parquet"] {
+        let ran = run(import(name)).expect(2);
+        assert!(ran.stderr.starts_with("error: cannot read") && ran.stderr.contains(name), "{ran}");
+        assert_eq!(stores::records(&bench.path("store")).len(), 0);
+    }
+    check_command(
+        &bench,
+        bench.opcollect("dataset export --store store --out rows.xls"),
+        2,
+        expect![[r#"
+        error: the name `rows.xls` does not say the format
+        hint: add `--format` with csv, parquet or jsonl
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("dataset export --store store --out x.csv --format xls"),
+        2,
+        expect![[r#"
+        error: unknown format `xls`; allowed are csv, parquet or jsonl
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("dataset schema --sql oracle"),
+        2,
+        expect![[r#"
+        error: unknown engine `oracle`; allowed are postgres, clickhouse and duckdb
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("run absent"),
+        2,
+        expect![[r#"
+        error: cannot use `absent/plan.json`: No such file or directory (os error 2)
+        hint: make it with `opcollect build --out`
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("build --modelsource local --modelname mlp --out store"),
+        2,
+        expect![[r#"
+        error: `store` exists and is not an empty folder
+        hint: choose another `--out`, or remove it
+    "#]],
+    );
+    check_command(
+        &bench,
+        bench.opcollect("replay --key 12 --store store"),
+        2,
+        expect![[r#"
+        error: `12` is not a key
+        hint: a key has 32 hexadecimal digits; see the column `key`
+    "#]],
+    );
+}
+
+#[test]
+fn a_full_device_for_results_is_an_error() {
+    let bench = Bench::new();
+    let mut command = bench.opcollect("list");
+    command.stdout(File::create("/dev/full").expect("Linux has such a device"));
+    let output = command.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(3));
+    expect![[r#"
+        error: cannot write to standard output: No space left on device (os error 28)
+    "#]]
+    .assert_eq(&String::from_utf8_lossy(&output.stderr));
+}
+
+/// A campaign of one small operator.
+const RELU: &str = "--modelsource simple --modelname relu:shape=64 --config quick.toml --store store";
+
+/// An environment that cannot do it: exit code 3, advice, no store.
+#[track_caller]
+fn check_environment(bench: &Bench, command: Command, expected: Expect) {
+    let ran = check_command(bench, command, 3, expected);
+    assert!(ran.stderr.contains("\nhint: run `scripts/setup`"), "{ran}");
+}
+
+/// A wheel of TVM of some version with these files as its libraries.
+fn wheel(bench: &Bench, version: &str, libraries: &[(&str, &str)]) -> std::path::PathBuf {
+    let packages = bench.path("packages");
+    for folder in ["tvm/lib".to_owned(), format!("apache_tvm-{version}.dist-info")] {
+        std::fs::create_dir_all(packages.join(folder)).expect("a folder can be made");
+    }
+    for (name, content) in libraries {
+        bench.write(&format!("packages/tvm/lib/{name}"), content);
+    }
+    packages.join("tvm/lib")
+}
+
+fn collect_with_tvm(bench: &Bench, folder: &Path) -> Command {
+    let mut command = bench.opcollect(RELU);
+    command.env("OPCOLLECT_TVM", folder);
+    command
+}
+
+#[test]
+fn tvm_missing_or_another() {
+    let bench = Bench::new();
+    check_environment(
+        &bench,
+        collect_with_tvm(&bench, &bench.path("packages/tvm/lib")),
+        expect![[r#"
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        cannot find `libtvm_runtime.so`; looked in `DIR/packages/tvm/lib`
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    let bench = Bench::new();
+    let folder = wheel(&bench, "0.26.1", &[("libtvm_runtime.so", "")]);
+    check_environment(
+        &bench,
+        collect_with_tvm(&bench, &folder),
+        expect![[r#"
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        TVM in `DIR/packages/tvm/lib` is 0.26.1, this program needs 0.27.0.post1
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    let bench = Bench::new();
+    let folder = wheel(&bench, "0.27.0.post1", &[("libtvm_runtime.so", "no library")]);
+    check_environment(
+        &bench,
+        collect_with_tvm(&bench, &folder),
+        expect![[r#"
+        error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
+        cannot open `DIR/packages/tvm/lib/libtvm_runtime.so`: DIR/packages/tvm/lib/libtvm_runtime.so: file too short
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+}
+
+#[track_caller]
+fn check_worker(script: &str, expected: Expect) {
+    let bench = Bench::new();
+    let program = install_with_worker(&bench, script);
+    check_environment(&bench, bench.command(&program, RELU), expected);
+}
+
+#[test]
+fn workers_that_are_none() {
+    check_worker(
+        "exit 7",
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 7 instead of answering
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    check_worker(
+        "echo 'cannot find my library' >&2; exit 1",
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; its last words:
+        cannot find my library
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    check_worker(
+        "kill -SEGV $$",
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker crashed with SIGSEGV (11)
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    check_worker(
+        "echo 'this is not a frame, but it is long enough' >&0; exec sleep 100",
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: the worker's answer is damaged: frame of 1936287860 bytes is above the cap of 67108864 bytes; it was killed
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    // A proper greeting, but of the next version.
+    check_worker(
+        r"printf '\004\000\000\000\002\002\000\000' >&0; exec sleep 100",
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: it speaks protocol 2, this program 1; install both from one build
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+}
+
+#[test]
+fn a_worker_whose_library_is_none() {
+    let bench = Bench::new();
+    let program = install_with_worker(&bench, "LD_LIBRARY_PATH=${0%/*}/lib exec REAL $@");
+    std::fs::create_dir(bench.path("bin/lib")).expect("a folder can be made");
+    bench.write("bin/lib/libtvm_ffi.so", "no library");
+    check_environment(
+        &bench,
+        bench.command(&program, RELU),
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; its last words:
+        PROGRAMS/opcollect-worker: error while loading shared libraries: DIR/bin/lib/libtvm_ffi.so: file too short
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+}
+
+#[test]
+fn a_worker_that_is_missing_or_hangs() {
+    let bench = Bench::new();
+    let program = install_with_worker(&bench, "");
+    std::fs::remove_file(bench.path("bin/opcollect-worker")).expect("the worker was there");
+    check_environment(
+        &bench,
+        bench.command(&program, RELU),
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: No such file or directory (os error 2)
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+    let bench = Bench::new();
+    let program = install_with_worker(&bench, "exec sleep 1000");
+    bench.write("quick.toml", &format!("{}start_seconds = 0.5\n", tests::QUICK));
+    check_environment(
+        &bench,
+        bench.command(&program, RELU),
+        expect![[r#"
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: no reply within 500 ms; the worker was killed
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+    "#]],
+    );
+}
+
+#[test]
+fn a_runner_that_never_starts_ends_the_campaign() {
+    let bench = Bench::new();
+    let program = install_with_worker(&bench, "[ $1 = run ] && exit 7; exec REAL $@");
+    let ran = run(bench.command(&program, RELU)).expect(3);
+    let first: Vec<&str> = ran.stderr.lines().collect();
+    assert!(first[0].starts_with("error: cannot start a worker") && first[0].contains("code 7"), "{ran}");
+    assert_eq!(stores::records(&bench.path("store")).len(), 0, "no record of an attempt that was not made");
+    // With a worker that works, the same command goes on as if nothing had been.
+    run(bench.opcollect(RELU)).expect(0);
+    run(bench.opcollect("dataset verify --store store")).expect(0);
+}
