@@ -5,35 +5,25 @@
 //! where a schedule can change more than the width of a vector with two others, by the workers a campaign uses, and
 //! run once on one core.
 
-use collector::campaign::workers::{Build, WorkerLimits, Workers};
+mod common;
+
+use collector::campaign::workers::{Build, Workers};
 use collector::counters::CounterRequest;
 use collector::job::{BuildJob, RunJob, RunReply};
 use collector::measure::{Evaluator, Method};
 use collector::space::{self, Schedule};
 use collector::target;
 use models::Task;
-use std::path::Path;
 use std::time::Duration;
 
 const SEED: u64 = 5;
 /// The default schedule and two others.
 const SCHEDULES: usize = 3;
 
-fn workers() -> Workers {
-    let limits = WorkerLimits {
-        builders: 2,
-        build_deadline: Duration::from_secs(120),
-        build_memory_bytes: 4 << 30,
-        run_memory_bytes: 4 << 30,
-        runner_jobs: 200,
-    };
-    Workers::new(Path::new(env!("CARGO_BIN_EXE_opcollect-worker")), &limits)
-}
-
 /// Builds and runs every task of a table, and names all that went wrong.
 #[track_caller]
 fn check(tasks: &[&str], schedules: usize) {
-    let mut workers = workers();
+    let mut workers = common::workers();
     let cpu = workers.builder_versions().expect("a builder starts")["cpu"].clone();
     let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
     let mut jobs = Vec::new();
