@@ -7,14 +7,14 @@
 
 mod common;
 
-use collector::campaign::workers::{Build, Workers};
-use collector::counters::CounterRequest;
-use collector::job::{BuildJob, RunJob, RunReply};
-use collector::measure::{Evaluator, Method};
+use collector::campaign::Workers;
+use collector::campaign::workers::Build;
+use collector::job::{Artifact, BuildJob, RunReply};
+use collector::measure::affinity;
 use collector::space::{self, Schedule};
 use collector::target;
+use common::PATIENCE;
 use models::Task;
-use std::time::Duration;
 
 const SEED: u64 = 5;
 /// The default schedule and two others.
@@ -22,53 +22,43 @@ const SCHEDULES: usize = 3;
 
 /// Builds and runs every task of a table, and names all that went wrong.
 #[track_caller]
-fn check(tasks: &[&str], schedules: usize) {
+fn check(texts: &[&str], schedules: usize) {
     let mut workers = common::workers();
+    let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
     let cpu = workers.builder_versions().expect("a builder starts")["cpu"].clone();
     let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
-    let mut jobs = Vec::new();
-    for text in tasks {
-        let task = Task::from_text(text).unwrap_or_else(|error| panic!("{error}"));
+    let mut tried: Vec<(Task, BuildJob)> = Vec::new();
+    for text in texts {
+        let task = common::task(text);
         let space = space::space(&task, &target.machine);
         for knobs in space::sample(&space, SEED, schedules) {
-            jobs.push((
-                *text,
-                BuildJob {
-                    task: serde_json::to_string(&task).expect("a task is JSON"),
-                    target: target.text.clone(),
-                    schedule: Schedule::Template { knobs }.to_json(),
-                    wants_trace: false,
-                },
-            ));
+            let job = BuildJob {
+                task: serde_json::to_string(&task).expect("a task holds only JSON values"),
+                target: target.text.clone(),
+                schedule: Schedule::Template { knobs }.to_json(),
+                wants_trace: false,
+            };
+            tried.push((task.clone(), job));
         }
     }
-    let builds: Vec<BuildJob> = jobs.iter().map(|(_, job)| job.clone()).collect();
-    let built = workers.build(&builds, &mut || {});
+    let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();
+    let built = workers.build(&jobs, &mut || {});
     let mut failures = Vec::new();
-    for ((text, job), build) in jobs.iter().zip(built) {
+    for ((task, job), build) in tried.iter().zip(built) {
         let wrong = match build {
-            Build::Built(artifact) => run(&mut workers, job, artifact),
+            Build::Built(artifact) => run(&mut workers, task, artifact, cpus),
             other => Some(format!("{other:?}")),
         };
-        failures.extend(wrong.map(|why| format!("{text}\n  {}\n  {why}", job.schedule)));
+        failures.extend(wrong.map(|why| format!("{}\n  {}\n  {why}", task.to_text(), job.schedule)));
     }
-    assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), jobs.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));
 }
 
 /// What is wrong with one artifact.
-fn run(workers: &mut Workers, job: &BuildJob, artifact: collector::job::Artifact) -> Option<String> {
-    let run = RunJob {
-        task: job.task.clone(),
-        seed: SEED,
-        object: artifact.object,
-        packings: artifact.packings,
-        cpus: vec![0],
-        method: Method::Evaluate(Evaluator { number: 1, repeat: 1, ..Evaluator::default() }),
-        counters: CounterRequest::default(),
-        is_checked: true,
-        tvm_evaluator: None,
-    };
-    match workers.run(&run, Duration::from_secs(60)) {
+fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -> Option<String> {
+    let mut job = common::run_job(task, artifact.object, cpus);
+    job.packings = artifact.packings;
+    match workers.run(&job, PATIENCE) {
         Ok(RunReply::Measured(measured)) if measured.check.is_some() => None,
         other => Some(format!("{other:?}")),
     }
