@@ -12,6 +12,8 @@ mod retype;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use dead::drop_dead_code;
+
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 
@@ -23,7 +25,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("drop identities", identities::drop_identities),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),
-    ("drop dead code", dead::drop_dead_code),
+    ("drop dead code", drop_dead_code),
 ];
 
 /// Runs every pass.
