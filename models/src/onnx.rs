@@ -18,7 +18,7 @@ use crate::graph::Graph;
 use crate::reference::{self, Tensor};
 use bytes::Bytes;
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 /// How a file is read.
@@ -84,8 +84,25 @@ pub fn read(path: &Path) -> Result<Bytes> {
 
 /// Reads a model from memory. Data outside of it is looked for in the folder, and nowhere else.
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
-    let model = messages::Model::decode(bytes).map_err(|error| undecodable(file, &error))?;
-    import::import(&model, file, folder, options)
+    import::import(&decode(bytes, file)?, file, folder, options)
+}
+
+/// Names of the inputs that a model must be given, in order.
+pub fn input_names(bytes: Bytes, file: &str) -> Result<Vec<String>> {
+    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    let constants: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    Ok(graph.input.iter().map(|info| info.name.clone()).filter(|name| !constants.contains(name.as_str())).collect())
+}
+
+/// How many results a model has.
+pub fn output_count(bytes: Bytes, file: &str) -> Result<usize> {
+    Ok(decode(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
+}
+
+/// The operators a model uses, those of its functions and branches not counted.
+pub fn operators(bytes: Bytes, file: &str) -> Result<BTreeSet<String>> {
+    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    Ok(graph.node.into_iter().map(|node| node.op_type).collect())
 }
 
 /// Reads one tensor from memory, as the ONNX project's test data holds it, with its name.
@@ -97,6 +114,10 @@ pub fn tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
         reason,
     })?;
     Ok((message.name, reference::constant(&ty, &data)?))
+}
+
+fn decode(bytes: Bytes, file: &str) -> Result<messages::Model> {
+    messages::Model::decode(bytes).map_err(|error| undecodable(file, &error))
 }
 
 fn undecodable(file: &str, error: &prost::DecodeError) -> Error {

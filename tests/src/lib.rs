@@ -1,1 +1,4 @@
 //! tests
+
+pub mod conformance;
+pub mod onnx;

@@ -100,7 +100,7 @@ pub(super) fn import(
     };
     importer.constants(graph, &mut scope)?;
     importer.inputs(graph, &mut scope)?;
-    if options.shapes.is_empty() {
+    if !importer.is_reshaped(graph) {
         let infos = graph.value_info.iter().chain(&graph.output);
         importer.stated = infos.map(|info| (info.name.as_str(), info)).collect();
     }
@@ -194,6 +194,17 @@ impl<'a> Importer<'a> {
             }
         }
         Ok(symbols)
+    }
+
+    /// Whether an input was given other extents than the file states, which makes its other statements void.
+    fn is_reshaped(&self, graph: &messages::Graph) -> bool {
+        graph.input.iter().any(|info| match (self.extents_given(&info.name), stated_type(info)) {
+            (Some(extents), Ok(stated)) => {
+                let differs = |(dim, extent): (&Dim, &i64)| matches!(dim, Dim::Known(stated) if stated != extent);
+                stated.shape.iter().zip(&extents).any(differs)
+            }
+            _ => false,
+        })
     }
 
     fn extents_given(&self, input: &str) -> Option<Vec<i64>> {
