@@ -1,6 +1,6 @@
 //! Cuts a graph into tasks.
 //!
-//! A group starts at a contraction, a pool or a normalisation and takes the pointwise operators after it for as long as
+//! A group starts at a contraction, a pool, a reduction or a normalisation and takes the pointwise operators after it for as long as
 //! each is the only reader of the value before and keeps its shape; what else they read becomes a parameter. Pointwise
 //! and moving operators that are left start groups of their own. Views are free and belong to no group; neither does
 //! anything that is computed from constants alone, because that happens once and not at every run.
@@ -119,7 +119,7 @@ impl<'a> Cut<'a> {
 
     fn is_anchor(class: Class) -> bool {
         match class {
-            Class::Contraction | Class::Normalisation | Class::Pool => true,
+            Class::Contraction | Class::Normalisation | Class::Pool | Class::Reduction => true,
             Class::Pointwise | Class::Movement | Class::View => false,
         }
     }

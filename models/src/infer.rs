@@ -4,11 +4,14 @@
 //! is trusted: extents are computed in 128 bits or with checks, and an error names the number that was wrong.
 //! Symbols pass through wherever a dimension is only carried along; where arithmetic is needed they are refused.
 
+mod index;
 mod movement;
+mod reduce;
 mod window;
 
+use crate::einsum::Equation;
 use crate::error::{Error, Result};
-use crate::operator::{Op, UnaryOp};
+use crate::operator::{BinaryOp, CompareOp, Op, UnaryOp};
 use crate::types::{DType, Dim, TensorType};
 
 /// Reasons are plain words here; `infer` adds the operator and its inputs.
@@ -100,10 +103,40 @@ fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
             }
             numeric(x)
         }
-        Op::Binary { .. } => {
+        Op::Binary { function } => {
             same_dtype(x, inputs[1])?;
-            numeric(x)?;
+            binary(*function, x)?;
             Ok(TensorType { dtype: x.dtype, shape: broadcast(&x.shape, &inputs[1].shape)? })
+        }
+        Op::Compare { function } => {
+            same_dtype(x, inputs[1])?;
+            match function {
+                CompareOp::Equal | CompareOp::NotEqual => {}
+                CompareOp::Less | CompareOp::LessOrEqual | CompareOp::Greater | CompareOp::GreaterOrEqual => {
+                    numeric(x)?;
+                }
+            }
+            Ok(TensorType { dtype: DType::Bool, shape: broadcast(&x.shape, &inputs[1].shape)? })
+        }
+        Op::Where => {
+            if x.dtype != DType::Bool {
+                return Err(format!("the condition must be bool, not {}", x.dtype));
+            }
+            same_dtype(inputs[1], inputs[2])?;
+            let values = broadcast(&inputs[1].shape, &inputs[2].shape)?;
+            Ok(TensorType { dtype: inputs[1].dtype, shape: broadcast(&x.shape, &values)? })
+        }
+        Op::PRelu => {
+            same_dtype(x, inputs[1])?;
+            if broadcast(&x.shape, &inputs[1].shape)? != x.shape {
+                return Err(format!("the slope {} does not broadcast to {x}", inputs[1]));
+            }
+            floating(x)
+        }
+        Op::Quantize { to, axis } => reduce::quantize(x, &inputs[1..], *to, *axis),
+        Op::Dequantize { axis } => reduce::dequantize(x, &inputs[1..], *axis),
+        Op::Requantize { to, axis, zero, low, high } => {
+            reduce::requantize(x, inputs[1], *to, *axis, [*zero, *low, *high])
         }
         Op::Cast { to } => Ok(TensorType { dtype: *to, shape: x.shape.clone() }),
         Op::Reshape { shape } => movement::reshape(x, shape),
@@ -113,7 +146,114 @@ fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
         Op::Pad { pads, value } => movement::pad(x, pads, *value),
         Op::Slice { axes, starts, stops, steps } => movement::slice(x, axes, starts, stops, steps),
         Op::Resize { mode, extents } => movement::resize(x, *mode, extents),
+        Op::BorderPad { border, pads } => index::border_pad(x, *border, pads),
+        Op::Expand { shape } => index::expand(x, shape),
+        Op::Tile { repeats } => index::tile(x, repeats),
+        Op::Gather { axis } => index::gather(x, inputs[1], *axis),
+        Op::GatherElements { axis } => index::gather_elements(x, inputs[1], *axis),
+        Op::GatherNd { batch } => index::gather_nd(x, inputs[1], *batch),
+        Op::ScatterElements { axis, combine } => index::scatter_elements(inputs, *axis, *combine),
+        Op::ScatterNd { combine } => index::scatter_nd(inputs, *combine),
+        Op::OneHot { axis, depth, on, off, to } => index::one_hot(x, *axis, *depth, [*on, *off], *to),
+        Op::Trilu { diagonal, .. } => index::trilu(x, *diagonal),
+        Op::Rope { rotary, .. } => index::rope(x, &inputs[1..], *rotary),
+        Op::Reduce { function, axes, keep } => reduce::reduce(x, *function, axes, *keep),
+        Op::ArgReduce { axis, keep, .. } => reduce::arg_reduce(x, *axis, *keep),
+        Op::CumSum { axis, .. } => {
+            axis_of(*axis, x)?;
+            numeric(x)
+        }
+        Op::RmsNorm { axis, epsilon } => reduce::rms_norm(x, inputs[1], *axis, *epsilon),
+        Op::GroupNorm { groups, epsilon } => reduce::group_norm(x, &inputs[1..], *groups, *epsilon),
+        Op::MeanVarianceNorm { axes, epsilon } => reduce::mean_variance_norm(x, axes, *epsilon),
+        Op::LpNorm { axis, order } => reduce::lp_norm(x, *axis, *order),
+        Op::Lrn { size, alpha, beta, bias } => {
+            reduce::lrn(x, *size, [("alpha", *alpha), ("beta", *beta), ("bias", *bias)])
+        }
+        Op::AdaptivePool { mode, extents } => window::adaptive_pool(x, *mode, extents),
+        Op::Einsum { equation } => einsum(inputs, equation),
+        Op::Attention { scale, window, softcap, .. } => {
+            finite_positive(*scale, "scale")?;
+            softcap.map_or(Ok(()), |softcap| finite_positive(softcap, "softcap"))?;
+            if let Some(window) = window.filter(|window| *window < 1) {
+                return Err(format!("a window of {window} places must be at least 1"));
+            }
+            attention(inputs)
+        }
+        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            let [x, w] = reduce::quantised([(x, *x_zero), (inputs[1], *w_zero)])?;
+            window::conv(&x, &w, &window::Window { strides, pads, dilations, groups: *groups })
+        }
+        Op::QDense { x_zero, w_zero } => {
+            let [x, w] = reduce::quantised([(x, *x_zero), (inputs[1], *w_zero)])?;
+            dense(&x, &w)
+        }
+        Op::QMatMul { a_zero, b_zero } => {
+            let [a, b] = reduce::quantised([(x, *a_zero), (inputs[1], *b_zero)])?;
+            mat_mul(&a, &b, false, false)
+        }
         Op::Identity => Ok(x.clone()),
+    }
+}
+
+fn einsum(inputs: &[&TensorType], equation: &str) -> Rule<TensorType> {
+    for input in inputs {
+        same_dtype(inputs[0], input)?;
+    }
+    numeric(inputs[0])?;
+    let equation = Equation::read(equation, inputs)?;
+    let shape = equation.output.iter().map(|&letter| equation.extents[letter].clone()).collect();
+    Ok(TensorType { dtype: accumulator(inputs[0].dtype), shape })
+}
+
+fn attention(inputs: &[&TensorType]) -> Rule<TensorType> {
+    let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
+    floating(q)?;
+    for (name, ty) in [("q", q), ("k", k), ("v", v)] {
+        same_dtype(q, ty)?;
+        if ty.rank() != 4 {
+            return Err(format!("`{name}` must have 4 dimensions (batch, heads, places, width), has {}", ty.rank()));
+        }
+    }
+    let heads = known(&q.shape[1], "the heads of `q`")?;
+    let kept = known(&k.shape[1], "the heads of `k`")?;
+    if kept < 1 || heads % kept != 0 {
+        return Err(format!("{kept} heads of `k` do not divide {heads} heads of `q`"));
+    }
+    let agree = q.shape[0] == k.shape[0] && q.shape[3] == k.shape[3] && k.shape[..3] == v.shape[..3];
+    if !agree {
+        return Err("`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places".to_owned());
+    }
+    if k.shape[2] == Dim::Known(0) {
+        return Err("there are no places to look at".to_owned());
+    }
+    if let Some(mask) = inputs.get(3) {
+        same_dtype(q, mask)?;
+        let scores = [&q.shape[..3], &k.shape[2..3]].concat();
+        if broadcast(&mask.shape, &scores)? != scores {
+            return Err(format!("the mask {mask} does not broadcast to the scores"));
+        }
+    }
+    Ok(TensorType { dtype: q.dtype, shape: [&q.shape[..3], &v.shape[3..]].concat() })
+}
+
+/// Which element types a function of two elements takes.
+fn binary(function: BinaryOp, x: &TensorType) -> Rule<TensorType> {
+    match function {
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::Max
+        | BinaryOp::Min
+        | BinaryOp::Mod
+        | BinaryOp::Fmod
+        | BinaryOp::FloorDiv => numeric(x),
+        BinaryOp::Pow => floating(x),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
+            integer(x)
+        }
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => boolean(x),
     }
 }
 
@@ -180,11 +320,24 @@ fn layer_norm(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<Tens
 }
 
 fn unary(function: UnaryOp, x: &TensorType) -> Rule<TensorType> {
+    let finite = |name: &str, number: f64| {
+        if number.is_finite() { Ok(()) } else { Err(format!("{name} {number} must be finite")) }
+    };
     match function {
-        UnaryOp::Relu | UnaryOp::Neg | UnaryOp::Abs => numeric(x),
-        UnaryOp::LeakyRelu { alpha } if !alpha.is_finite() => Err(format!("alpha {alpha} must be finite")),
-        UnaryOp::LeakyRelu { .. }
-        | UnaryOp::Sigmoid
+        UnaryOp::Relu | UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Square | UnaryOp::Sign => return numeric(x),
+        UnaryOp::Not => return boolean(x),
+        UnaryOp::BitNot => return integer(x),
+        UnaryOp::IsNan | UnaryOp::IsInf { .. } => {
+            return Ok(TensorType { dtype: DType::Bool, shape: floating(x)?.shape });
+        }
+        UnaryOp::LeakyRelu { alpha } | UnaryOp::Elu { alpha } | UnaryOp::ThresholdedRelu { alpha } => {
+            finite("alpha", alpha)?;
+        }
+        UnaryOp::Celu { alpha } => finite_positive(alpha, "alpha")?,
+        UnaryOp::HardSigmoidOf { slope, offset } => finite("slope", slope).and(finite("offset", offset))?,
+        UnaryOp::Swish { beta } => finite("beta", beta)?,
+        UnaryOp::Shrink { lambda, bias } => finite("lambda", lambda).and(finite("bias", bias))?,
+        UnaryOp::Sigmoid
         | UnaryOp::HardSigmoid
         | UnaryOp::Tanh
         | UnaryOp::Silu
@@ -192,8 +345,37 @@ fn unary(function: UnaryOp, x: &TensorType) -> Rule<TensorType> {
         | UnaryOp::Gelu
         | UnaryOp::Exp
         | UnaryOp::Log
-        | UnaryOp::Sqrt => floating(x),
+        | UnaryOp::Sqrt
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tan
+        | UnaryOp::Asin
+        | UnaryOp::Acos
+        | UnaryOp::Atan
+        | UnaryOp::Sinh
+        | UnaryOp::Cosh
+        | UnaryOp::Asinh
+        | UnaryOp::Acosh
+        | UnaryOp::Atanh
+        | UnaryOp::Erf
+        | UnaryOp::Exp2
+        | UnaryOp::Expm1
+        | UnaryOp::Log2
+        | UnaryOp::Log10
+        | UnaryOp::Log1p
+        | UnaryOp::Rsqrt
+        | UnaryOp::Reciprocal
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc
+        | UnaryOp::Selu
+        | UnaryOp::Softplus
+        | UnaryOp::Softsign
+        | UnaryOp::Mish
+        | UnaryOp::GeluTanh => {}
     }
+    floating(x)
 }
 
 /// The shape two shapes broadcast to, as numpy does.
@@ -234,6 +416,17 @@ fn floating(x: &TensorType) -> Rule<TensorType> {
 
 fn numeric(x: &TensorType) -> Rule<TensorType> {
     if x.dtype == DType::Bool { Err("needs numbers, not bool".to_owned()) } else { Ok(x.clone()) }
+}
+
+fn integer(x: &TensorType) -> Rule<TensorType> {
+    if x.dtype.is_float() || x.dtype == DType::Bool {
+        return Err(format!("needs integers, not {}", x.dtype));
+    }
+    Ok(x.clone())
+}
+
+fn boolean(x: &TensorType) -> Rule<TensorType> {
+    if x.dtype == DType::Bool { Ok(x.clone()) } else { Err(format!("needs bool, not {}", x.dtype)) }
 }
 
 fn finite_positive(value: f64, name: &str) -> Rule<()> {

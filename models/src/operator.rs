@@ -4,6 +4,10 @@
 //! rule (`infer`), work, reference computation, lowering. Inputs are tensors, attributes live in the variant. Biases
 //! and activations are operators of their own; fusing them into an anchor is the business of a pass.
 
+mod functions;
+
+pub use functions::{BinaryOp, Border, CompareOp, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
+
 use crate::types::DType;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -36,6 +40,41 @@ pub enum Op {
     },
     /// `x[…, k]`, `w[n, k]` (the usual storage) gives `[…, n]`.
     Dense,
+    /// One to eight operands in Einstein's notation, such as `bhqd,bhkd->bhqk`. Letters that the result lacks are summed;
+    /// `...` stands for leading dimensions that broadcast. Without `->` the result has every letter that stands once.
+    Einsum {
+        equation: String,
+    },
+    /// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]` and perhaps a mask that is added and broadcasts to
+    /// `[b, h, s, t]`; each of the `g` heads of keys serves `h / g` neighbouring heads of queries. The query of row `i`
+    /// stands at place `i + t - s`: with `causal` it sees no later place, with `window` only the last so many up to its
+    /// own. With `softcap` scores become `softcap · tanh(score / softcap)` before the mask.
+    Attention {
+        causal: bool,
+        scale: f64,
+        window: Option<i64>,
+        softcap: Option<f64>,
+    },
+    // --- quantised contractions: 8-bit operands, each less its zero point, summed in `i32`; pads are zero points ---
+    /// `Conv` of `(x - x_zero)` and `(w - w_zero)`.
+    QConv {
+        strides: Vec<i64>,
+        pads: Vec<i64>,
+        dilations: Vec<i64>,
+        groups: i64,
+        x_zero: i64,
+        w_zero: i64,
+    },
+    /// `Dense` of `(x - x_zero)` and `(w - w_zero)`.
+    QDense {
+        x_zero: i64,
+        w_zero: i64,
+    },
+    /// `MatMul` of `(a - a_zero)` and `(b - b_zero)`, neither transposed.
+    QMatMul {
+        a_zero: i64,
+        b_zero: i64,
+    },
     // --- normalisation ---
     /// `x, scale, shift, mean, variance`; channel is dimension 1.
     BatchNorm {
@@ -54,6 +93,34 @@ pub enum Op {
         axis: i64,
         log: bool,
     },
+    /// `x / sqrt(mean(x²) + epsilon) · scale` over the dimensions from `axis` on, whose shape `scale` has.
+    RmsNorm {
+        axis: i64,
+        epsilon: f64,
+    },
+    /// `x[n, c, s…], scale[c], shift[c]`, normalised over each group of channels and all of space. As many groups as
+    /// channels is instance normalisation.
+    GroupNorm {
+        groups: i64,
+        epsilon: f64,
+    },
+    /// `(x - mean) / (sqrt(variance) + epsilon)` over these dimensions, which stand in ascending order.
+    MeanVarianceNorm {
+        axes: Vec<i64>,
+        epsilon: f64,
+    },
+    /// `x / (sum |x|^order)^(1/order)` along `axis`; the order is 1 or 2.
+    LpNorm {
+        axis: i64,
+        order: i64,
+    },
+    /// `x / (bias + alpha / size · sum x²)^beta`, the sum over `size` neighbouring channels.
+    Lrn {
+        size: i64,
+        alpha: f64,
+        beta: f64,
+        bias: f64,
+    },
     // --- pooling ---
     /// An average divides by the kernel's elements inside the data, with `count_pad` also by those inside the pads; those
     /// that only `ceil` reaches never count. Padding never is a maximum.
@@ -69,6 +136,32 @@ pub enum Op {
     /// Over all spatial dimensions, which stay with extent 1.
     GlobalPool {
         mode: PoolMode,
+    },
+    /// Spatial dimensions become these extents: place `i` of `n` reduces elements `floor(i · old / n)` to
+    /// `ceil((i + 1) · old / n)`, excluded.
+    AdaptivePool {
+        mode: PoolMode,
+        extents: Vec<i64>,
+    },
+    // --- reductions ---
+    /// Over these dimensions, which stand in ascending order; with `keep` they stay with extent 1.
+    Reduce {
+        function: ReduceOp,
+        axes: Vec<i64>,
+        keep: bool,
+    },
+    /// Where the largest (or smallest) element along `axis` stands, as `i64`: the first of equals, or the last.
+    ArgReduce {
+        largest: bool,
+        axis: i64,
+        keep: bool,
+        last: bool,
+    },
+    /// Sums of all elements up to each (with `reverse`: from each on), without itself when `exclusive`.
+    CumSum {
+        axis: i64,
+        exclusive: bool,
+        reverse: bool,
     },
     // --- pointwise ---
     /// `x + bias[c]` along `axis`.
@@ -89,6 +182,33 @@ pub enum Op {
     Cast {
         to: DType,
     },
+    /// Two tensors, broadcast; the answer is `bool`.
+    Compare {
+        function: CompareOp,
+    },
+    /// `condition, yes, no`, broadcast.
+    Where,
+    /// `x, slope`: the slope broadcasts to `x` and scales negative elements.
+    PRelu,
+    /// `x, scale` and perhaps the zero point, of type `to`: `clamp(round(x / scale) + zero)`, ties to even, into the range
+    /// of `to`. Scale and zero point are scalars (`axis` is then 0) or vectors along `axis`.
+    Quantize {
+        to: DType,
+        axis: i64,
+    },
+    /// `x, scale` and perhaps the zero point, of the type of `x`: `(x - zero) · scale` in the type of the scale.
+    Dequantize {
+        axis: i64,
+    },
+    /// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, ties to even. The multiplier is a scalar
+    /// (`axis` is then 0) or a vector along `axis`.
+    Requantize {
+        to: DType,
+        axis: i64,
+        zero: i64,
+        low: i64,
+        high: i64,
+    },
     // --- movement ---
     /// One extent may be -1 (deduced); 0 keeps the input's.
     Reshape {
@@ -108,12 +228,67 @@ pub enum Op {
         pads: Vec<i64>,
         value: f64,
     },
-    /// Elements `starts` to `stops` (excluded) of these dimensions, which stand in ascending order; steps are positive.
+    /// Surrounds with elements of `x` itself.
+    BorderPad {
+        border: Border,
+        pads: Vec<i64>,
+    },
+    /// Elements `starts` to `stops` (excluded) of these dimensions, which stand in ascending order. With a negative step
+    /// they go down, and a stop of -1 is before the first element.
     Slice {
         axes: Vec<i64>,
         starts: Vec<i64>,
         stops: Vec<i64>,
         steps: Vec<i64>,
+    },
+    /// Repeated to what `x` and this shape broadcast to.
+    Expand {
+        shape: Vec<i64>,
+    },
+    /// Each dimension so many times.
+    Tile {
+        repeats: Vec<i64>,
+    },
+    /// `x, indices`: dimension `axis` becomes the dimensions of the indices. Here and below negative indices count from
+    /// the end, and an index outside of its dimension is undefined.
+    Gather {
+        axis: i64,
+    },
+    /// `x, indices` of one rank: element `[i, j, …]` is that of `x` with the index of dimension `axis` replaced.
+    GatherElements {
+        axis: i64,
+    },
+    /// `x, indices[b…, i…, k]`: the first `batch` dimensions go together, the next `k` are looked up.
+    GatherNd {
+        batch: i64,
+    },
+    /// `x, indices, updates`: writes elements where `GatherElements` would read them; of two at one place the later counts.
+    ScatterElements {
+        axis: i64,
+        combine: ScatterOp,
+    },
+    /// `x, indices[i…, k], updates[i…, s…]`: writes slices where `GatherNd` would read them.
+    ScatterNd {
+        combine: ScatterOp,
+    },
+    /// `indices`: a new dimension `axis` of extent `depth`, `on` at the index and `off` elsewhere.
+    OneHot {
+        axis: i64,
+        depth: i64,
+        on: f64,
+        off: f64,
+        to: DType,
+    },
+    /// The upper (or lower) triangle of the last two dimensions; the rest is zero.
+    Trilu {
+        upper: bool,
+        diagonal: i64,
+    },
+    /// `x[…, s, d], cos[…, s, r / 2], sin[…, s, r / 2]`, both broadcast to the leading dimensions of `x`: turns pairs of
+    /// the first `rotary` elements, which are neighbours when `interleaved`, else half of `rotary` apart.
+    Rope {
+        rotary: i64,
+        interleaved: bool,
     },
     // --- resampling ---
     /// Spatial dimensions change to these extents.
@@ -134,6 +309,8 @@ pub enum Class {
     Normalisation,
     /// Reduces windows.
     Pool,
+    /// Reduces whole dimensions, or all that stands before each element.
+    Reduction,
     /// Makes one element of one element of each input.
     Pointwise,
     /// Moves elements, or blends neighbours.
@@ -169,6 +346,38 @@ impl Op {
             Op::Slice { .. } => "slice",
             Op::Resize { .. } => "resize",
             Op::Identity => "identity",
+            Op::Einsum { .. } => "einsum",
+            Op::Attention { .. } => "attention",
+            Op::QConv { .. } => "q_conv",
+            Op::QDense { .. } => "q_dense",
+            Op::QMatMul { .. } => "q_mat_mul",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::GroupNorm { .. } => "group_norm",
+            Op::MeanVarianceNorm { .. } => "mean_variance_norm",
+            Op::LpNorm { .. } => "lp_norm",
+            Op::Lrn { .. } => "lrn",
+            Op::AdaptivePool { .. } => "adaptive_pool",
+            Op::Reduce { function, .. } => function.name(),
+            Op::ArgReduce { largest: true, .. } => "arg_max",
+            Op::ArgReduce { largest: false, .. } => "arg_min",
+            Op::CumSum { .. } => "cum_sum",
+            Op::Compare { function } => function.name(),
+            Op::Where => "where",
+            Op::PRelu => "p_relu",
+            Op::Quantize { .. } => "quantize",
+            Op::Dequantize { .. } => "dequantize",
+            Op::Requantize { .. } => "requantize",
+            Op::BorderPad { .. } => "border_pad",
+            Op::Expand { .. } => "expand",
+            Op::Tile { .. } => "tile",
+            Op::Gather { .. } => "gather",
+            Op::GatherElements { .. } => "gather_elements",
+            Op::GatherNd { .. } => "gather_nd",
+            Op::ScatterElements { .. } => "scatter_elements",
+            Op::ScatterNd { .. } => "scatter_nd",
+            Op::OneHot { .. } => "one_hot",
+            Op::Trilu { .. } => "trilu",
+            Op::Rope { .. } => "rope",
         }
     }
 
@@ -180,9 +389,28 @@ impl Op {
             | Op::MatMul { .. }
             | Op::Dense
             | Op::BiasAdd { .. }
-            | Op::Binary { .. } => 2..=2,
+            | Op::Binary { .. }
+            | Op::QConv { .. }
+            | Op::QDense { .. }
+            | Op::QMatMul { .. }
+            | Op::RmsNorm { .. }
+            | Op::Compare { .. }
+            | Op::PRelu
+            | Op::Requantize { .. }
+            | Op::Gather { .. }
+            | Op::GatherElements { .. }
+            | Op::GatherNd { .. } => 2..=2,
             Op::BatchNorm { .. } => 5..=5,
-            Op::ScaleShift { .. } | Op::LayerNorm { .. } => 3..=3,
+            Op::ScaleShift { .. }
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::Where
+            | Op::ScatterElements { .. }
+            | Op::ScatterNd { .. }
+            | Op::Rope { .. } => 3..=3,
+            Op::Quantize { .. } | Op::Dequantize { .. } => 2..=3,
+            Op::Attention { .. } => 3..=4,
+            Op::Einsum { .. } => 1..=8,
             Op::Concat { .. } => 1..=4096,
             Op::Softmax { .. }
             | Op::Pool { .. }
@@ -196,6 +424,18 @@ impl Op {
             | Op::Pad { .. }
             | Op::Slice { .. }
             | Op::Resize { .. }
+            | Op::MeanVarianceNorm { .. }
+            | Op::LpNorm { .. }
+            | Op::Lrn { .. }
+            | Op::AdaptivePool { .. }
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::CumSum { .. }
+            | Op::BorderPad { .. }
+            | Op::Expand { .. }
+            | Op::Tile { .. }
+            | Op::OneHot { .. }
+            | Op::Trilu { .. }
             | Op::Identity => 1..=1,
         }
     }
@@ -203,18 +443,53 @@ impl Op {
     /// What a pass may assume of it.
     pub fn class(&self) -> Class {
         match self {
-            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => Class::Contraction,
-            Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => Class::Normalisation,
-            Op::Pool { .. } | Op::GlobalPool { .. } => Class::Pool,
+            Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::MatMul { .. }
+            | Op::Dense
+            | Op::Einsum { .. }
+            | Op::Attention { .. }
+            | Op::QConv { .. }
+            | Op::QDense { .. }
+            | Op::QMatMul { .. } => Class::Contraction,
+            Op::BatchNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::Softmax { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::MeanVarianceNorm { .. }
+            | Op::LpNorm { .. }
+            | Op::Lrn { .. } => Class::Normalisation,
+            Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => Class::Pool,
+            Op::Reduce { .. } | Op::ArgReduce { .. } | Op::CumSum { .. } => Class::Reduction,
             Op::ScaleShift { .. }
             | Op::BiasAdd { .. }
             | Op::Unary { .. }
             | Op::Clip { .. }
             | Op::Binary { .. }
-            | Op::Cast { .. } => Class::Pointwise,
-            Op::Transpose { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Slice { .. } | Op::Resize { .. } => {
-                Class::Movement
-            }
+            | Op::Cast { .. }
+            | Op::Compare { .. }
+            | Op::Where
+            | Op::PRelu
+            | Op::Quantize { .. }
+            | Op::Dequantize { .. }
+            | Op::Requantize { .. } => Class::Pointwise,
+            Op::Transpose { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Slice { .. }
+            | Op::Resize { .. }
+            | Op::BorderPad { .. }
+            | Op::Expand { .. }
+            | Op::Tile { .. }
+            | Op::Gather { .. }
+            | Op::GatherElements { .. }
+            | Op::GatherNd { .. }
+            | Op::ScatterElements { .. }
+            | Op::ScatterNd { .. }
+            | Op::OneHot { .. }
+            | Op::Trilu { .. }
+            | Op::Rope { .. } => Class::Movement,
             Op::Reshape { .. } | Op::Flatten { .. } | Op::Identity => Class::View,
         }
     }
@@ -228,7 +503,18 @@ impl Op {
             | Op::BatchNorm { .. }
             | Op::LayerNorm { .. }
             | Op::ScaleShift { .. }
-            | Op::BiasAdd { .. } => input > 0,
+            | Op::BiasAdd { .. }
+            | Op::QConv { .. }
+            | Op::QDense { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::PRelu
+            | Op::Quantize { .. }
+            | Op::Dequantize { .. }
+            | Op::Requantize { .. }
+            | Op::Rope { .. } => input > 0,
+            // Tables of embeddings.
+            Op::Gather { .. } => input == 0,
             Op::MatMul { .. }
             | Op::Softmax { .. }
             | Op::Pool { .. }
@@ -244,6 +530,27 @@ impl Op {
             | Op::Pad { .. }
             | Op::Slice { .. }
             | Op::Resize { .. }
+            | Op::Einsum { .. }
+            | Op::Attention { .. }
+            | Op::QMatMul { .. }
+            | Op::MeanVarianceNorm { .. }
+            | Op::LpNorm { .. }
+            | Op::Lrn { .. }
+            | Op::AdaptivePool { .. }
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::CumSum { .. }
+            | Op::Compare { .. }
+            | Op::Where
+            | Op::BorderPad { .. }
+            | Op::Expand { .. }
+            | Op::Tile { .. }
+            | Op::GatherElements { .. }
+            | Op::GatherNd { .. }
+            | Op::ScatterElements { .. }
+            | Op::ScatterNd { .. }
+            | Op::OneHot { .. }
+            | Op::Trilu { .. }
             | Op::Identity => false,
         }
     }
@@ -261,8 +568,28 @@ impl Op {
             | Op::Softmax { axis, .. }
             | Op::LayerNorm { axis, .. }
             | Op::Flatten { axis }
-            | Op::Concat { axis } => front(axis),
+            | Op::Concat { axis }
+            | Op::RmsNorm { axis, .. }
+            | Op::LpNorm { axis, .. }
+            | Op::ArgReduce { axis, .. }
+            | Op::CumSum { axis, .. }
+            | Op::Quantize { axis, .. }
+            | Op::Dequantize { axis }
+            | Op::Requantize { axis, .. }
+            | Op::Gather { axis }
+            | Op::GatherElements { axis }
+            | Op::ScatterElements { axis, .. } => front(axis),
+            // The new dimension counts too.
+            Op::OneHot { axis, .. } => {
+                if *axis < 0 {
+                    *axis = axis.saturating_add(i64::try_from(rank).unwrap_or(i64::MAX)).saturating_add(1);
+                }
+            }
             Op::Transpose { permutation: axes } | Op::Slice { axes, .. } => axes.iter_mut().for_each(front),
+            Op::MeanVarianceNorm { axes, .. } | Op::Reduce { axes, .. } => {
+                axes.iter_mut().for_each(front);
+                axes.sort_unstable();
+            }
             Op::Conv { .. }
             | Op::ConvTranspose { .. }
             | Op::MatMul { .. }
@@ -277,102 +604,26 @@ impl Op {
             | Op::Reshape { .. }
             | Op::Pad { .. }
             | Op::Resize { .. }
+            | Op::Einsum { .. }
+            | Op::Attention { .. }
+            | Op::QConv { .. }
+            | Op::QDense { .. }
+            | Op::QMatMul { .. }
+            | Op::GroupNorm { .. }
+            | Op::Lrn { .. }
+            | Op::AdaptivePool { .. }
+            | Op::Compare { .. }
+            | Op::Where
+            | Op::PRelu
+            | Op::BorderPad { .. }
+            | Op::Expand { .. }
+            | Op::Tile { .. }
+            | Op::GatherNd { .. }
+            | Op::ScatterNd { .. }
+            | Op::Trilu { .. }
+            | Op::Rope { .. }
             | Op::Identity => {}
         }
         self
-    }
-}
-
-/// Where a resized element comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResizeMode {
-    /// Element `floor(place · old extent / new extent)`.
-    Nearest,
-    /// A blend of the neighbours of `(place + 1/2) · old / new - 1/2`, kept inside.
-    Linear,
-    /// A blend of the neighbours of `place · (old - 1) / (new - 1)`: the corners coincide.
-    LinearAligned,
-}
-
-/// How a window becomes one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum PoolMode {
-    Max,
-    Average,
-}
-
-/// Functions of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum UnaryOp {
-    Relu,
-    LeakyRelu {
-        alpha: f64,
-    },
-    Sigmoid,
-    /// `min(max(x / 6 + 1/2, 0), 1)`
-    HardSigmoid,
-    Tanh,
-    Silu,
-    /// `x · HardSigmoid(x)`
-    HardSwish,
-    /// The exact form, with the error function.
-    Gelu,
-    Exp,
-    Log,
-    Sqrt,
-    Neg,
-    Abs,
-}
-
-/// Functions of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-}
-
-impl UnaryOp {
-    /// The function's name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            UnaryOp::Relu => "relu",
-            UnaryOp::LeakyRelu { .. } => "leaky_relu",
-            UnaryOp::Sigmoid => "sigmoid",
-            UnaryOp::HardSigmoid => "hard_sigmoid",
-            UnaryOp::Tanh => "tanh",
-            UnaryOp::Silu => "silu",
-            UnaryOp::HardSwish => "hard_swish",
-            UnaryOp::Gelu => "gelu",
-            UnaryOp::Exp => "exp",
-            UnaryOp::Log => "log",
-            UnaryOp::Sqrt => "sqrt",
-            UnaryOp::Neg => "neg",
-            UnaryOp::Abs => "abs",
-        }
-    }
-}
-
-impl BinaryOp {
-    /// The function's name in texts.
-    pub fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "add",
-            BinaryOp::Sub => "sub",
-            BinaryOp::Mul => "mul",
-            BinaryOp::Div => "div",
-            BinaryOp::Max => "max",
-            BinaryOp::Min => "min",
-        }
     }
 }

@@ -5,11 +5,15 @@
 //! Padding is skipped by computing ranges, and inner loops run over contiguous rows, so the largest layer of a common
 //! network takes well under a second in an optimised build.
 
+mod attention;
 mod compare;
 mod contraction;
+mod index;
 mod inputs;
 mod movement;
 mod pointwise;
+mod quantised;
+mod reduce;
 mod resize;
 mod tensor;
 #[cfg(test)]
@@ -20,6 +24,7 @@ pub use compare::{Comparison, Tolerance, compare, tolerance};
 pub use inputs::{constant, random_inputs};
 pub use tensor::Tensor;
 
+use crate::einsum::Equation;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
 use crate::infer::infer;
@@ -133,6 +138,64 @@ fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
         Op::Slice { axes, starts, steps, .. } => movement::slice(x, axes, starts, steps, &mut y),
         Op::Resize { mode, .. } => resize::resize(x, *mode, &mut y),
         Op::Pad { pads, value } => movement::pad(x, pads, *value, &mut y),
+        Op::BorderPad { border, pads } => index::border_pad(x, *border, pads, &mut y),
+        Op::Expand { .. } => movement::expand(x, &mut y),
+        Op::Tile { .. } => index::tile(x, &mut y),
+        Op::Gather { axis } => index::gather(x, inputs[1], *axis, &mut y),
+        Op::GatherElements { axis } => index::gather_elements(x, inputs[1], *axis, &mut y),
+        Op::GatherNd { batch } => index::gather_nd(x, inputs[1], *batch, &mut y),
+        Op::ScatterElements { axis, combine } => {
+            index::scatter_elements(x, inputs[1], inputs[2], *axis, *combine, &mut y);
+        }
+        Op::ScatterNd { combine } => index::scatter_nd(x, inputs[1], inputs[2], *combine, &mut y),
+        Op::OneHot { axis, on, off, .. } => index::one_hot(x, *axis, *on, *off, &mut y),
+        Op::Trilu { upper, diagonal } => index::trilu(x, *upper, *diagonal, &mut y),
+        Op::Rope { rotary, interleaved } => {
+            attention::rope(x, inputs[1], inputs[2], *rotary, *interleaved, &mut y);
+        }
+        Op::Compare { function } => {
+            movement::broadcast(x, inputs[1], &mut y, |a, b| f64::from(u8::from(pointwise::compare(*function, a, b))));
+        }
+        Op::Where => movement::choose(inputs, &mut y),
+        Op::PRelu => {
+            movement::broadcast(x, inputs[1], &mut y, |x, slope| if x < 0.0 { x * slope } else { x });
+        }
+        Op::Quantize { to, axis } => quantised::quantize(inputs, *to, *axis, &mut y),
+        Op::Dequantize { axis } => quantised::dequantize(inputs, *axis, &mut y),
+        Op::Requantize { axis, zero, low, high, .. } => {
+            quantised::requantize(x, inputs[1], *axis, [*zero, *low, *high], &mut y);
+        }
+        Op::Reduce { function, axes, .. } => reduce::reduce(x, *function, axes, &mut y),
+        Op::ArgReduce { largest, axis, last, .. } => reduce::arg_reduce(x, *largest, *axis, *last, &mut y),
+        Op::CumSum { axis, exclusive, reverse } => reduce::cum_sum(x, *axis, *exclusive, *reverse, &mut y),
+        Op::RmsNorm { epsilon, .. } => reduce::rms_norm(x, inputs[1], *epsilon, &mut y),
+        Op::GroupNorm { groups, epsilon } => {
+            reduce::group_norm(x, inputs[1], inputs[2], *groups, *epsilon, &mut y);
+        }
+        Op::MeanVarianceNorm { axes, epsilon } => reduce::mean_variance_norm(x, axes, *epsilon, &mut y),
+        Op::LpNorm { axis, order } => reduce::lp_norm(x, *axis, *order, &mut y),
+        Op::Lrn { size, alpha, beta, bias } => reduce::lrn(x, *size, *alpha, *beta, *bias, &mut y),
+        Op::AdaptivePool { mode, .. } => window::adaptive_pool(x, *mode, &mut y),
+        Op::Einsum { equation } => {
+            let types: Vec<&TensorType> = inputs.iter().map(|input| input.ty()).collect();
+            let equation = Equation::read(equation, &types).expect("a checked equation");
+            attention::einsum(inputs, &equation, &mut y);
+        }
+        Op::Attention { causal, scale, window, softcap } => {
+            let sight = attention::Sight { causal: *causal, scale: *scale, window: *window, softcap: *softcap };
+            attention::attention(inputs, &sight, &mut y);
+        }
+        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            let (x, w) = (quantised::centred(x, *x_zero), quantised::centred(inputs[1], *w_zero));
+            contraction::conv(&x, &w, &window::Window { strides, pads, dilations }, *groups, &mut y);
+        }
+        Op::QDense { x_zero, w_zero } => {
+            contraction::dense(&quantised::centred(x, *x_zero), &quantised::centred(inputs[1], *w_zero), &mut y);
+        }
+        Op::QMatMul { a_zero, b_zero } => {
+            let (a, b) = (quantised::centred(x, *a_zero), quantised::centred(inputs[1], *b_zero));
+            contraction::mat_mul(&a, &b, false, false, &mut y);
+        }
     }
     y.round();
     Ok(y)

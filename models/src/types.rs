@@ -79,6 +79,19 @@ impl DType {
         }
     }
 
+    /// The smallest and largest number of an integer type of up to 32 bits.
+    pub fn integer_range(self) -> Option<(i64, i64)> {
+        match self {
+            DType::I8 => Some((i8::MIN.into(), i8::MAX.into())),
+            DType::I16 => Some((i16::MIN.into(), i16::MAX.into())),
+            DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
+            DType::U8 => Some((0, u8::MAX.into())),
+            DType::U16 => Some((0, u16::MAX.into())),
+            DType::U32 => Some((0, u32::MAX.into())),
+            DType::F32 | DType::F16 | DType::BF16 | DType::F64 | DType::I64 | DType::U64 | DType::Bool => None,
+        }
+    }
+
     /// Whether values have a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)

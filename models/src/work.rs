@@ -6,10 +6,11 @@
 //! they cost a target more or less than one. Moving and casting count nothing. Numbers that exist once per channel or
 //! row (the inverse deviation of a normalisation) are left out.
 
+use crate::einsum::Equation;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
 use crate::infer::infer;
-use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
+use crate::operator::{BinaryOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
@@ -101,7 +102,7 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
     let pointwise = |flops: u64| Work { flops: out.saturating_mul(flops), ..Work::default() };
     let contraction = |macs: u64| Work { macs, flops: macs.saturating_mul(2), ..Work::default() };
     Ok(match op {
-        Op::Conv { .. } => {
+        Op::Conv { .. } | Op::QConv { .. } => {
             // Each output element sums over one filter.
             let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
             contraction(out.saturating_mul(filter))
@@ -115,11 +116,30 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
             let from_end = if *transpose_a { 2 } else { 1 };
             contraction(out.saturating_mul(extent(inputs[0], inputs[0].rank() - from_end)?))
         }
-        Op::Dense => contraction(out.saturating_mul(extent(inputs[1], 1)?)),
+        Op::QMatMul { .. } => contraction(out.saturating_mul(extent(inputs[0], inputs[0].rank() - 1)?)),
+        Op::Einsum { equation } => einsum(equation, inputs, x)?,
+        Op::Attention { softcap, .. } => {
+            let scores = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?, extent(inputs[0], 2)?])
+                .saturating_mul(extent(inputs[1], 2)?);
+            let macs = scores.saturating_mul(extent(inputs[0], 3)?.saturating_add(extent(inputs[2], 3)?));
+            // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
+            let (each, exps) = if softcap.is_some() { (9, 2) } else { (6, 1) };
+            let each = each + u64::from(inputs.len() == 4);
+            let flops = macs.saturating_mul(2).saturating_add(scores.saturating_mul(each));
+            Work { macs, flops, exps: scores.saturating_mul(exps), ..Work::default() }
+        }
+        Op::Dense | Op::QDense { .. } => contraction(out.saturating_mul(extent(inputs[1], 1)?)),
         Op::BatchNorm { .. } => pointwise(4),
         Op::ScaleShift { .. } => pointwise(2),
         // Mean: 1. Variance: subtraction, square, sum. Result: subtraction, division, scale, shift.
         Op::LayerNorm { .. } => pointwise(8),
+        // Square, sum; division, scale.
+        Op::RmsNorm { .. } => pointwise(4),
+        Op::GroupNorm { .. } => pointwise(8),
+        Op::MeanVarianceNorm { .. } => pointwise(6),
+        Op::LpNorm { .. } => pointwise(3),
+        // A square, the sum of the neighbours, scale, addition, power, division.
+        Op::Lrn { size, .. } => Work { exps: out, ..pointwise(size.unsigned_abs().saturating_add(4)) },
         // Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
         Op::Softmax { .. } => Work { exps: out, ..pointwise(5) },
         Op::Pool { mode, kernel, .. } => {
@@ -127,15 +147,56 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
             pointwise(match mode {
                 PoolMode::Max => window.saturating_sub(1),
                 PoolMode::Average => window,
+                PoolMode::Lp { .. } => window.saturating_mul(2).saturating_add(1),
             })
         }
         Op::GlobalPool { mode: PoolMode::Max } => Work { flops: x.saturating_sub(out), ..Work::default() },
         Op::GlobalPool { mode: PoolMode::Average } => Work { flops: x, ..Work::default() },
+        Op::GlobalPool { mode: PoolMode::Lp { .. } } => {
+            Work { flops: x.saturating_mul(2).saturating_add(out), ..Work::default() }
+        }
+        Op::AdaptivePool { mode, .. } => {
+            let reads = adaptive_reads(inputs[0], output)?;
+            let flops = match mode {
+                PoolMode::Max => reads.saturating_sub(out),
+                PoolMode::Average => reads,
+                PoolMode::Lp { .. } => reads.saturating_mul(2).saturating_add(out),
+            };
+            Work { flops, ..Work::default() }
+        }
+        Op::Reduce { function, .. } => match function {
+            ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Work { flops: x, ..Work::default() },
+            ReduceOp::Mean => Work { flops: x.saturating_add(out), ..Work::default() },
+            ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => Work { flops: x.saturating_mul(2), ..Work::default() },
+            ReduceOp::LogSum => Work { flops: x.saturating_add(out), exps: out, ..Work::default() },
+            // Maximum, subtraction, exponential, sum.
+            ReduceOp::LogSumExp => Work { flops: x.saturating_mul(4), exps: x.saturating_add(out), ..Work::default() },
+        },
+        Op::ArgReduce { .. } => Work { flops: x, ..Work::default() },
+        Op::CumSum { .. } => pointwise(1),
+        Op::Compare { .. } | Op::Where => pointwise(1),
+        // Comparison, multiplication, selection.
+        Op::PRelu => pointwise(3),
+        // Scale, rounding, zero point, both bounds.
+        Op::Quantize { .. } | Op::Requantize { .. } => pointwise(5),
+        Op::Dequantize { .. } => pointwise(2),
+        // Two products and their sum.
+        Op::Rope { rotary, .. } => {
+            let width = extent(inputs[0], inputs[0].rank() - 1)?.max(1);
+            Work { flops: (out / width).saturating_mul(rotary.unsigned_abs()).saturating_mul(3), ..Work::default() }
+        }
+        Op::ScatterElements { combine, .. } | Op::ScatterNd { combine } => match combine {
+            ScatterOp::Replace => Work::default(),
+            ScatterOp::Add | ScatterOp::Mul | ScatterOp::Max | ScatterOp::Min => {
+                Work { flops: elements(inputs[2])?, ..Work::default() }
+            }
+        },
         Op::Unary { function } => {
             let (flops, exps) = unary(*function);
             Work { exps: out.saturating_mul(exps), ..pointwise(flops) }
         }
         Op::Clip { .. } => pointwise(2),
+        Op::Binary { function: BinaryOp::Pow } => Work { exps: out, ..pointwise(1) },
         Op::BiasAdd { .. } | Op::Binary { .. } => pointwise(1),
         Op::Resize { mode: ResizeMode::Linear | ResizeMode::LinearAligned, extents } => {
             // A blend of two is a difference, a product and a sum; the corners of a cell are blended pairwise.
@@ -149,25 +210,109 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
         | Op::Pad { .. }
         | Op::Slice { .. }
         | Op::Resize { mode: ResizeMode::Nearest, .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
         | Op::Identity => Work::default(),
     })
+}
+
+/// Products of several operands count as multiply-adds, a sum of one operand as additions.
+fn einsum(equation: &str, inputs: &[&TensorType], x: u64) -> Result<Work> {
+    let Ok(equation) = Equation::read(equation, inputs) else { unreachable!("the shape rule has read it") };
+    if inputs.len() == 1 {
+        return Ok(Work { flops: if equation.summed.is_empty() { 0 } else { x }, ..Work::default() });
+    }
+    let all = TensorType { dtype: inputs[0].dtype, shape: equation.extents };
+    let extents = all.extents().ok_or_else(|| Error::Symbolic { ty: all.to_string(), what: "work" })?;
+    let terms = product(&extents.iter().map(|extent| extent.unsigned_abs()).collect::<Vec<_>>());
+    let macs = terms.saturating_mul(inputs.len() as u64 - 1);
+    Ok(Work { macs, flops: macs.saturating_mul(2), ..Work::default() })
+}
+
+/// How many elements the windows of an adaptive pool read: along each axis all, and those on a border twice.
+fn adaptive_reads(x: &TensorType, y: &TensorType) -> Result<u64> {
+    let mut reads = extent(x, 0)?.saturating_mul(extent(x, 1)?);
+    for axis in 2..x.rank() {
+        let (old, new) = (extent(x, axis)?, extent(y, axis)?);
+        let (mut divisor, mut rest) = (old, new);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        reads = reads.saturating_mul(old + new - divisor);
+    }
+    Ok(reads)
+}
+
+fn product(extents: &[u64]) -> u64 {
+    extents.iter().fold(1, |product, extent| product.saturating_mul(*extent))
 }
 
 /// Operations and transcendental functions of one element.
 fn unary(function: UnaryOp) -> (u64, u64) {
     match function {
-        UnaryOp::Relu | UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt => (1, 0),
-        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh => (1, 1),
+        UnaryOp::Relu
+        | UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Sqrt
+        | UnaryOp::Reciprocal
+        | UnaryOp::Square
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc
+        | UnaryOp::IsNan
+        | UnaryOp::IsInf { .. }
+        | UnaryOp::Not
+        | UnaryOp::BitNot => (1, 0),
+        UnaryOp::Exp
+        | UnaryOp::Log
+        | UnaryOp::Tanh
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tan
+        | UnaryOp::Asin
+        | UnaryOp::Acos
+        | UnaryOp::Atan
+        | UnaryOp::Sinh
+        | UnaryOp::Cosh
+        | UnaryOp::Asinh
+        | UnaryOp::Acosh
+        | UnaryOp::Atanh
+        | UnaryOp::Erf
+        | UnaryOp::Exp2
+        | UnaryOp::Expm1
+        | UnaryOp::Log2
+        | UnaryOp::Log10
+        | UnaryOp::Log1p => (1, 1),
+        // Two of comparison, selection, root, division, absolute value.
+        UnaryOp::Rsqrt | UnaryOp::Sign | UnaryOp::ThresholdedRelu { .. } => (2, 0),
         // Comparison, multiplication, selection.
-        UnaryOp::LeakyRelu { .. } => (3, 0),
+        UnaryOp::LeakyRelu { .. } | UnaryOp::Softsign => (3, 0),
         // Multiplication, addition, maximum, minimum.
-        UnaryOp::HardSigmoid => (4, 0),
+        UnaryOp::HardSigmoid | UnaryOp::HardSigmoidOf { .. } => (4, 0),
+        // Two comparisons, two additions, two selections.
+        UnaryOp::Shrink { .. } => (6, 0),
         UnaryOp::HardSwish => (5, 0),
+        // Exponential, subtraction, multiplication, comparison, selection; a division or a scaling more.
+        UnaryOp::Elu { .. } => (5, 1),
+        UnaryOp::Selu | UnaryOp::Celu { .. } => (6, 1),
         // Negation, exponential, addition, division.
         UnaryOp::Sigmoid => (4, 1),
         UnaryOp::Silu => (5, 1),
+        UnaryOp::Swish { .. } => (6, 1),
+        // Exponential, addition, logarithm; then tangent and multiplication.
+        UnaryOp::Softplus => (3, 2),
+        UnaryOp::Mish => (5, 3),
         // Scaling, error function, addition, two multiplications.
         UnaryOp::Gelu => (5, 1),
+        // A cube and its sum, scaling, tangent, addition, two multiplications.
+        UnaryOp::GeluTanh => (9, 1),
     }
 }
 

@@ -121,13 +121,16 @@ pub(super) fn slice(x: &TensorType, axes: &[i64], starts: &[i64], stops: &[i64],
         let (start, stop, step) = (starts[index], stops[index], steps[index]);
         let axis = axis_of(axis, x)?;
         let extent = known(&x.shape[axis], "a sliced extent")?;
-        if !(0 <= start && start <= stop && stop <= extent && step >= 1) {
+        let is_forward = 0 <= start && start <= stop && stop <= extent && step >= 1;
+        let is_backward = -1 <= stop && stop <= start && start < extent && step <= -1;
+        if !(is_forward || is_backward) {
             return Err(format!(
-                "{start}..{stop} in steps of {step} must go forward inside the {extent} elements of dimension {axis}"
+                "{start}..{stop} in steps of {step} must stay inside the {extent} elements of dimension {axis}"
             ));
         }
-        let length = stop - start;
-        output.shape[axis] = Dim::Known(length / step + i64::from(length % step != 0));
+        let (length, step) = (stop.abs_diff(start), step.unsigned_abs());
+        let count = i64::try_from(length.div_ceil(step)).expect("no more than the extent");
+        output.shape[axis] = Dim::Known(count);
     }
     Ok(output)
 }

@@ -139,11 +139,35 @@ pub(super) fn global_pool(x: &TensorType, mode: PoolMode) -> Rule<TensorType> {
     Ok(TensorType { dtype: x.dtype, shape })
 }
 
+pub(super) fn adaptive_pool(x: &TensorType, mode: PoolMode, extents: &[i64]) -> Rule<TensorType> {
+    numeric(x)?;
+    average_is_floating(x, mode)?;
+    if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
+        return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
+    }
+    let mut output = x.clone();
+    for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
+        let old = known(dim, "a spatial extent of `x`")?;
+        if !(1..=MAX_ATTRIBUTE).contains(&extent) || !(1..=MAX_ATTRIBUTE).contains(&old) {
+            return Err(format!("a dimension of {old} cannot become {extent}; both must be 1 to {MAX_ATTRIBUTE}"));
+        }
+        *dim = Dim::Known(extent);
+    }
+    Ok(output)
+}
+
 fn average_is_floating(x: &TensorType, mode: PoolMode) -> Rule<()> {
+    const MAX_ORDER: i64 = 16;
     match mode {
         PoolMode::Average if !x.dtype.is_float() => Err(format!("an average needs a floating type, not {}", x.dtype)),
-        PoolMode::Average | PoolMode::Max if x.dtype == DType::Bool => Err("needs numbers, not bool".to_owned()),
-        PoolMode::Average | PoolMode::Max => Ok(()),
+        PoolMode::Lp { .. } if !x.dtype.is_float() => Err(format!("a norm needs a floating type, not {}", x.dtype)),
+        PoolMode::Lp { order } if !(1..=MAX_ORDER).contains(&order) => {
+            Err(format!("the order {order} must be 1 to {MAX_ORDER}"))
+        }
+        PoolMode::Average | PoolMode::Max | PoolMode::Lp { .. } if x.dtype == DType::Bool => {
+            Err("needs numbers, not bool".to_owned())
+        }
+        PoolMode::Average | PoolMode::Max | PoolMode::Lp { .. } => Ok(()),
     }
 }
 

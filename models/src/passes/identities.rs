@@ -23,7 +23,9 @@ fn changes_nothing(graph: &Graph, node: &Node) -> bool {
     let keeps_type = || ty(node.inputs[0]) == ty(node.outputs[0]);
     match &node.op {
         Op::Identity => true,
-        Op::Cast { .. } | Op::Reshape { .. } | Op::Flatten { .. } | Op::Pad { .. } | Op::Slice { .. } => keeps_type(),
+        Op::Cast { .. } | Op::Reshape { .. } | Op::Flatten { .. } | Op::Pad { .. } => keeps_type(),
+        Op::Slice { steps, .. } => keeps_type() && steps.iter().all(|&step| step > 0),
+        Op::Expand { .. } | Op::Tile { .. } | Op::BorderPad { .. } => keeps_type(),
         // At the same extents every mode reads each element where it is.
         Op::Resize { .. } => keeps_type(),
         Op::Transpose { permutation } => permutation.iter().zip(0..).all(|(&axis, index)| axis == index),
@@ -41,6 +43,34 @@ fn changes_nothing(graph: &Graph, node: &Node) -> bool {
         | Op::BiasAdd { .. }
         | Op::Unary { .. }
         | Op::Clip { .. }
-        | Op::Binary { .. } => false,
+        | Op::Binary { .. }
+        | Op::Einsum { .. }
+        | Op::Attention { .. }
+        | Op::QConv { .. }
+        | Op::QDense { .. }
+        | Op::QMatMul { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. }
+        | Op::AdaptivePool { .. }
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::CumSum { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Quantize { .. }
+        | Op::Dequantize { .. }
+        | Op::Requantize { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
+        | Op::Rope { .. } => false,
     }
 }

@@ -59,6 +59,10 @@ impl Graph {
                     let input = rebuild.get(node.inputs[0])?;
                     rebuild.emit(node, Op::Cast { to: dtype }, &[input])?;
                 }
+                Op::OneHot { axis, depth, on, off, to: DType::F32 } => {
+                    let input = rebuild.get(node.inputs[0])?;
+                    rebuild.emit(node, Op::OneHot { axis, depth, on, off, to: dtype }, &[input])?;
+                }
                 _ => drop(rebuild.copy(node)?),
             }
         }

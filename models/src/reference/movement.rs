@@ -24,7 +24,7 @@ pub(super) fn offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Ite
 }
 
 /// Strides of a dense tensor.
-fn strides(extents: &[usize]) -> Vec<usize> {
+pub(super) fn strides(extents: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; extents.len()];
     for axis in (1..extents.len()).rev() {
         strides[axis - 1] = strides[axis] * extents[axis];
@@ -43,6 +43,22 @@ pub(super) fn broadcast(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f
     let (a_walk, b_walk) = (walk(a), walk(b));
     for (y, (a_at, b_at)) in y.data.iter_mut().zip(a_walk.zip(b_walk)) {
         *y = function(a.data[a_at], b.data[b_at]);
+    }
+}
+
+/// `condition`, `yes` and `no`, broadcast.
+pub(super) fn choose(inputs: &[&Array], y: &mut Array) {
+    let walk = |array: &Array| offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
+    let (condition, yes, no) = (walk(inputs[0]), walk(inputs[1]), walk(inputs[2]));
+    for (y, (condition_at, (yes_at, no_at))) in y.data.iter_mut().zip(condition.zip(yes.zip(no))) {
+        *y = if inputs[0].data[condition_at] != 0.0 { inputs[1].data[yes_at] } else { inputs[2].data[no_at] };
+    }
+}
+
+/// Repeated to the extents of `y`.
+pub(super) fn expand(x: &Array, y: &mut Array) {
+    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &broadcast_strides(&x.extents, y.extents.len()))) {
+        *y = x.data[at];
     }
 }
 
@@ -69,16 +85,27 @@ pub(super) fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
 }
 
 pub(super) fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
-    let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
-    let mut own = strides(&x.extents);
-    let mut first = 0;
+    let own = strides(&x.extents);
+    // Where each place of each dimension comes from, in elements.
+    let mut sources: Vec<Vec<usize>> =
+        own.iter().zip(&y.extents).map(|(stride, &extent)| (0..extent).map(|place| place * stride).collect()).collect();
     for ((&axis, &start), &step) in axes.iter().zip(starts).zip(steps) {
-        first += own[size(axis)] * size(start);
-        // A step beyond the end is never taken.
-        own[size(axis)] *= size(step).min(x.extents[size(axis)].max(1));
+        let axis = usize::try_from(axis).expect("checked axes are not negative");
+        for (place, source) in sources[axis].iter_mut().enumerate() {
+            let element = i128::from(start) + place as i128 * i128::from(step);
+            *source = usize::try_from(element).expect("checked slices stay inside") * own[axis];
+        }
     }
-    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &own)) {
-        *y = x.data[first + at];
+    let mut index = vec![0; y.extents.len()];
+    for y in &mut y.data {
+        *y = x.data[index.iter().zip(&sources).map(|(&place, source)| source[place]).sum::<usize>()];
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < sources[axis].len() {
+                break;
+            }
+            index[axis] = 0;
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Functions of single elements, and normalisations.
 
 use super::tensor::Array;
-use crate::operator::{BinaryOp, UnaryOp};
+use crate::operator::{BinaryOp, CompareOp, UnaryOp};
 
 pub(super) fn map(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
     y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x));
@@ -77,6 +77,66 @@ pub(super) fn unary(function: UnaryOp, x: f64) -> f64 {
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Neg => -x,
         UnaryOp::Abs => x.abs(),
+        UnaryOp::Sin => x.sin(),
+        UnaryOp::Cos => x.cos(),
+        UnaryOp::Tan => x.tan(),
+        UnaryOp::Asin => x.asin(),
+        UnaryOp::Acos => x.acos(),
+        UnaryOp::Atan => x.atan(),
+        UnaryOp::Sinh => x.sinh(),
+        UnaryOp::Cosh => x.cosh(),
+        UnaryOp::Asinh => x.asinh(),
+        UnaryOp::Acosh => x.acosh(),
+        UnaryOp::Atanh => x.atanh(),
+        UnaryOp::Erf => error_function(x),
+        UnaryOp::Exp2 => x.exp2(),
+        UnaryOp::Expm1 => x.exp_m1(),
+        UnaryOp::Log2 => x.log2(),
+        UnaryOp::Log10 => x.log10(),
+        UnaryOp::Log1p => x.ln_1p(),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Reciprocal => 1.0 / x,
+        UnaryOp::Square => x * x,
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Round => x.round_ties_even(),
+        UnaryOp::Trunc => x.trunc(),
+        UnaryOp::Sign if x == 0.0 => 0.0,
+        UnaryOp::Sign => x.signum(),
+        UnaryOp::Elu { alpha } => elu(x, alpha),
+        UnaryOp::Selu => SELU_SCALE * elu(x, SELU_ALPHA),
+        UnaryOp::Celu { alpha } => alpha * elu(x / alpha, 1.0),
+        UnaryOp::Softplus => softplus(x),
+        UnaryOp::Softsign => x / (1.0 + x.abs()),
+        UnaryOp::Mish => x * softplus(x).tanh(),
+        UnaryOp::HardSigmoidOf { slope, offset } => (slope * x + offset).clamp(0.0, 1.0),
+        UnaryOp::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        UnaryOp::Swish { beta } => x * sigmoid(beta * x),
+        UnaryOp::ThresholdedRelu { alpha } => {
+            if x > alpha {
+                x
+            } else {
+                0.0
+            }
+        }
+        UnaryOp::Shrink { lambda, bias } => {
+            if x < -lambda {
+                x + bias
+            } else if x > lambda {
+                x - bias
+            } else {
+                0.0
+            }
+        }
+        UnaryOp::IsNan => truth(x.is_nan()),
+        UnaryOp::IsInf { negative, positive } => {
+            truth((negative && x == f64::NEG_INFINITY) || (positive && x == f64::INFINITY))
+        }
+        UnaryOp::Not => truth(x == 0.0),
+        UnaryOp::BitNot => !(x as i64) as f64,
     }
 }
 
@@ -88,7 +148,52 @@ pub(super) fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Div => a / b,
         BinaryOp::Max => a.max(b),
         BinaryOp::Min => a.min(b),
+        BinaryOp::Pow => a.powf(b),
+        BinaryOp::Mod => {
+            let rest = a % b;
+            if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+        }
+        BinaryOp::Fmod => a % b,
+        BinaryOp::FloorDiv => (a / b).floor(),
+        BinaryOp::BitAnd => bits(a, b, |a, b| a & b),
+        BinaryOp::BitOr => bits(a, b, |a, b| a | b),
+        BinaryOp::BitXor => bits(a, b, |a, b| a ^ b),
+        BinaryOp::ShiftLeft => bits(a, b, |a, b| a.checked_shl(u32::try_from(b).unwrap_or(u32::MAX)).unwrap_or(0)),
+        BinaryOp::ShiftRight => bits(a, b, |a, b| a >> b.clamp(0, 63)),
+        BinaryOp::And => truth(a != 0.0 && b != 0.0),
+        BinaryOp::Or => truth(a != 0.0 || b != 0.0),
+        BinaryOp::Xor => truth((a != 0.0) != (b != 0.0)),
     }
+}
+
+fn bits(a: f64, b: f64, function: impl Fn(i64, i64) -> i64) -> f64 {
+    function(a as i64, b as i64) as f64
+}
+
+fn truth(claim: bool) -> f64 {
+    f64::from(u8::from(claim))
+}
+
+pub(super) fn compare(function: CompareOp, a: f64, b: f64) -> bool {
+    match function {
+        CompareOp::Equal => a == b,
+        CompareOp::NotEqual => a != b,
+        CompareOp::Less => a < b,
+        CompareOp::LessOrEqual => a <= b,
+        CompareOp::Greater => a > b,
+        CompareOp::GreaterOrEqual => a >= b,
+    }
+}
+
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+
+fn elu(x: f64, alpha: f64) -> f64 {
+    if x < 0.0 { alpha * x.exp_m1() } else { x }
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 fn sigmoid(x: f64) -> f64 {

@@ -67,6 +67,10 @@ impl Array {
         Ok(Array { ty: ty.clone(), extents, data })
     }
 
+    pub(super) fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
     pub(super) fn into_tensor(self) -> Result<Tensor> {
         Tensor::from_numbers(self.ty, &self.data)
     }

@@ -98,12 +98,13 @@ pub(super) fn pool(x: &Array, mode: PoolMode, kernel: &[i64], window: &Window<'_
         for (place, y) in y.iter_mut().enumerate() {
             let (oz, oy, ox) =
                 (place / (height.output * width.output), place / width.output % height.output, place % width.output);
-            let (mut sum, mut largest, mut count) = (0.0, f64::NEG_INFINITY, 0usize);
+            let (mut sum, mut powers, mut largest, mut count) = (0.0, 0.0, f64::NEG_INFINITY, 0usize);
             for iz in depth.under(oz) {
                 for iy in height.under(oy) {
                     let row = &x[(iz * height.input + iy) * width.input..][..width.input];
                     for ix in width.under(ox) {
                         sum += row[ix];
+                        powers += power(mode, row[ix]);
                         largest = largest.max(row[ix]);
                         count += 1;
                     }
@@ -115,8 +116,52 @@ pub(super) fn pool(x: &Array, mode: PoolMode, kernel: &[i64], window: &Window<'_
             *y = match mode {
                 PoolMode::Max => largest,
                 PoolMode::Average => sum / count.max(1) as f64,
+                PoolMode::Lp { order } => powers.powf(1.0 / order as f64),
             };
         }
+    }
+}
+
+/// What an element adds to a norm.
+fn power(mode: PoolMode, x: f64) -> f64 {
+    match mode {
+        PoolMode::Lp { order } => x.abs().powi(i32::try_from(order).unwrap_or(i32::MAX)),
+        PoolMode::Max | PoolMode::Average => 0.0,
+    }
+}
+
+pub(super) fn adaptive_pool(x: &Array, mode: PoolMode, y: &mut Array) {
+    let rank = x.extents.len() - 2;
+    let ranges: [(usize, Vec<Range<usize>>); 3] =
+        std::array::from_fn(|position| match (position + rank).checked_sub(3) {
+            None => (1, std::iter::once(0..1).collect()),
+            Some(axis) => {
+                let (old, new) = (x.extents[axis + 2], y.extents[axis + 2]);
+                (old, (0..new).map(|place| place * old / new..((place + 1) * old).div_ceil(new)).collect())
+            }
+        });
+    let [(depth, zs), (height, ys), (width, xs)] = &ranges;
+    let places = zs.len() * ys.len() * xs.len();
+    for (x, y) in x.data.chunks_exact(depth * height * width).zip(y.data.chunks_exact_mut(places)) {
+        for (place, y) in y.iter_mut().enumerate() {
+            let (z, row, column) = (place / (ys.len() * xs.len()), place / xs.len() % ys.len(), place % xs.len());
+            let mut window = Vec::new();
+            for iz in zs[z].clone() {
+                for iy in ys[row].clone() {
+                    window.extend_from_slice(&x[(iz * height + iy) * width..][xs[column].clone()]);
+                }
+            }
+            *y = whole(mode, &window);
+        }
+    }
+}
+
+/// All elements as one.
+fn whole(mode: PoolMode, x: &[f64]) -> f64 {
+    match mode {
+        PoolMode::Max => x.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        PoolMode::Average => x.iter().sum::<f64>() / x.len() as f64,
+        PoolMode::Lp { order } => x.iter().map(|x| power(mode, *x)).sum::<f64>().powf(1.0 / order as f64),
     }
 }
 
@@ -126,9 +171,6 @@ pub(super) fn global_pool(x: &Array, mode: PoolMode, y: &mut Array) {
         return;
     }
     for (x, y) in x.data.chunks_exact(plane).zip(&mut y.data) {
-        *y = match mode {
-            PoolMode::Max => x.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            PoolMode::Average => x.iter().sum::<f64>() / plane as f64,
-        };
+        *y = whole(mode, x);
     }
 }

@@ -1,6 +1,6 @@
 //! A task in words: its kind for columns and filters, a name for tables, a line for people.
 
-use crate::operator::{Op, PoolMode, ResizeMode, UnaryOp};
+use crate::operator::{Border, Op, PoolMode, ResizeMode, ScatterOp, UnaryOp};
 use crate::task::{Operand, Step, Task};
 use crate::types::{Dim, TensorType};
 use std::fmt::{Display, Write};
@@ -64,6 +64,22 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
         Op::ConvTranspose { strides, .. } => format!("conv_transpose{}d", strides.len()),
         Op::MatMul { .. } => "matmul".to_owned(),
         Op::Softmax { log: true, .. } => "log_softmax".to_owned(),
+        Op::QConv { strides, dilations, pads, groups, .. } => {
+            let conv = Op::Conv {
+                strides: strides.clone(),
+                pads: pads.clone(),
+                dilations: dilations.clone(),
+                groups: *groups,
+            };
+            format!("q_{}", kind(&conv, inputs))
+        }
+        Op::QMatMul { .. } => "q_matmul".to_owned(),
+        Op::GroupNorm { groups, .. }
+            if inputs.first().is_some_and(|x| x.shape.get(1) == Some(&Dim::Known(*groups))) =>
+        {
+            "instance_norm".to_owned()
+        }
+        Op::AdaptivePool { mode, .. } => format!("adaptive_{}_pool", mode_name(*mode)),
         Op::Pool { mode, .. } => format!("{}_pool", mode_name(*mode)),
         Op::GlobalPool { mode } => format!("global_{}_pool", mode_name(*mode)),
         Op::Unary { function } => function.name().to_owned(),
@@ -83,6 +99,34 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
         | Op::Pad { .. }
         | Op::Slice { .. }
         | Op::Resize { .. }
+        | Op::Einsum { .. }
+        | Op::Attention { .. }
+        | Op::QDense { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. }
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::CumSum { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Quantize { .. }
+        | Op::Dequantize { .. }
+        | Op::Requantize { .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
+        | Op::Rope { .. }
         | Op::Identity => op.name().to_owned(),
     }
 }
@@ -123,6 +167,10 @@ fn describe_attributes(op: &Op, line: &mut String) {
         | Op::BiasAdd { axis }
         | Op::LayerNorm { axis, .. }
         | Op::Softmax { axis, .. }
+        | Op::RmsNorm { axis, .. }
+        | Op::Dequantize { axis }
+        | Op::Gather { axis }
+        | Op::GatherElements { axis }
         | Op::Concat { axis } => {
             attribute(line, "axis", axis, true);
         }
@@ -143,13 +191,81 @@ fn describe_attributes(op: &Op, line: &mut String) {
         }
         Op::Reshape { shape } => attribute(line, "shape", join(shape, "x"), true),
         Op::Flatten { axis } => attribute(line, "axis", axis, true),
-        Op::Unary { .. } | Op::Clip { .. } | Op::Cast { .. } => {
+        Op::Unary { .. } | Op::Clip { .. } | Op::Cast { .. } | Op::Quantize { .. } | Op::Requantize { .. } => {
             let mut numbers = String::new();
             describe_epilogue(op, &mut numbers);
             line.push_str(if numbers.is_empty() { "" } else { " " });
             line.push_str(&numbers);
         }
-        Op::Dense | Op::BatchNorm { .. } | Op::GlobalPool { .. } | Op::Binary { .. } | Op::Identity => {}
+        Op::Einsum { equation } => {
+            let _ = write!(line, " {equation}");
+        }
+        Op::Attention { causal, scale, window, softcap } => {
+            flag(line, "causal", *causal);
+            attribute(line, "scale", scale, true);
+            attribute(line, "window", window.unwrap_or(0), window.is_some());
+            attribute(line, "softcap", softcap.unwrap_or(0.0), softcap.is_some());
+        }
+        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            describe_window(strides, pads, dilations, line);
+            attribute(line, "g", groups, *groups != 1);
+            describe_zeros(*x_zero, *w_zero, line);
+        }
+        Op::QDense { x_zero: a, w_zero: b } | Op::QMatMul { a_zero: a, b_zero: b } => describe_zeros(*a, *b, line),
+        Op::GroupNorm { groups, .. } => attribute(line, "g", groups, true),
+        Op::MeanVarianceNorm { axes, .. } => attribute(line, "axes", join(axes, "x"), true),
+        Op::LpNorm { axis, order } => {
+            attribute(line, "axis", axis, true);
+            attribute(line, "order", order, true);
+        }
+        Op::Lrn { size, .. } => attribute(line, "size", size, true),
+        Op::AdaptivePool { extents, .. } => attribute(line, "to", join(extents, "x"), true),
+        Op::Reduce { axes, keep, .. } => {
+            attribute(line, "axes", join(axes, "x"), true);
+            flag(line, "keep", *keep);
+        }
+        Op::ArgReduce { axis, keep, last, .. } => {
+            attribute(line, "axis", axis, true);
+            flag(line, "keep", *keep);
+            flag(line, "last", *last);
+        }
+        Op::CumSum { axis, exclusive, reverse } => {
+            attribute(line, "axis", axis, true);
+            flag(line, "exclusive", *exclusive);
+            flag(line, "reverse", *reverse);
+        }
+        Op::BorderPad { border, pads } => {
+            attribute(line, "p", join(pads, "x"), true);
+            flag(line, border_name(*border), true);
+        }
+        Op::Expand { shape } => attribute(line, "to", join(shape, "x"), true),
+        Op::Tile { repeats } => attribute(line, "times", join(repeats, "x"), true),
+        Op::GatherNd { batch } => attribute(line, "batch", batch, *batch != 0),
+        Op::ScatterElements { axis, combine } => {
+            attribute(line, "axis", axis, true);
+            flag(line, scatter_name(*combine), true);
+        }
+        Op::ScatterNd { combine } => flag(line, scatter_name(*combine), true),
+        Op::OneHot { axis, depth, .. } => {
+            attribute(line, "axis", axis, true);
+            attribute(line, "depth", depth, true);
+        }
+        Op::Trilu { upper, diagonal } => {
+            flag(line, if *upper { "upper" } else { "lower" }, true);
+            attribute(line, "diagonal", diagonal, *diagonal != 0);
+        }
+        Op::Rope { rotary, interleaved } => {
+            attribute(line, "rotary", rotary, true);
+            flag(line, "interleaved", *interleaved);
+        }
+        Op::Dense
+        | Op::BatchNorm { .. }
+        | Op::GlobalPool { .. }
+        | Op::Binary { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Identity => {}
     }
 }
 
@@ -158,10 +274,24 @@ fn describe_epilogue(op: &Op, line: &mut String) {
     let _ = match op {
         Op::Clip { low: 0.0, high: 6.0 } => Ok(()),
         Op::Clip { low, high } => write!(line, "({low},{high})"),
-        Op::Cast { to } => write!(line, "({to})"),
-        Op::Unary { function: UnaryOp::LeakyRelu { alpha } } => write!(line, "({alpha})"),
+        Op::Cast { to } | Op::Quantize { to, .. } | Op::Requantize { to, .. } => write!(line, "({to})"),
+        Op::Unary {
+            function:
+                UnaryOp::LeakyRelu { alpha }
+                | UnaryOp::Elu { alpha }
+                | UnaryOp::Celu { alpha }
+                | UnaryOp::ThresholdedRelu { alpha }
+                | UnaryOp::Swish { beta: alpha },
+        } => write!(line, "({alpha})"),
+        Op::Unary {
+            function: UnaryOp::HardSigmoidOf { slope: a, offset: b } | UnaryOp::Shrink { lambda: a, bias: b },
+        } => write!(line, "({a},{b})"),
         _ => Ok(()),
     };
+}
+
+fn describe_zeros(first: i64, second: i64, line: &mut String) {
+    attribute(line, "zero", format_args!("{first},{second}"), first != 0 || second != 0);
 }
 
 fn describe_window(strides: &[i64], pads: &[i64], dilations: &[i64], line: &mut String) {
@@ -198,6 +328,25 @@ pub(crate) fn mode_name(mode: PoolMode) -> &'static str {
     match mode {
         PoolMode::Max => "max",
         PoolMode::Average => "average",
+        PoolMode::Lp { .. } => "lp",
+    }
+}
+
+fn border_name(border: Border) -> &'static str {
+    match border {
+        Border::Reflect => "reflect",
+        Border::Edge => "edge",
+        Border::Wrap => "wrap",
+    }
+}
+
+fn scatter_name(combine: ScatterOp) -> &'static str {
+    match combine {
+        ScatterOp::Replace => "replace",
+        ScatterOp::Add => "add",
+        ScatterOp::Mul => "mul",
+        ScatterOp::Max => "max",
+        ScatterOp::Min => "min",
     }
 }
 

@@ -32,6 +32,12 @@ pub(super) fn product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<Va
     emit.reshape(y, &extents)
 }
 
+pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let Some(equation) = call.text("equation") else { return malformed("it has no `equation`") };
+    let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
+    Ok(vec![emit.push(Op::Einsum { equation }, &call.all_inputs()?)?])
+}
+
 /// `alpha · A · B + beta · C`
 pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (a, b) = (call.input(0)?, call.input(1)?);

@@ -1,9 +1,9 @@
 //! Operators that move elements.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
+use crate::onnx::call::{Call, Outcome, malformed};
 use crate::onnx::emit::Emit;
-use crate::operator::Op;
+use crate::operator::{Border, Op};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -157,12 +157,8 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             let (start, stop) = (place(starts[index]).clamp(0, extent), place(ends[index]).clamp(0, extent));
             cuts.push((axis, start, stop.max(start), step));
         } else {
-            // The same elements in ascending order: from the last one taken to the first.
-            let start = place(starts[index]).clamp(-1, extent - 1);
-            let stop = place(ends[index]).clamp(-1, extent - 1);
-            let count = (start - stop + (-step) - 1).max(0) / -step;
-            let first = start - (count - 1).max(0) * -step;
-            cuts.push((axis, first.max(0), if count == 0 { first.max(0) } else { start + 1 }, step));
+            let (start, stop) = (place(starts[index]).clamp(-1, extent - 1), place(ends[index]).clamp(-1, extent - 1));
+            cuts.push((axis, start.max(0), stop.min(start).max(if start < 0 { 0 } else { -1 }), step));
         }
     }
     cuts.sort_by_key(|cut| cut.0);
@@ -171,17 +167,10 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         axes: column(|cut| cut.0 as i64),
         starts: column(|cut| cut.1),
         stops: column(|cut| cut.2),
-        steps: column(|cut| cut.3.saturating_abs()),
+        steps: column(|cut| cut.3),
     };
     let is_whole = cuts.iter().all(|&(axis, start, stop, step)| start == 0 && stop == extents[axis] && step == 1);
-    let y = if is_whole { x } else { emit.push(op, &[x])? };
-    let reversed: Vec<usize> = cuts.iter().filter(|cut| cut.3 < 0).map(|cut| cut.0).collect();
-    Ok(vec![reverse(emit, y, &reversed)?])
-}
-
-/// The elements of these dimensions in the opposite order.
-fn reverse(_: &mut Emit<'_>, x: ValueId, axes: &[usize]) -> Outcome<ValueId> {
-    if axes.is_empty() { Ok(x) } else { unsupported("a step is negative") }
+    Ok(vec![if is_whole { x } else { emit.push(op, &[x])? }])
 }
 
 pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -222,8 +211,24 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     match call.text("mode").unwrap_or("constant") {
         "constant" => Ok(vec![emit.push(Op::Pad { pads, value }, &[y])?]),
-        mode => unsupported(format!("its mode is `{mode}`")),
+        "reflect" => Ok(vec![emit.push(Op::BorderPad { border: Border::Reflect, pads }, &[y])?]),
+        "edge" => Ok(vec![emit.push(Op::BorderPad { border: Border::Edge, pads }, &[y])?]),
+        "wrap" => Ok(vec![emit.push(Op::BorderPad { border: Border::Wrap, pads }, &[y])?]),
+        mode => malformed(format!("`mode` is `{mode}`")),
     }
+}
+
+pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let y = emit.push(Op::Expand { shape }, &[x])?;
+    Ok(vec![if emit.ty(y)? == emit.ty(x)? { x } else { y }])
+}
+
+pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let repeats = emit.known_integers(call.input(1)?, "repeats")?;
+    Ok(vec![emit.push(Op::Tile { repeats }, &[x])?])
 }
 
 pub(super) fn depth_to_space(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

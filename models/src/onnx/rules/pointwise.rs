@@ -27,6 +27,26 @@ unary! {
     sqrt => Sqrt,
     neg => Neg,
     abs => Abs,
+    sin => Sin,
+    cos => Cos,
+    tan => Tan,
+    asin => Asin,
+    acos => Acos,
+    atan => Atan,
+    sinh => Sinh,
+    cosh => Cosh,
+    asinh => Asinh,
+    acosh => Acosh,
+    atanh => Atanh,
+    erf => Erf,
+    reciprocal => Reciprocal,
+    floor => Floor,
+    ceil => Ceil,
+    round => Round,
+    sign => Sign,
+    softplus => Softplus,
+    softsign => Softsign,
+    mish => Mish,
 }
 
 macro_rules! binary {
@@ -117,56 +137,89 @@ pub(super) fn leaky_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn hard_sigmoid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let (alpha, beta) = (call.float("alpha", 0.2), call.float("beta", 0.5));
-    if beta == 0.5 && (alpha - 1.0 / 6.0).abs() < 1e-7 {
-        return Ok(vec![emit.unary(UnaryOp::HardSigmoid, x)?]);
-    }
-    let scaled = emit.binary_with(BinaryOp::Mul, x, alpha)?;
-    let moved = emit.binary_with(BinaryOp::Add, scaled, beta)?;
-    Ok(vec![emit.push(Op::Clip { low: 0.0, high: 1.0 }, &[moved])?])
+    let (slope, offset) = (call.float("alpha", 0.2), call.float("beta", 0.5));
+    let is_usual = offset == 0.5 && (slope - 1.0 / 6.0).abs() < 1e-7;
+    let function = if is_usual { UnaryOp::HardSigmoid } else { UnaryOp::HardSigmoidOf { slope, offset } };
+    Ok(vec![emit.unary(function, call.input(0)?)?])
 }
 
 pub(super) fn gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    if call.text("approximate").unwrap_or("none") == "none" {
-        return Ok(vec![emit.unary(UnaryOp::Gelu, x)?]);
-    }
-    // x · 1/2 · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x³)))
-    let square = emit.binary(BinaryOp::Mul, x, x)?;
-    let cube = emit.binary(BinaryOp::Mul, square, x)?;
-    let cube = emit.binary_with(BinaryOp::Mul, cube, 0.044_715)?;
-    let inner = emit.binary(BinaryOp::Add, x, cube)?;
-    let inner = emit.binary_with(BinaryOp::Mul, inner, (2.0 / std::f64::consts::PI).sqrt())?;
-    let inner = emit.unary(UnaryOp::Tanh, inner)?;
-    let inner = emit.binary_with(BinaryOp::Add, inner, 1.0)?;
-    let half = emit.binary_with(BinaryOp::Mul, x, 0.5)?;
-    Ok(vec![emit.binary(BinaryOp::Mul, half, inner)?])
+    let function = match call.text("approximate").unwrap_or("none") {
+        "none" => UnaryOp::Gelu,
+        "tanh" => UnaryOp::GeluTanh,
+        other => return malformed(format!("`approximate` is `{other}`")),
+    };
+    Ok(vec![emit.unary(function, call.input(0)?)?])
+}
+
+fn swish_of(call: &Call<'_>) -> UnaryOp {
+    let beta = call.float("alpha", 1.0);
+    if beta == 1.0 { UnaryOp::Silu } else { UnaryOp::Swish { beta } }
 }
 
 pub(super) fn swish(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let alpha = call.float("alpha", 1.0);
-    if alpha == 1.0 {
-        return Ok(vec![emit.unary(UnaryOp::Silu, x)?]);
+    Ok(vec![emit.unary(swish_of(call), call.input(0)?)?])
+}
+
+/// The swish of the first input times the second.
+pub(super) fn swi_glu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let gate = emit.unary(swish_of(call), call.input(0)?)?;
+    Ok(vec![emit.binary(BinaryOp::Mul, gate, call.input(1)?)?])
+}
+
+pub(super) fn elu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::Elu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
+}
+
+pub(super) fn celu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::Celu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
+}
+
+pub(super) fn selu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    if call.attribute("alpha").is_none() && call.attribute("gamma").is_none() {
+        return Ok(vec![emit.unary(UnaryOp::Selu, call.input(0)?)?]);
     }
-    let scaled = emit.binary_with(BinaryOp::Mul, x, alpha)?;
-    let gate = emit.unary(UnaryOp::Sigmoid, scaled)?;
-    Ok(vec![emit.binary(BinaryOp::Mul, x, gate)?])
+    let elu = emit.unary(UnaryOp::Elu { alpha: call.float("alpha", 1.673_263_2) }, call.input(0)?)?;
+    Ok(vec![emit.binary_with(BinaryOp::Mul, elu, call.float("gamma", 1.050_701))?])
 }
 
-pub(super) fn reciprocal(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let one = emit.scalar(emit.dtype(x)?, 1.0)?;
-    Ok(vec![emit.binary(BinaryOp::Div, one, x)?])
+pub(super) fn thresholded_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::ThresholdedRelu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
 }
 
-/// `x / (1 + |x|)`
-pub(super) fn softsign(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let size = emit.unary(UnaryOp::Abs, x)?;
-    let divisor = emit.binary_with(BinaryOp::Add, size, 1.0)?;
-    Ok(vec![emit.binary(BinaryOp::Div, x, divisor)?])
+pub(super) fn shrink(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let function = UnaryOp::Shrink { lambda: call.float("lambd", 0.5), bias: call.float("bias", 0.0) };
+    Ok(vec![emit.unary(function, call.input(0)?)?])
+}
+
+pub(super) fn p_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (x, mut slope) = (call.input(0)?, call.input(1)?);
+    let (rank, extents) = (emit.rank(x)?, emit.extents(slope)?);
+    // Before version 7 a vector held one slope per channel.
+    if call.opset < 7 && extents.len() == 1 && rank > 1 {
+        let mut shape = vec![1; rank];
+        shape[1] = extents[0];
+        slope = emit.reshape(slope, &shape)?;
+    }
+    Ok(vec![emit.push(Op::PRelu, &[x, slope])?])
+}
+
+/// The base decides the type of the result, whatever the type of the exponent.
+pub(super) fn pow(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (base, exponent) = operands(emit, call)?;
+    let dtype = emit.dtype(base)?;
+    if emit.rank(exponent)? == 0 && emit.numbers(exponent)?.as_deref() == Some(&[2.0]) && dtype.is_float() {
+        return Ok(vec![emit.unary(UnaryOp::Square, base)?]);
+    }
+    let wide = if dtype.is_float() { dtype } else { DType::F64 };
+    let (base, exponent) = (emit.cast(base, wide)?, emit.cast(exponent, wide)?);
+    let y = emit.binary(BinaryOp::Pow, base, exponent)?;
+    Ok(vec![emit.cast(y, dtype)?])
+}
+
+pub(super) fn modulo(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let function = if call.flag("fmod") { BinaryOp::Fmod } else { BinaryOp::Mod };
+    Ok(vec![emit.binary(function, call.input(0)?, call.input(1)?)?])
 }
 
 pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

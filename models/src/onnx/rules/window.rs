@@ -97,6 +97,18 @@ pub(super) fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: Valu
     emit.push(Op::Conv { strides, pads, dilations, groups: call.int("group", 1) }, &[x, w])
 }
 
+/// The same of 8-bit operands, each less its zero point.
+pub(super) fn convolve_quantised(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    [x_zero, w_zero]: [i64; 2],
+) -> Outcome<ValueId> {
+    let kernel = kernel_of(call, &emit.extents(w)?)?;
+    let Window { strides, pads, dilations, .. } = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    emit.push(Op::QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }, &[x, w])
+}
+
 pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
     let kernel = kernel_of(call, &emit.extents(w)?)?;
@@ -155,6 +167,10 @@ pub(super) fn average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<
     pool(emit, call, PoolMode::Average)
 }
 
+pub(super) fn lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    pool(emit, call, PoolMode::Lp { order: call.int("p", 2) })
+}
+
 fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let Some(kernel) = call.ints("kernel_shape") else { return malformed("it has no `kernel_shape`") };
@@ -166,6 +182,11 @@ fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<Val
 
 pub(super) fn global_max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     Ok(vec![emit.push(Op::GlobalPool { mode: PoolMode::Max }, &[call.input(0)?])?])
+}
+
+pub(super) fn global_lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let mode = PoolMode::Lp { order: call.int("p", 2) };
+    Ok(vec![emit.push(Op::GlobalPool { mode }, &[call.input(0)?])?])
 }
 
 pub(super) fn global_average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
