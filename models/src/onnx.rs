@@ -47,6 +47,10 @@ pub struct Imported {
     pub graph: Graph,
     /// Nodes that were left out, in their order.
     pub skipped: Vec<Skipped>,
+    /// Size of the file, without data in other files.
+    pub bytes: u64,
+    /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.
+    pub hash: String,
 }
 
 /// A node that was left out.
@@ -84,7 +88,9 @@ pub fn read(path: &Path) -> Result<Bytes> {
 
 /// Reads a model from memory. Data outside of it is looked for in the folder, and nowhere else.
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
-    import::import(&decode(bytes, file)?, file, folder, options)
+    let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
+    let (graph, skipped) = import::import(&decode(bytes, file)?, file, folder, options)?;
+    Ok(Imported { graph, skipped, bytes: length, hash })
 }
 
 /// Names of the inputs that a model must be given, in order.

@@ -6,12 +6,12 @@
 use super::call::{Arguments, Call, Refusal};
 use super::emit::Emit;
 use super::messages::{self, Extent};
-use super::{Imported, Options, Skipped, rules, tensor};
+use super::{Options, Skipped, rules, tensor};
 use crate::builder::GraphBuilder;
 use crate::check::Limits;
 use crate::error::{Error, Result};
 use crate::fold::contents_of;
-use crate::graph::{Origin, ValueId};
+use crate::graph::{Graph, Origin, ValueId};
 use crate::passes::drop_dead_code;
 use crate::types::{Dim, TensorType};
 use std::collections::{BTreeMap, HashMap};
@@ -68,7 +68,7 @@ pub(super) fn import(
     file: &str,
     folder: Option<&Path>,
     options: &Options,
-) -> Result<Imported> {
+) -> Result<(Graph, Vec<Skipped>)> {
     let Some(graph) = &model.graph else {
         return Err(Error::Malformed {
             file: file.to_owned(),
@@ -440,7 +440,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn finish(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<Imported> {
+    fn finish(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
         for info in &graph.output {
             let place = || format!("output `{}`", info.name);
@@ -468,7 +468,7 @@ impl<'a> Importer<'a> {
             place: "as a whole".to_owned(),
             reason: error.to_string(),
         })?;
-        Ok(Imported { graph, skipped: self.skipped })
+        Ok((graph, self.skipped))
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {
