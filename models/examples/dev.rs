@@ -3,4 +3,6 @@
 mod conformance;
 #[path = "../../tests/src/onnx.rs"]
 mod onnx;
-fn main() -> std::process::ExitCode { conformance::main(std::env::args().skip(1).collect()) }
+fn main() -> std::process::ExitCode {
+    conformance::main(std::env::args().skip(1).collect())
+}

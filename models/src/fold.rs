@@ -21,6 +21,12 @@ pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     if inputs.is_empty() || inputs.iter().any(|(_, data)| data.seed().is_some()) {
         return None;
     }
+    // Nothing can be looked up in nothing.
+    let looks_up = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. })
+        || matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
+    if looks_up && inputs[0].0.elements() == Some(0) {
+        return None;
+    }
     let types: Vec<&TensorType> = inputs.iter().map(|(ty, _)| *ty).collect();
     let output = infer(op, &types).ok()?;
     let is_small = |ty: &TensorType| ty.elements().is_some_and(|elements| elements <= MAX_SMALL);

@@ -12,6 +12,8 @@ mod import;
 mod messages;
 mod rules;
 mod tensor;
+#[cfg(test)]
+mod tests;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;

@@ -2,7 +2,7 @@
 
 use super::call::{Outcome, malformed, unsupported};
 use crate::builder::GraphBuilder;
-use crate::fold::{contents_of, fold};
+use crate::fold::{MAX_SMALL, contents_of, fold};
 use crate::graph::{Const, ValueId};
 use crate::operator::{BinaryOp, Op, UnaryOp};
 use crate::reference::{self, Tensor};
@@ -86,6 +86,10 @@ impl Emit<'_> {
     /// The numbers of a constant; nothing when the value is made at run time.
     pub fn numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
         let Some(data) = self.builder.data(id) else { return Ok(None) };
+        let ty = self.builder.ty(id)?;
+        if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
+            return malformed(format!("{ty} has too many elements to decide a shape or an attribute"));
+        }
         Ok(Some(reference::constant(self.builder.ty(id)?, data)?.numbers()))
     }
 

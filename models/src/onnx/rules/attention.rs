@@ -111,16 +111,12 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
     let is_fused = causal && left < 0 && right < 0 && past == total - places;
     let mut masks = Vec::new();
     if (causal || left >= 0 || right >= 0) && !is_fused {
-        if places.checked_mul(total).is_none_or(|elements| elements > MAX_MASK) {
-            return unsupported(format!("a mask of {places} x {total} places is too large to be made"));
-        }
-        let hides = |index: i64| {
-            let (at, key) = (index / total + past, index % total);
-            (causal && key > at) || (left >= 0 && key < at - left) || (right >= 0 && key > at + right)
-        };
-        let numbers: Vec<f64> =
-            (0..places * total).map(|index| if hides(index) { f64::NEG_INFINITY } else { 0.0 }).collect();
-        masks.push(emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[places, total]), &numbers)?)?);
+        masks.push(hiding(emit, [places, total], dtype, |at, key| {
+            let at = at + past;
+            (causal && key > at)
+                || (left >= 0 && key < at.saturating_sub(left))
+                || (right >= 0 && key > at.saturating_add(right))
+        })?);
     }
     let mut is_hiding = false;
     if let Some(given) = call.optional(3) {
@@ -148,6 +144,22 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
     Ok(Mask { value, is_causal: is_fused, is_hiding })
 }
 
+/// A constant mask that hides keys from places.
+fn hiding(
+    emit: &mut Emit<'_>,
+    [places, total]: [i64; 2],
+    dtype: DType,
+    hides: impl Fn(i64, i64) -> bool,
+) -> Outcome<ValueId> {
+    if places.checked_mul(total).is_none_or(|elements| elements > MAX_MASK) {
+        return unsupported(format!("a mask of {places} x {total} places is too large to be made"));
+    }
+    let numbers: Vec<f64> = (0..places * total)
+        .map(|index| if hides(index / total, index % total) { f64::NEG_INFINITY } else { 0.0 })
+        .collect();
+    emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[places, total]), &numbers)?)
+}
+
 /// The operands of attention.
 struct Parts {
     q: ValueId,
@@ -169,33 +181,20 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     let k = emit.binary_with(BinaryOp::Mul, parts.k, root)?;
     let plain = emit.push(Op::MatMul { transpose_a: false, transpose_b: true }, &[q, k])?;
     let mut scores = plain;
-    // Up to version 23 the mask came before the cap.
-    let is_mask_first = call.opset < 24;
-    let mut masked = None;
-    for is_mask_step in [is_mask_first, !is_mask_first] {
-        if is_mask_step {
-            if let Some(mask) = parts.mask {
-                scores = emit.binary(BinaryOp::Add, scores, mask)?;
-            }
-            masked = Some(scores);
-        } else if let Some(softcap) = parts.softcap {
-            let small = emit.binary_with(BinaryOp::Div, scores, softcap)?;
-            let bent = emit.unary(UnaryOp::Tanh, small)?;
-            scores = emit.binary_with(BinaryOp::Mul, bent, softcap)?;
-        }
+    if let Some(softcap) = parts.softcap {
+        let small = emit.binary_with(BinaryOp::Div, scores, softcap)?;
+        let bent = emit.unary(UnaryOp::Tanh, small)?;
+        scores = emit.binary_with(BinaryOp::Mul, bent, softcap)?;
     }
-    let hidden = scores;
+    let capped = scores;
+    if let Some(mask) = parts.mask {
+        scores = emit.binary(BinaryOp::Add, scores, mask)?;
+    }
     if parts.causal {
         // The fused operator would do this; written out, later places are hidden by a mask.
         let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
-        let offset = total - places;
-        let numbers: Vec<f64> = (0..places * total)
-            .map(|index| if index % total > index / total + offset { f64::NEG_INFINITY } else { 0.0 })
-            .collect();
-        let ty = TensorType::new(dtype, &[places, total]);
-        let mask = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
-        scores = emit.binary(BinaryOp::Add, hidden, mask)?;
-        masked = masked.map(|_| scores);
+        let mask = hiding(emit, [places, total], dtype, |at, key| key > at + total - places)?;
+        scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     let wide = emit.cast(scores, parts.precision)?;
     let weights = emit.push(Op::Softmax { axis: 3, log: false }, &[wide])?;
@@ -207,8 +206,7 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     let y = emit.mat_mul(weights, parts.v)?;
     let asked = match mode {
         0 => plain,
-        1 if is_mask_first => masked.unwrap_or(plain),
-        1 => hidden,
+        1 => capped,
         2 => scores,
         3 => weights,
         other => return malformed(format!("`qk_matmul_output_mode` is {other}")),

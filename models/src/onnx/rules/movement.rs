@@ -108,16 +108,18 @@ pub(super) fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let parts = match integers(emit, call, "split", (1, 13))? {
         Some(parts) => parts,
         None => {
-            let count = call.int("num_outputs", count);
-            if count < 1 {
-                return malformed(format!("it makes {count} parts"));
+            if call.int("num_outputs", count) != count || count < 1 {
+                return malformed(format!("`num_outputs` differs from its {count} outputs"));
             }
             // All parts are equal, but for a smaller last one.
             let part = extents[axis] / count + i64::from(extents[axis] % count != 0);
-            (0..count).map(|index| part.min((extents[axis] - index * part).max(0))).collect()
+            (0..count).map(|index| part.min(extents[axis].saturating_sub(index.saturating_mul(part)).max(0))).collect()
         }
     };
-    if parts.len() as i64 != count || parts.iter().any(|&part| part < 0) || parts.iter().sum::<i64>() != extents[axis] {
+    if parts.len() as i64 != count
+        || parts.iter().any(|&part| part < 0)
+        || parts.iter().try_fold(0i64, |sum, part| sum.checked_add(*part)) != Some(extents[axis])
+    {
         return malformed(format!("parts {parts:?} for {count} outputs do not add up to {}", extents[axis]));
     }
     let mut start = 0;
@@ -199,7 +201,7 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     // A negative pad cuts elements off.
     let mut y = x;
     for axis in 0..rank {
-        let (head, tail) = ((-pads[axis]).max(0), (-pads[axis + rank]).max(0));
+        let (head, tail) = (pads[axis].saturating_neg().max(0), pads[axis + rank].saturating_neg().max(0));
         if head.saturating_add(tail) > extents[axis] {
             return malformed(format!("pads {given:?} cut more off than there is"));
         }
@@ -210,12 +212,33 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return Ok(vec![y]);
     }
     match call.text("mode").unwrap_or("constant") {
-        "constant" => Ok(vec![emit.push(Op::Pad { pads, value }, &[y])?]),
+        "constant" if value.is_finite() => Ok(vec![emit.push(Op::Pad { pads, value }, &[y])?]),
+        "constant" => Ok(vec![surround(emit, y, &pads, value)?]),
         "reflect" => Ok(vec![emit.push(Op::BorderPad { border: Border::Reflect, pads }, &[y])?]),
         "edge" => Ok(vec![emit.push(Op::BorderPad { border: Border::Edge, pads }, &[y])?]),
         "wrap" => Ok(vec![emit.push(Op::BorderPad { border: Border::Wrap, pads }, &[y])?]),
         mode => malformed(format!("`mode` is `{mode}`")),
     }
+}
+
+/// The data with one number put around it, which need not be finite.
+fn surround(emit: &mut Emit<'_>, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
+    let (dtype, rank) = (emit.dtype(x)?, emit.rank(x)?);
+    let mut y = x;
+    for axis in 0..rank {
+        let mut parts = Vec::new();
+        for (pad, is_before) in [(pads[axis], true), (pads[axis + rank], false)] {
+            let mut extents = emit.extents(y)?;
+            extents[axis] = pad;
+            let part = if pad > 0 { Some(emit.filled(dtype, &extents, value)?) } else { None };
+            parts.extend(part.map(|part| (is_before, part)));
+        }
+        let before = parts.iter().filter(|(is_before, _)| *is_before).map(|(_, part)| *part);
+        let after = parts.iter().filter(|(is_before, _)| !is_before).map(|(_, part)| *part);
+        let all: Vec<ValueId> = before.chain([y]).chain(after).collect();
+        y = emit.concat(&all, axis)?;
+    }
+    Ok(y)
 }
 
 pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -246,7 +269,7 @@ pub(super) fn depth_to_space(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     };
     let y = emit.reshape(x, &split)?;
     let y = emit.transpose(y, &order)?;
-    Ok(vec![emit.reshape(y, &[n, c / square, h * block, w * block])?])
+    Ok(vec![emit.reshape(y, &[n, c / square, h.saturating_mul(block), w.saturating_mul(block)])?])
 }
 
 pub(super) fn space_to_depth(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -258,6 +281,8 @@ pub(super) fn space_to_depth(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return malformed(format!("blocks of {block} do not divide {h} x {w}"));
     }
     let y = emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
-    let y = emit.transpose(y, &[0, 3, 5, 1, 2, 4])?;
+    let is_dcr = call.text("mode").unwrap_or("DCR") == "DCR";
+    let y = emit.transpose(y, if is_dcr { &[0, 3, 5, 1, 2, 4] } else { &[0, 1, 3, 5, 2, 4] })?;
+    // As many elements as before, so nothing overflows.
     Ok(vec![emit.reshape(y, &[n, c * block * block, h / block, w / block])?])
 }

@@ -158,7 +158,7 @@ fn direction(
     (index, directions): (usize, usize),
     hidden: i64,
 ) -> Outcome<Direction> {
-    let rows = kind.gates().checked_mul(hidden).filter(|rows| *rows > 0);
+    let rows = kind.gates().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
     let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
     let inputs = emit.extents(call.input(1)?)?.last().copied().unwrap_or(0);
     let weight = part(emit, call.input(1)?, index, &[rows, inputs])?;

@@ -174,6 +174,9 @@ impl Filter<'_> {
     }
 
     fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis) -> Outcome<ValueId> {
+        if axis.old < 1 || axis.new < 0 {
+            return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
+        }
         if axis.old.checked_mul(axis.new).is_none_or(|count| count > MAX_WEIGHTS) {
             return unsupported(format!("resampling {} elements to {} in this mode", axis.old, axis.new));
         }
@@ -252,6 +255,9 @@ impl Filter<'_> {
             "cubic" => (cubic, 2.0),
             other => return malformed(format!("`mode` is `{other}`")),
         };
+        if radius / stretch > 4.0 * (row.len() as f64) + 16.0 {
+            return unsupported(format!("a scale of {scale} for {} elements", row.len()));
+        }
         let (first, end) = ((place - radius / stretch).floor() as i64, (place + radius / stretch).ceil() as i64);
         let mut weights = Vec::new();
         for old in first..=end {

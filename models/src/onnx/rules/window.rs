@@ -41,7 +41,8 @@ impl Window {
 
     /// How far the window reaches along an axis.
     fn reach(&self, axis: usize) -> Outcome<i64> {
-        let reach = (self.kernel[axis] - 1).checked_mul(self.dilations[axis]).and_then(|reach| reach.checked_add(1));
+        let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
+        let reach = reach.and_then(|reach| reach.checked_add(1));
         reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
     }
 
@@ -137,7 +138,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
             let number =
                 |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits can count"));
             if total < 0 {
-                output_pads[axis] += number(-total)?;
+                output_pads[axis] = output_pads[axis].saturating_add(number(-total)?);
             }
             let total = number(total.max(0))?;
             let (less, more) = (total / 2, total - total / 2);
