@@ -8,7 +8,7 @@ use crate::record::cell::Cell;
 use crate::record::column::{Column, Kind};
 use crate::record::key::Key;
 use crate::record::table::{COLUMNS, ColumnId, Record};
-use parquet::data_type::ByteArray;
+use std::ops::Range;
 
 /// Something with a cell for every column.
 pub trait Row {
@@ -43,7 +43,12 @@ pub(crate) enum Data {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    Text(Vec<ByteArray>),
+    /// `ends[row]` is the end of the row's text. In one piece, because a piece of memory for each would cost more than
+    /// everything else here.
+    Text {
+        ends: Vec<usize>,
+        text: String,
+    },
     Key(Vec<Key>),
     /// `ends[row]` is the end of the row's values.
     List {
@@ -64,6 +69,12 @@ impl Batch {
     pub(crate) fn all_columns() -> Batch {
         let columns = COLUMNS.iter().map(|column| Some(Values::empty(column))).collect();
         Batch { columns, rows: 0 }
+    }
+
+    /// Some rows, all columns.
+    pub(crate) fn of<R: Row>(rows: &[&R]) -> Batch {
+        let columns = COLUMNS.iter().map(|column| Some(Values::of(column, rows))).collect();
+        Batch { columns, rows: rows.len() }
     }
 
     /// A number of rows without any column.
@@ -112,17 +123,16 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// Appends a row of another batch that holds every column this one does; its texts are shared, not copied.
-    pub(crate) fn push_from(&mut self, other: &Batch, row: usize) {
+    /// Appends some rows of another batch; columns that it lacks are absent.
+    pub(crate) fn extend(&mut self, other: &Batch, rows: Range<usize>) {
         for (values, others) in self.columns.iter_mut().zip(&other.columns) {
-            if let Some(values) = values {
-                match others {
-                    Some(others) => values.push_from(others, row),
-                    None => values.push(Cell::Null),
-                }
+            match (values, others) {
+                (Some(values), Some(others)) => values.extend(others, rows.clone()),
+                (Some(values), None) => rows.clone().for_each(|_| values.push(Cell::Null)),
+                (None, _) => {}
             }
         }
-        self.rows += 1;
+        self.rows += rows.len();
     }
 
     /// Removes the last row.
@@ -165,11 +175,18 @@ impl Values {
             Kind::Bool => Data::Bool(Vec::new()),
             Kind::Integer | Kind::Time => Data::Integer(Vec::new()),
             Kind::Float => Data::Float(Vec::new()),
-            Kind::Text | Kind::Label | Kind::Json => Data::Text(Vec::new()),
+            Kind::Text | Kind::Label | Kind::Json => Data::Text { ends: Vec::new(), text: String::new() },
             Kind::Key => Data::Key(Vec::new()),
             Kind::List => Data::List { ends: Vec::new(), values: Vec::new() },
         };
         Values { levels: column.nullable.then(Vec::new), data }
+    }
+
+    /// The values of one column of some rows.
+    pub fn of<R: Row>(column: &Column, rows: &[&R]) -> Values {
+        let mut values = Values::empty(column);
+        rows.iter().for_each(|row| values.push(row.cell(column.id)));
+        values
     }
 
     /// The value of one row.
@@ -181,9 +198,9 @@ impl Values {
             Data::Bool(values) => Cell::Bool(values[row]),
             Data::Integer(values) => Cell::Integer(values[row]),
             Data::Float(values) => Cell::Float(values[row]),
-            Data::Text(values) => Cell::Text(values[row].as_utf8().expect("texts are checked when they are read")),
+            Data::Text { ends, text } => Cell::Text(&text[start(ends, row)..ends[row]]),
             Data::Key(values) => Cell::Key(values[row]),
-            Data::List { ends, values } => Cell::List(&values[list_start(ends, row)..ends[row]]),
+            Data::List { ends, values } => Cell::List(&values[start(ends, row)..ends[row]]),
         }
     }
 
@@ -198,8 +215,12 @@ impl Values {
             (Data::Integer(values), _) => values.push(0),
             (Data::Float(values), Cell::Float(value)) => values.push(value),
             (Data::Float(values), _) => values.push(0.0),
-            (Data::Text(values), Cell::Text(text)) => values.push(ByteArray::from(text)),
-            (Data::Text(values), _) => values.push(ByteArray::from("")),
+            (Data::Text { ends, text }, cell) => {
+                if let Cell::Text(piece) = cell {
+                    text.push_str(piece);
+                }
+                ends.push(text.len());
+            }
             (Data::Key(values), Cell::Key(key)) => values.push(key),
             (Data::Key(values), _) => values.push(Key::default()),
             (Data::List { ends, values }, cell) => {
@@ -219,7 +240,10 @@ impl Values {
             Data::Bool(values) => values.truncate(rows),
             Data::Integer(values) => values.truncate(rows),
             Data::Float(values) => values.truncate(rows),
-            Data::Text(values) => values.truncate(rows),
+            Data::Text { ends, text } => {
+                ends.truncate(rows);
+                text.truncate(ends.last().copied().unwrap_or(0));
+            }
             Data::Key(values) => values.truncate(rows),
             Data::List { ends, values } => {
                 ends.truncate(rows);
@@ -228,15 +252,32 @@ impl Values {
         }
     }
 
-    fn push_from(&mut self, other: &Values, row: usize) {
-        match (&mut self.data, &other.data) {
-            (Data::Text(values), Data::Text(others)) => {
-                if let Some(levels) = &mut self.levels {
-                    levels.push(other.levels.as_ref().map_or(1, |levels| levels[row]));
-                }
-                values.push(others[row].clone());
+    /// Appends the values of some rows of the same column.
+    fn extend(&mut self, other: &Values, rows: Range<usize>) {
+        if let Some(levels) = &mut self.levels {
+            match &other.levels {
+                Some(others) => levels.extend_from_slice(&others[rows.clone()]),
+                None => levels.resize(levels.len() + rows.len(), 1),
             }
-            _ => self.push(other.cell(row)),
+        }
+        match (&mut self.data, &other.data) {
+            (Data::Bool(values), Data::Bool(others)) => values.extend_from_slice(&others[rows]),
+            (Data::Integer(values), Data::Integer(others)) => values.extend_from_slice(&others[rows]),
+            (Data::Float(values), Data::Float(others)) => values.extend_from_slice(&others[rows]),
+            (Data::Key(values), Data::Key(others)) => values.extend_from_slice(&others[rows]),
+            (Data::Text { ends, text }, Data::Text { ends: other_ends, text: others }) => {
+                let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
+                let begun = text.len();
+                ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
+                text.push_str(&others[piece]);
+            }
+            (Data::List { ends, values }, Data::List { ends: other_ends, values: others }) => {
+                let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
+                let begun = values.len();
+                ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
+                values.extend_from_slice(&others[piece]);
+            }
+            _ => unreachable!("a column has one kind"),
         }
     }
 }
@@ -248,13 +289,13 @@ impl Data {
             Data::Bool(values) => values.len(),
             Data::Integer(values) => values.len(),
             Data::Float(values) => values.len(),
-            Data::Text(values) => values.len(),
             Data::Key(values) => values.len(),
-            Data::List { ends, .. } => ends.len(),
+            Data::Text { ends, .. } | Data::List { ends, .. } => ends.len(),
         }
     }
 }
 
-fn list_start(ends: &[usize], row: usize) -> usize {
+/// Where the values of a row begin.
+fn start(ends: &[usize], row: usize) -> usize {
     if row == 0 { 0 } else { ends[row - 1] }
 }

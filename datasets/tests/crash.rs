@@ -98,17 +98,13 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
         process.wait().unwrap();
         output.read_to_string(&mut text).unwrap();
         let told = number_after("wrote ", &text).expect("the loop above read a line");
-        let there = records(&store);
-        let mut numbers: Vec<u64> =
-            there.iter().map(|record| (record.started_at_us - measured(0).started_at_us) as u64).collect();
-        numbers.sort_unstable();
-        let expected: Vec<u64> = (0..numbers.len() as u64).collect();
-        assert_eq!(numbers, expected, "round {round}: a record is missing or there twice");
-        assert!(
-            numbers.len() as u64 == told + 1 || numbers.len() as u64 == told + 2,
-            "round {round}: {told} were told"
-        );
+        let keys = store.keys().unwrap();
+        let count = keys.len() as u64;
+        assert!(count == told + 1 || count == told + 2, "round {round}: {told} were told, {count} are there");
+        assert!((0..count).all(|number| keys.contains(measured(number).key)), "round {round}: a record is missing");
         if round % 10 == 0 {
+            // A kill between sealing and removing the journal leaves rows in both, which is settled when reading.
+            assert_eq!(store.stats().unwrap().rows, count, "round {round}");
             let report = store.verify().unwrap();
             assert_eq!(report.problems, [], "round {round}");
             torn += report.torn.len();
@@ -176,7 +172,7 @@ fn a_full_disk_leaves_no_half_of_a_file() {
     let before = names(folder.path());
     child_with_small_files("child_cannot_seal_nor_export", &store, 0);
     let mut after = names(folder.path());
-    after.retain(|name| !name.ends_with("dataset/target=llvm") && !name.ends_with("host_class=epyc-2"));
+    after.retain(|name| !name.ends_with("dataset/part_target=llvm") && !name.ends_with("part_host_class=epyc-2"));
     assert_eq!(after, before);
     assert_eq!(records(&store).len(), 50);
 }

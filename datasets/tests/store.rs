@@ -76,7 +76,13 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
     write(&store, &[measured(1), other.clone()]);
     let names: Vec<_> =
         files(&store.root().join("dataset")).into_keys().map(|path| path.parent().unwrap().to_owned()).collect();
-    assert_eq!(names, [Path::new("target=llvm/host_class=%2E.%2Fa%20b"), Path::new("target=llvm/host_class=epyc-2")]);
+    assert_eq!(
+        names,
+        [
+            Path::new("part_target=llvm/part_host_class=%2E.%2Fa%20b"),
+            Path::new("part_target=llvm/part_host_class=epyc-2")
+        ]
+    );
     assert_eq!(records(&store), sorted(vec![measured(1), other]));
 }
 
@@ -132,6 +138,35 @@ fn a_torn_tail_is_cut_and_reported() {
     assert_eq!(records(&store), [measured(1)]);
 }
 
+/// What a machine that loses power may leave of a line that spans blocks of the disk.
+#[test]
+fn zeros_in_the_last_line_are_a_torn_tail_and_elsewhere_damage() {
+    let (_folder, store) = new_store();
+    let mut journal = journal(&store);
+    (1..4).for_each(|number| journal.append(&measured(number)).unwrap());
+    let path = journal.path().to_owned();
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    assert!(whole.ends_with(b"}\n"), "a journal that is closed has no zeros");
+    let lines: Vec<usize> =
+        whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end + 1).collect();
+    let with_zeros = |from: usize, to: usize| {
+        let mut bytes = [&whole[..], &[0; 5000]].concat();
+        bytes[from..to].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+    };
+    for (from, to) in
+        [(lines[2], lines[2] + 50), (lines[2] + 9, lines[3] - 1), (lines[2] + 9, lines[3]), (lines[2], lines[3])]
+    {
+        with_zeros(from, to);
+        assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]), "zeros from {from} to {to}");
+    }
+    with_zeros(lines[1] + 9, lines[1] + 20);
+    assert!(store.records().is_err());
+    with_zeros(lines[0], lines[0]);
+    assert_eq!(records(&store).len(), 3);
+}
+
 #[test]
 fn a_journal_without_a_whole_header_holds_nothing() {
     let (_folder, store) = new_store();
@@ -164,7 +199,7 @@ fn compaction_gives_the_same_bytes_for_any_order_of_parts() {
     let twice = Record { started_at_us: 1, ..measured(5) };
     let (_one, one) = new_store();
     all.chunks(40).for_each(|records| drop(write(&one, records)));
-    write(&one, &[twice.clone()]);
+    write(&one, std::slice::from_ref(&twice));
     let (_other, other) = new_store();
     write(&other, &[twice]);
     all.rchunks(70).for_each(|records| drop(write(&other, records)));
@@ -317,6 +352,25 @@ fn a_foreign_folder_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn many_may_make_the_same_store_and_write_to_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("store");
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let root = &root;
+            scope.spawn(move || {
+                let store = Store::create(root).unwrap();
+                write(&store, &[measured(number), measured(100)]);
+                store.seal(SealOptions::default()).unwrap();
+            });
+        }
+    });
+    let store = Store::open(&root).unwrap();
+    assert_eq!(records(&store).len(), 9);
+    assert_eq!(store.verify().unwrap().problems, []);
+}
+
+#[test]
 fn a_store_of_a_newer_program_is_refused_and_left_as_it_is() {
     let (_folder, store) = new_store();
     let marker = store.root().join("opcollect-store.json");
@@ -352,7 +406,7 @@ fn leftovers_of_a_crash_are_seen_and_then_removed() {
     let leftover = part.with_file_name(".tmp-crash");
     std::fs::write(&leftover, "PAR1").unwrap();
     assert_eq!(records(&store), [measured(1)]);
-    assert_eq!(store.verify().unwrap().leftovers, [leftover.clone()]);
+    assert_eq!(store.verify().unwrap().leftovers, std::slice::from_ref(&leftover));
     assert_eq!(store.compact().unwrap().leftovers, 1);
     assert!(!leftover.exists());
 }

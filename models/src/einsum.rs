@@ -158,7 +158,10 @@ impl Letters {
 mod tests {
     use super::*;
 
-    fn read(equation: &str, types: &[&str]) -> Result<(Vec<Vec<usize>>, Vec<usize>, Vec<usize>), String> {
+    /// Letters of the operands, of the result, and those that are summed.
+    type Letters = (Vec<Vec<usize>>, Vec<usize>, Vec<usize>);
+
+    fn read(equation: &str, types: &[&str]) -> Result<Letters, String> {
         let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().unwrap()).collect();
         let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>())?;
         Ok((equation.operands, equation.output, equation.summed))

@@ -6,6 +6,7 @@
 
 pub mod builder;
 pub mod check;
+pub mod compose;
 pub mod contents;
 pub mod dot;
 pub mod einsum;

@@ -24,11 +24,11 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of the activations read, each tensor once.
+    /// Bytes of the activations read, each tensor once; of a table that is looked into only what is found.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,
-    /// Bytes of the constants read, each tensor once.
+    /// Bytes of the constants read, counted alike.
     pub bytes_weights: u64,
 }
 
@@ -37,7 +37,7 @@ pub fn work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work
     let mut work = arithmetic(op, inputs, output)?;
     for (index, ty) in inputs.iter().enumerate() {
         let bytes = if op.is_weight(index) { &mut work.bytes_weights } else { &mut work.bytes_in };
-        *bytes = bytes.saturating_add(bytes_of(ty)?);
+        *bytes = bytes.saturating_add(bytes_read(op, index, ty, output)?);
     }
     work.bytes_out = bytes_of(output)?;
     Ok(work)
@@ -51,9 +51,14 @@ impl Task {
             let inputs = step.inputs.iter().map(|operand| self.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
             sum = sum.plus(arithmetic(&step.op, &inputs, &step.output)?);
         }
-        for parameter in &self.parameters {
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            let anchor = self.steps.first().filter(|step| step.inputs.first() == Some(&Operand::Parameter(index)));
+            let read = match anchor {
+                Some(step) => bytes_read(&step.op, 0, &parameter.ty, &step.output)?,
+                None => bytes_of(&parameter.ty)?,
+            };
             let bytes = if parameter.is_constant { &mut sum.bytes_weights } else { &mut sum.bytes_in };
-            *bytes = bytes.saturating_add(bytes_of(&parameter.ty)?);
+            *bytes = bytes.saturating_add(read);
         }
         sum.bytes_out = self.steps.last().map_or(Ok(0), |step| bytes_of(&step.output))?;
         Ok(sum)
@@ -320,6 +325,16 @@ fn elements(ty: &TensorType) -> Result<u64> {
     ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
 }
 
+/// Bytes read of one input: of a table that is looked into only what is found.
+fn bytes_read(op: &Op, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
+    match op {
+        Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } if input == 0 => {
+            Ok(bytes_of(ty)?.min(bytes_of(output)?))
+        }
+        _ => bytes_of(ty),
+    }
+}
+
 fn bytes_of(ty: &TensorType) -> Result<u64> {
     ty.bytes().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "bytes" })
 }
@@ -364,6 +379,23 @@ mod tests {
         check(&Op::Unary { function: UnaryOp::Gelu }, &x, 80, 0, 16);
         check(&Op::Transpose { permutation: vec![1, 0] }, &x, 0, 0, 0);
         check(&Op::GlobalPool { mode: PoolMode::Average }, &[TensorType::f32(&[1, 2, 3, 3])], 18, 0, 0);
+    }
+
+    #[test]
+    fn attention_sums_and_look_ups() {
+        let op = Op::Attention { causal: true, scale: 0.5, window: None, softcap: None };
+        let types = ["f32[1,4,3,8]", "f32[1,2,5,8]", "f32[1,2,5,6]"].map(|ty| ty.parse().unwrap());
+        // 60 scores of 8 + 6 products, and six operations on each score.
+        check(&op, &types, 2 * 840 + 360, 840, 60);
+        let einsum = Op::Einsum { equation: "ij,kj->ik".to_owned() };
+        check(&einsum, &[TensorType::f32(&[4, 5]), TensorType::f32(&[7, 5])], 280, 140, 0);
+        let mean = Op::Reduce { function: ReduceOp::Mean, axes: vec![1], keep: false };
+        check(&mean, &[TensorType::f32(&[2, 8])], 18, 0, 0);
+        // Windows of 2, 2 and 2 of 4 elements: two elements are read twice.
+        let adaptive = Op::AdaptivePool { mode: PoolMode::Average, extents: vec![3] };
+        check(&adaptive, &[TensorType::f32(&[1, 1, 4])], 6, 0, 0);
+        let work = check(&Op::Gather { axis: 0 }, &["f32[1000,8]", "i64[3]"].map(|ty| ty.parse().unwrap()), 0, 0, 0);
+        assert_eq!((work.bytes_weights, work.bytes_in, work.bytes_out), (96, 24, 96));
     }
 
     #[test]

@@ -9,11 +9,12 @@ use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
 use models::onnx::{self, Options};
-use models::{Graph, Task};
+use models::{Class, Graph, Op, Task};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// A task of the campaign with where it was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task.
     pub task: Task,
@@ -46,7 +47,7 @@ pub struct Attempt {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PlanningError {
-    #[error("model `{name}`")]
+    #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
     #[error("unknown model source `{0}`; this version has `local`, `simple`, `onnx` and `remoteonnx`")]
     UnknownSource(String),
@@ -151,9 +152,6 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
 
 /// The schedules of a task, the default first.
 pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
-    if !config.given_schedules.is_empty() {
-        return config.given_schedules.clone();
-    }
     // The seed is mixed with the task, so that equal axes of two tasks are not sampled alike.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
@@ -171,6 +169,7 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {
                     space: draw,
                     seed: first + 1 + i64::try_from(draw).expect("a count of schedules is small"),
+                    trace: None,
                 }));
             }
         }
@@ -237,6 +236,19 @@ fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
     }
 }
 
+/// The order of dimensions where the anchor has spatial ones.
+fn layout_of(task: &Task) -> Option<&'static str> {
+    let anchor = &task.steps[0];
+    let is_spatial =
+        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
+    match (is_spatial, anchor.output.rank()) {
+        (true, 3) => Some("NCW"),
+        (true, 4) => Some("NCHW"),
+        (true, 5) => Some("NCDHW"),
+        _ => None,
+    }
+}
+
 /// Fills the columns of model, operator and work.
 fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
@@ -255,6 +267,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
     record.input_shapes = Some(Json::new(&extents)?);
     record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
+    record.layout = layout_of(task).map(str::to_owned);
     record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
     let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
     let work = task.work().map_err(failed)?;

@@ -5,6 +5,7 @@ use super::config::Config;
 use super::workers::{Build, Workers};
 use crate::job::{Artifact, BuildJob, Check, Measured, RunJob, RunReply};
 use crate::measure::Method;
+use crate::space::Schedule;
 use crate::target::Target;
 use crate::worker::Fault;
 use datasets::{Json, Outcome, Record, RowError};
@@ -26,6 +27,8 @@ pub enum Event<'a> {
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
+    /// Why no worker can be started, which ended the campaign.
+    pub broken: Option<String>,
     /// Attempts not made because the budget ended or a signal came.
     pub left: usize,
     /// Time spent waiting for builders, in milliseconds.
@@ -51,17 +54,43 @@ pub struct Outside<'a, E> {
     pub should_stop: &'a dyn Fn() -> bool,
 }
 
+/// Where built code comes from.
+pub trait Artifacts {
+    /// What became of each job, in their order; `done` hears of each as it ends.
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build>;
+}
+
+/// From builders, now.
+pub struct BuildNow;
+
+impl Artifacts for BuildNow {
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build> {
+        workers.build(jobs, done)
+    }
+}
+
+/// What a campaign is about.
+#[derive(Clone, Copy)]
+pub struct Campaign<'a> {
+    /// Its tasks.
+    pub tasks: &'a [PlannedTask],
+    /// What code is made for.
+    pub target: &'a Target,
+    /// What was asked for.
+    pub config: &'a Config,
+}
+
 /// Makes all attempts.
 ///
 /// `attempts` of one task and schedule must be neighbours: they share a build.
 pub fn collect<E: From<RowError>>(
     attempts: &[Attempt],
-    tasks: &[PlannedTask],
-    target: &Target,
-    config: &Config,
+    campaign: &Campaign<'_>,
+    artifacts: &mut dyn Artifacts,
     workers: &mut Workers,
     outside: &mut Outside<'_, E>,
 ) -> Result<Outcomes, E> {
+    let Campaign { tasks, target, config } = *campaign;
     let start = Instant::now();
     let is_over = |outside: &Outside<'_, E>| {
         (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
@@ -76,7 +105,7 @@ pub fn collect<E: From<RowError>>(
         }
         let jobs: Vec<BuildJob> = batch.iter().map(|group| build_job(&group[0], tasks, target)).collect();
         let building = Instant::now();
-        let builds = workers.build(&jobs, || (outside.listener)(Event::Built));
+        let builds = artifacts.get(&jobs, workers, &mut || (outside.listener)(Event::Built));
         outcomes.build_ms += elapsed_ms(building);
         for (group, build) in batch.iter().zip(builds) {
             for attempt in *group {
@@ -84,7 +113,13 @@ pub fn collect<E: From<RowError>>(
                     break 'campaign;
                 }
                 let running = Instant::now();
-                let record = conclude(attempt, &build, tasks, config, workers)?;
+                let record = match conclude(attempt, &build, tasks, config, workers)? {
+                    Conclusion::Record(record) => record,
+                    Conclusion::NoWorker(why) => {
+                        outcomes.broken = Some(why);
+                        break 'campaign;
+                    }
+                };
                 outcomes.run_ms += elapsed_ms(running);
                 (outside.sink)(&record)?;
                 *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
@@ -101,13 +136,22 @@ fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
+/// The job that builds an attempt's schedule.
+pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
     BuildJob {
         task: tasks[attempt.task].json.clone(),
         target: target.text.clone(),
         schedule: attempt.schedule.to_json(),
-        wants_trace: false,
+        wants_trace: matches!(attempt.schedule, Schedule::MetaSchedule { .. }),
     }
+}
+
+/// What became of an attempt.
+enum Conclusion {
+    /// Its record.
+    Record(Box<Record>),
+    /// The attempt was not made: no worker can be started, which no record of it would explain.
+    NoWorker(String),
 }
 
 /// Runs what was built and makes the record of what happened.
@@ -117,13 +161,13 @@ fn conclude(
     tasks: &[PlannedTask],
     config: &Config,
     workers: &mut Workers,
-) -> Result<Record, RowError> {
-    let mut record = attempt.record.clone();
+) -> Result<Conclusion, RowError> {
+    let mut record = Box::new(attempt.record.clone());
     record.attempt = 1;
     record.started_at_us = now_us();
     match build {
         Build::Built(artifact) => {
-            describe_artifact(&mut record, artifact);
+            describe_artifact(&mut record, &attempt.schedule, artifact)?;
             let job = run_job(attempt, artifact, tasks, config);
             match workers.run(&job, run_deadline(attempt, tasks, config)) {
                 Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
@@ -138,14 +182,16 @@ fn conclude(
                     workers.recycle_runner();
                 }
                 Ok(RunReply::Failed(why)) => fail(&mut record, Outcome::RunFailed, why),
+                Err(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why)),
                 Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
             }
         }
         Build::Failed(why) => fail(&mut record, Outcome::BuildFailed, why.clone()),
         Build::Rejected(why) => fail(&mut record, Outcome::Skipped, why.clone()),
+        Build::Fault(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why.clone())),
         Build::Fault(fault) => fail(&mut record, fault_outcome(fault, Outcome::BuildFailed), format!("build: {fault}")),
     }
-    Ok(record)
+    Ok(Conclusion::Record(record))
 }
 
 fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config: &Config) -> RunJob {
@@ -190,9 +236,22 @@ fn fail(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-fn describe_artifact(record: &mut Record, artifact: &Artifact) {
-    record.code_bytes = i64::try_from(artifact.object.len()).ok();
+fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
+    record.code_bytes = i64::try_from(artifact.code_bytes).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
+    let features = BTreeMap::from([
+        ("object_bytes", artifact.object.len() as f64),
+        ("schedule_ms", artifact.schedule_ms),
+        ("lower_ms", artifact.lower_ms),
+        ("codegen_ms", artifact.codegen_ms),
+    ]);
+    record.features = Some(Json::new(&features)?);
+    if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
+        let trace = Json::parse(trace)?.to()?;
+        let drawn = Schedule::MetaSchedule { space: *space, seed: *seed, trace: Some(trace) };
+        record.schedule = Some(Json::parse(&drawn.to_json())?);
+    }
+    Ok(())
 }
 
 fn describe_check(record: &mut Record, check: &Check) {
@@ -217,8 +276,10 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     record.cpu_time_ns = Some(m.cpu_time_ns);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: std::collections::BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
+    // A counter that one step refused and the next one gave is not refused.
+    let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let refused: BTreeMap<&str, String> =
-        m.refusals.iter().map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
+        refused.map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));

@@ -2,7 +2,6 @@
 
 use crate::counters::CounterRequest;
 use crate::measure::Plan;
-use crate::space::Schedule;
 use datasets::CacheState;
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
@@ -17,7 +16,7 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
-    /// `llvm`.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: Option<String>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
@@ -140,7 +139,7 @@ impl Default for Limits {
 }
 
 /// A model to be loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// `local`, `simple`, `onnx` or `remoteonnx`.
     pub source: String,
@@ -149,19 +148,19 @@ pub struct ModelRequest {
     /// Batch size.
     pub batch: i64,
     /// Shapes of inputs by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Whether operators that cannot be represented are left out.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,
 }
 
 /// A checked, complete configuration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// Kind of target.
+    /// `llvm`, or TVM's JSON of a target.
     pub target: String,
     /// Thread counts.
     pub threads: Vec<usize>,
@@ -169,9 +168,6 @@ pub struct Config {
     pub samplers: Vec<Sampler>,
     /// Schedules per task and sampler.
     pub schedules: usize,
-    /// Schedules to be measured instead of sampled ones, when any are given.
-    #[serde(skip)]
-    pub given_schedules: Vec<Schedule>,
     /// Whether pointwise operators join the operator before them.
     pub fuse: FuseChoice,
     /// Cache states.
@@ -224,7 +220,9 @@ impl RawConfig {
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
         let target = self.target.unwrap_or_else(|| "llvm".to_owned());
-        each("target", std::slice::from_ref(&target), "this version collects for `llvm`", |kind| kind == "llvm")?;
+        each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
+            crate::target::is_llvm(text)
+        })?;
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
@@ -255,7 +253,6 @@ impl RawConfig {
             threads,
             samplers,
             schedules,
-            given_schedules: Vec::new(),
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             cache,
             seed: self.seed.unwrap_or(0),

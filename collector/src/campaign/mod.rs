@@ -11,6 +11,6 @@ pub mod config;
 pub mod workers;
 
 pub use attempt::{Attempt, PlannedTask, attempts, planned_tasks};
-pub use collect::{Event, Outcomes, collect};
+pub use collect::{Artifacts, BuildNow, Campaign, Event, Outcomes, collect};
 pub use config::{Config, ConfigError, ModelRequest, RawConfig};
 pub use workers::{WorkerLimits, Workers};

@@ -68,8 +68,13 @@ impl Workers {
         Ok(self.builders[0].ready()?.versions.clone())
     }
 
+    /// What the runner says about itself: version of TVM.
+    pub fn runner_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
+        Ok(self.runner.ready()?.versions.clone())
+    }
+
     /// Builds all jobs on all builders; results in the order of the jobs. `done` hears of each as it ends.
-    pub fn build(&mut self, jobs: &[BuildJob], mut done: impl FnMut()) -> Vec<Build> {
+    pub fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut results: Vec<Option<Build>> = (0..jobs.len()).map(|_| None).collect();
         let mut at_work: Vec<Option<usize>> = vec![None; self.builders.len()];
         let mut next = 0;

@@ -250,7 +250,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DatasetCommand,
     },
-    /// Build and measure saved traces of TVM's tuner, for comparison with its own runner
+    /// Build and measure again: one record of a store, or saved traces of TVM's tuner
     Replay(Replay),
     /// Say what this machine can measure, what not, and how to improve it
     Doctor {
@@ -276,12 +276,18 @@ pub enum GraphFormat {
     Json,
 }
 
-/// Saved traces.
+/// What is built and measured again.
 #[derive(Clone, Debug, Args)]
 pub struct Replay {
     /// Trace files: a header line, then one candidate a line
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "key")]
     pub traces: Vec<PathBuf>,
+    /// The record with this key: its task, schedule, threads and measuring plan; nothing is stored
+    #[arg(long, value_name = "HEX", conflicts_with = "traces")]
+    pub key: Option<String>,
+    /// The store of the record
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data", requires = "key")]
+    pub store: PathBuf,
     /// Measure by the rule of TVM's evaluator: NUMBER,REPEAT,MIN_REPEAT_MS; without it by our own stopping rule
     #[arg(long, value_name = "N,R,MS", value_delimiter = ',', num_args = 1)]
     pub evaluator: Vec<u32>,

@@ -1,20 +1,266 @@
 //! `build` and `run`: compile here, measure there.
 //!
-//! A folder of artifacts holds `plan.json` and one object file per schedule. Everything a runner needs is in it; the
-//! folder appears whole or not at all.
+//! A folder of artifacts holds `plan.json` and one object file per schedule. It appears whole or not at all, and
+//! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
+//! machine code that `run` executes: run only folders you trust.
 
 use super::arguments::{Models, Sweep};
+use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
-use super::{DONE, Result, machine, print, settings};
+use super::progress::Progress;
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
+use crate::campaign::collect::build_job;
+use crate::campaign::{Artifacts, Campaign, Config, Event, PlannedTask, Workers, planned_tasks, workers::Build};
+use crate::host::Facts;
+use crate::job::{Artifact, BuildJob};
+use crate::lower::Packing;
+use crate::target::Target;
+use datasets::Record;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
+use std::time::Instant;
+
+const PLAN: &str = "plan.json";
+const FORMAT: u32 = 1;
+
+/// Everything about a folder of artifacts but the code.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    format: u32,
+    program_version: String,
+    versions: machine::Versions,
+    target: Target,
+    config: Config,
+    tasks: Vec<PlannedTask>,
+    builds: Vec<Built>,
+}
+
+/// One schedule of one task, built or not.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Built {
+    task: usize,
+    schedule: String,
+    /// File beside the plan, named after its content.
+    object: Option<String>,
+    /// Why there is none.
+    failure: Option<String>,
+    packings: Vec<Packing>,
+    trace: Option<String>,
+    code_bytes: u64,
+    schedule_ms: f64,
+    lower_ms: f64,
+    codegen_ms: f64,
+}
 
 /// Compiles a model's tasks into a folder.
-pub fn build(_models: &Models, _sweep: &Sweep, _out: &Path) -> Result<u8> {
-    let _ = (machine::guess()?, settings::allowed_cpus()?, print(""), chain as fn(&dyn std::error::Error) -> String);
-    Err(Failure::usage("not yet"))
+pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
+    let config = settings::config(models, sweep)?;
+    let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let folder = Folder::begin(out)?;
+    let mut workers = machine::workers(&config.limits)?;
+    let target = machine::target(&config.target, &mut workers)?;
+    let jobs = jobs(&config, &tasks, &target)?;
+    let mut progress = Progress::new(jobs.len());
+    let mut plan = Plan {
+        format: FORMAT,
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        versions: machine::versions(&mut workers)?,
+        target,
+        config,
+        tasks,
+        builds: Vec::new(),
+    };
+    for batch in jobs.chunks(plan.config.limits.build_batch) {
+        let only: Vec<BuildJob> = batch.iter().map(|(_, job)| job.clone()).collect();
+        let builds = workers.build(&only, &mut || progress.hear(&Event::Built));
+        for ((task, job), build) in batch.iter().zip(builds) {
+            plan.builds.push(folder.keep(*task, job, build)?);
+        }
+    }
+    progress.finish();
+    let lost = plan.builds.iter().filter(|built| built.object.is_none()).count();
+    let total = plan.builds.len();
+    folder.finish(&plan, out)?;
+    print(&format!(
+        "{} artifacts of {} tasks in `{}`, {lost} not built",
+        total - lost,
+        plan.tasks.len(),
+        out.display()
+    ))?;
+    Ok(if lost > 0 { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// One job per task and schedule.
+fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
+    let base = machine::base_record(target, &Facts::read(), &machine::Versions::new(), "build");
+    let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
+    // Threads and cache states share a build.
+    let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
+    let cpus = settings::allowed_cpus()?;
+    let attempts = crate::campaign::attempts(tasks, target, &one, &base, &cpus, 0);
+    let attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
+    Ok(attempts.iter().map(|attempt| (attempt.task, build_job(attempt, tasks, target))).collect())
+}
+
+/// A folder being written beside its final place.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn begin(out: &Path) -> Result<Folder> {
+        let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
+        if is_taken {
+            return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
+                .with_hint("choose another `--out`, or remove it"));
+        }
+        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = tempfile::Builder::new().prefix(".opcollect-build-").tempdir_in(parent);
+        folder.map(Folder).map_err(|error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
+    }
+
+    /// Writes a built object; its name is the hash of its content.
+    fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
+        let schedule = job.schedule.clone();
+        let empty = Built {
+            task,
+            schedule,
+            object: None,
+            failure: None,
+            packings: Vec::new(),
+            trace: None,
+            code_bytes: 0,
+            schedule_ms: 0.0,
+            lower_ms: 0.0,
+            codegen_ms: 0.0,
+        };
+        Ok(match build {
+            Build::Built(artifact) => {
+                let name = format!("{}.o", &blake3::hash(&artifact.object).to_hex()[..32]);
+                fs::write(self.0.path().join(&name), &artifact.object).map_err(Failure::environment)?;
+                Built {
+                    object: Some(name),
+                    packings: artifact.packings,
+                    trace: artifact.trace,
+                    code_bytes: artifact.code_bytes,
+                    schedule_ms: artifact.schedule_ms,
+                    lower_ms: artifact.lower_ms,
+                    codegen_ms: artifact.codegen_ms,
+                    ..empty
+                }
+            }
+            Build::Failed(why) | Build::Rejected(why) => Built { failure: Some(why), ..empty },
+            Build::Fault(fault) => Built { failure: Some(fault.to_string()), ..empty },
+        })
+    }
+
+    /// Writes the plan and moves the folder into place.
+    fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(plan).map_err(Failure::environment)?;
+        fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;
+        if out.exists() {
+            fs::remove_dir(out).map_err(Failure::environment)?;
+        }
+        let written = self.0.keep();
+        fs::rename(&written, out).map_err(|error| {
+            Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
+        })
+    }
 }
 
 /// Measures a folder of artifacts.
-pub fn run(_dir: &Path, _store: Option<&Path>, _again: bool, _json: bool) -> Result<u8> {
-    Ok(DONE)
+pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Result<u8> {
+    let start = Instant::now();
+    let mut plan = read_plan(dir)?;
+    let mut stored = Stored::read(dir, &plan)?;
+    let cpus = settings::allowed_cpus()?.len();
+    plan.config.threads.retain(|&threads| threads <= cpus);
+    if plan.config.threads.is_empty() {
+        return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
+    }
+    let mut workers = machine::workers(&plan.config.limits)?;
+    let mut versions = machine::runner_versions(&mut workers)?;
+    versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
+    let campaign = Campaign { tasks: &plan.tasks, target: &plan.target, config: &plan.config };
+    let job = Job { campaign, versions, store: open_store(store)?, shard: None, again, as_json, start };
+    job.run(&mut stored, &mut workers)
+}
+
+fn read_plan(dir: &Path) -> Result<Plan> {
+    const MOST_BYTES: u64 = 256 << 20;
+    let path = dir.join(PLAN);
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot use `{}`: {error}", path.display()))
+            .with_hint("make it with `opcollect build --out`")
+    };
+    let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
+    if size > MOST_BYTES {
+        return Err(wrong(&"it is larger than 256 MiB"));
+    }
+    let plan: Plan = serde_json::from_str(&fs::read_to_string(&path).map_err(|error| wrong(&error))?)
+        .map_err(|error| wrong(&error))?;
+    if plan.format != FORMAT {
+        return Err(wrong(&format!("it has format {}, this program reads {FORMAT}", plan.format)));
+    }
+    for planned in &plan.tasks {
+        planned.task.check().map_err(|error| wrong(&error))?;
+    }
+    Ok(plan)
+}
+
+/// Artifacts by task and schedule.
+struct Stored(HashMap<(String, String), Build>);
+
+impl Stored {
+    fn read(dir: &Path, plan: &Plan) -> Result<Stored> {
+        let mut stored = HashMap::new();
+        for built in &plan.builds {
+            let Some(planned) = plan.tasks.get(built.task) else {
+                return Err(Failure::usage(format!("the plan has no task {}", built.task)));
+            };
+            let build = match &built.object {
+                Some(name) => Build::Built(Artifact {
+                    object: read_object(dir, name)?,
+                    code_bytes: built.code_bytes,
+                    packings: built.packings.clone(),
+                    trace: built.trace.clone(),
+                    schedule_ms: built.schedule_ms,
+                    lower_ms: built.lower_ms,
+                    codegen_ms: built.codegen_ms,
+                }),
+                None => Build::Failed(built.failure.clone().unwrap_or_default()),
+            };
+            stored.insert((planned.json.clone(), built.schedule.clone()), build);
+        }
+        Ok(Stored(stored))
+    }
+}
+
+/// An object file whose content has the hash that is its name.
+fn read_object(dir: &Path, name: &str) -> Result<Vec<u8>> {
+    let is_name =
+        name.strip_suffix(".o").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
+    let path = dir.join(name);
+    let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot use `{}`: {why}", path.display()));
+    if !is_name {
+        return Err(Failure::usage(format!("the plan names `{name}`, which is not a file of this folder")));
+    }
+    let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
+    if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
+        return Err(wrong(&"its content is not what was built"));
+    }
+    Ok(bytes)
+}
+
+impl Artifacts for Stored {
+    fn get(&mut self, jobs: &[BuildJob], _workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build> {
+        let found = jobs.iter().map(|job| {
+            done();
+            let build = self.0.get(&(job.task.clone(), job.schedule.clone())).cloned();
+            build.unwrap_or_else(|| Build::Failed("the folder of artifacts has no such schedule".to_owned()))
+        });
+        found.collect()
+    }
 }

@@ -6,11 +6,10 @@ use super::peaks;
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
-use crate::campaign::{Attempt, Config, Outcomes, PlannedTask, Workers, attempts, collect, planned_tasks};
+use crate::campaign::{Artifacts, Attempt, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_tasks};
 use crate::host::Facts;
 use crate::report::operators::{Peaks, Summary, render, summarise};
-use crate::target::{Machine, Target};
-use datasets::{Journal, Keys, Origin, Outcome, Record, SealOptions, Shard, Store};
+use datasets::{Journal, Origin, Outcome, Record, SealOptions, Shard, Store};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -44,50 +43,127 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
-    let store = open_store(arguments.store.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&mut workers)?;
-    let facts = Facts::read();
-    let base = Record {
-        config_hash: Some(config.hash()),
-        seed: i64::try_from(config.seed).ok(),
-        ..machine::base_record(&target, &facts, &mut workers, &run_id())?
-    };
-    let cpus = settings::allowed_cpus()?;
-    let planned = attempts(&tasks, &target, &config, &base, &cpus, facts.cold_cache_bytes());
-    let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-    planned.retain(|attempt| shard.is_none_or(|shard| shard.contains(attempt.record.key)));
-    let todo = Todo { store: &store, again: arguments.again, planned };
-    let done = todo.make(&config, &tasks, &target, &mut workers)?;
-    let peaks = peaks::measure(&config, &target, &facts, &mut workers);
-    let summaries = summaries(&config, &tasks, &done.records, &target.machine, &peaks);
-    if arguments.json {
-        print_json(&Report {
-            store: store.root().to_owned(),
-            host: &base.host,
-            host_class: &base.host_class,
-            target: &target.text,
-            config_hash: config.hash(),
-            attempts: done.attempts,
-            known_before: done.known_before,
-            outcomes: &done.outcomes,
-            seconds: start.elapsed().as_secs_f64(),
-            peaks: &peaks,
-            models: summaries,
-        })?;
-    } else {
-        for summary in &summaries {
-            print(&format!("{}\n", render(summary)))?;
+    let target = machine::target(&config.target, &mut workers)?;
+    let versions = machine::versions(&mut workers)?;
+    // Last, so that whatever was wrong before leaves no empty store behind.
+    let store = open_store(arguments.store.as_deref())?;
+    let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
+    let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
+    job.run(&mut BuildNow, &mut workers)
+}
+
+/// A campaign with where its records go.
+pub struct Job<'a> {
+    /// What it is about.
+    pub campaign: Campaign<'a>,
+    /// Versions of the libraries that build or run.
+    pub versions: machine::Versions,
+    /// Where records go.
+    pub store: Store,
+    /// The part of the work that is ours.
+    pub shard: Option<Shard>,
+    /// Whether what is known is measured again.
+    pub again: bool,
+    /// Whether the report is JSON.
+    pub as_json: bool,
+    /// When the command began.
+    pub start: Instant,
+}
+
+impl Job<'_> {
+    /// Makes the attempts that the store lacks, and reports.
+    pub fn run(self, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<u8> {
+        let Campaign { tasks, target, config } = self.campaign;
+        let facts = Facts::read();
+        let base = Record {
+            config_hash: Some(config.hash()),
+            seed: i64::try_from(config.seed).ok(),
+            ..machine::base_record(target, &facts, &self.versions, &run_id())
+        };
+        let cpus = settings::allowed_cpus()?;
+        let planned = attempts(tasks, target, config, &base, &cpus, facts.cold_cache_bytes());
+        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
+        planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.record.key)));
+        let done = self.make(planned, artifacts, workers)?;
+        // Who interrupts wants an end, not a roofline.
+        let peaks = if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
+        let summaries = summaries(&self.campaign, &done.records, &peaks);
+        let seconds = self.start.elapsed().as_secs_f64();
+        if self.as_json {
+            print_json(&Report {
+                store: self.store.root().to_owned(),
+                host: &base.host,
+                host_class: &base.host_class,
+                target: &target.text,
+                config_hash: config.hash(),
+                attempts: done.attempts,
+                known_before: done.known_before,
+                outcomes: &done.outcomes,
+                seconds,
+                peaks: &peaks,
+                models: summaries,
+            })?;
+        } else {
+            for summary in &summaries {
+                print(&format!("{}\n", render(summary)))?;
+            }
+            print(&footer(&done, &self.store, seconds))?;
         }
-        print(&footer(&done, &store, start.elapsed().as_secs_f64()))?;
+        Ok(match done.signal {
+            0 if done.losses > 0 => DONE_WITH_LOSSES,
+            0 => DONE,
+            signal => 128 + u8::try_from(signal).unwrap_or(0),
+        })
     }
-    Ok(match done.signal {
-        0 if done.losses > 0 => DONE_WITH_LOSSES,
-        0 => DONE,
-        signal => 128 + u8::try_from(signal).unwrap_or(0),
-    })
+
+    /// Makes the attempts that the store lacks.
+    fn make(&self, mut todo: Vec<Attempt>, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<Done> {
+        let failed = |error: datasets::Error| Failure::environment(chain(&error));
+        // What earlier runs left behind when they were killed.
+        self.store.seal(SealOptions::default()).map_err(failed)?;
+        let mut keys = self.store.keys().map_err(failed)?;
+        let attempts = todo.len();
+        let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.record.key).collect();
+        if !self.again {
+            todo.retain(|attempt| !keys.contains(attempt.record.key));
+        }
+        let known_before = attempts - todo.len();
+        let signal = watch_signals()?;
+        let mut progress = Progress::new(todo.len());
+        let mut journal: Option<Journal> = None;
+        let mut sink = |record: &Record| -> datasets::Result<()> {
+            if journal.is_none() {
+                journal = Some(self.store.journal(origin(&record.host))?);
+            }
+            keys.insert(record.key, record.outcome);
+            journal.as_mut().expect("just begun").append(record)
+        };
+        let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
+        let should_stop = || signal.load(Ordering::Relaxed) != 0;
+        let mut outside =
+            crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
+        let outcomes = collect(&todo, &self.campaign, artifacts, workers, &mut outside);
+        progress.finish();
+        if let Some(journal) = journal {
+            journal.seal().map_err(failed)?;
+        }
+        let outcomes = outcomes.map_err(failed)?;
+        if let Some(why) = &outcomes.broken {
+            return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
+        }
+        let mut records = Vec::new();
+        for record in self.store.records().map_err(failed)? {
+            let record = record.map_err(failed)?;
+            if wanted.contains(&record.key) {
+                records.push(record);
+            }
+        }
+        let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
+        Ok(Done { attempts, known_before, outcomes, losses, signal: signal.load(Ordering::Relaxed), records })
+    }
 }
 
 /// The part of the work that is ours, by flag or by the scheduler's variables.
@@ -109,16 +185,6 @@ fn run_id() -> String {
     blake3::hash(identity.as_bytes()).to_hex()[..16].to_owned()
 }
 
-/// Attempts against a store.
-pub struct Todo<'a> {
-    /// The store.
-    pub store: &'a Store,
-    /// Whether what is known is measured again.
-    pub again: bool,
-    /// All attempts.
-    pub planned: Vec<Attempt>,
-}
-
 /// What came of it.
 pub struct Done {
     /// Planned attempts.
@@ -133,56 +199,6 @@ pub struct Done {
     pub signal: usize,
     /// Records of all planned attempts, the best of each.
     pub records: Vec<Record>,
-}
-
-impl Todo<'_> {
-    /// Makes the attempts that the store lacks.
-    pub fn make(self, config: &Config, tasks: &[PlannedTask], target: &Target, workers: &mut Workers) -> Result<Done> {
-        let failed = |error: datasets::Error| Failure::environment(chain(&error));
-        // What earlier runs left behind when they were killed.
-        self.store.seal(SealOptions::default()).map_err(failed)?;
-        let mut keys = self.store.keys().map_err(failed)?;
-        let attempts = self.planned.len();
-        let wanted: HashSet<datasets::Key> = self.planned.iter().map(|attempt| attempt.record.key).collect();
-        let mut todo = self.planned;
-        if !self.again {
-            todo.retain(|attempt| !keys.contains(attempt.record.key));
-        }
-        let known_before = attempts - todo.len();
-        let signal = watch_signals()?;
-        let mut progress = Progress::new(todo.len());
-        let mut journal: Option<Journal> = None;
-        let mut sink = |record: &Record| -> datasets::Result<()> {
-            if journal.is_none() {
-                journal = Some(self.store.journal(origin(&record.host))?);
-            }
-            keys_insert(&mut keys, record);
-            journal.as_mut().expect("just begun").append(record)
-        };
-        let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
-        let should_stop = || signal.load(Ordering::Relaxed) != 0;
-        let mut outside =
-            crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
-        let outcomes = collect(&todo, tasks, target, config, workers, &mut outside);
-        progress.finish();
-        if let Some(journal) = journal {
-            journal.seal().map_err(failed)?;
-        }
-        let outcomes = outcomes.map_err(failed)?;
-        let mut records = Vec::new();
-        for record in self.store.records().map_err(failed)? {
-            let record = record.map_err(failed)?;
-            if wanted.contains(&record.key) {
-                records.push(record);
-            }
-        }
-        let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
-        Ok(Done { attempts, known_before, outcomes, losses, signal: signal.load(Ordering::Relaxed), records })
-    }
-}
-
-fn keys_insert(keys: &mut Keys, record: &Record) {
-    keys.insert(record.key, record.outcome);
 }
 
 fn origin(host: &str) -> Origin {
@@ -206,15 +222,18 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
     Ok(seen)
 }
 
-fn summaries(
-    config: &Config,
-    tasks: &[PlannedTask],
-    records: &[Record],
-    machine: &Machine,
-    peaks: &Peaks,
-) -> Vec<Summary> {
-    let models = config.models.iter().enumerate();
-    models.map(|(index, model)| summarise(tasks, (index, model), records, machine, peaks)).collect()
+fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {
+    let models = campaign.config.models.iter().enumerate();
+    models.map(|model| summarise(campaign.tasks, model, records, &campaign.target.machine, peaks)).collect()
+}
+
+/// Whether the median's interval is wider than the default plan wants.
+fn is_noisy(record: &Record) -> bool {
+    const WIDE: f64 = 0.02;
+    match (record.median_interval_ns, record.median_ns) {
+        (Some(half_width), Some(median)) => half_width > WIDE * median,
+        _ => false,
+    }
 }
 
 fn footer(done: &Done, store: &Store, seconds: f64) -> String {
@@ -227,6 +246,10 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     }
     if done.outcomes.left > 0 {
         text.push_str(&format!(", {} left", done.outcomes.left));
+    }
+    let noisy = done.records.iter().filter(|record| is_noisy(record)).count();
+    if noisy > 0 {
+        text.push_str(&format!("; {noisy} medians are known to no better than 2 %: a quieter machine helps"));
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
     text

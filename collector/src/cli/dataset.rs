@@ -32,8 +32,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
 }
 
 fn open(path: &Path) -> Result<Store> {
-    Store::open(path)
-        .map_err(|error| Failure::usage(chain(&error)).with_hint("name a store with `--store`; collecting makes one"))
+    Store::open(path).map_err(failed)
 }
 
 fn failed(error: datasets::Error) -> Failure {

@@ -5,10 +5,11 @@ use crate::counters::CounterRequest;
 use crate::host::{DoctorRequest, Status, doctor};
 use crate::report::table::new_table;
 use crate::tvm::library;
+use std::path::{Path, PathBuf};
 
 /// Prints every finding.
 pub fn run(as_json: bool) -> Result<u8> {
-    let request = DoctorRequest { library_folders: library::candidates(), counters: CounterRequest::default() };
+    let request = DoctorRequest { library_folders: folders(), counters: CounterRequest::default() };
     let findings = doctor(&request);
     if as_json {
         print_json(&findings)?;
@@ -29,4 +30,18 @@ pub fn run(as_json: bool) -> Result<u8> {
     }
     print(&table.to_string())?;
     Ok(DONE)
+}
+
+/// Where TVM's libraries are looked for: its own folders, and the one of its interface beside each.
+fn folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for folder in library::candidates() {
+        let packages = folder.parent().and_then(Path::parent).map(|packages| packages.join("tvm_ffi/lib"));
+        for folder in [Some(folder), packages].into_iter().flatten() {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+    }
+    folders
 }

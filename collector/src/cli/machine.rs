@@ -4,11 +4,23 @@ use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
 use crate::campaign::config::Limits;
+use crate::campaign::workers::Build;
 use crate::campaign::{WorkerLimits, Workers, workers};
 use crate::host::Facts;
+use crate::job::BuildJob;
+use crate::space::{Schedule, space};
 use crate::target::{self, Machine, Target};
+use crate::worker::Fault;
 use datasets::{Record, Source};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// What to do when TVM cannot be used.
+pub const SETUP_HINT: &str =
+    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
+
+/// Library name to version.
+pub type Versions = BTreeMap<String, String>;
 
 /// Workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
@@ -25,18 +37,48 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// This machine's CPU as a target; asks a builder for the name LLVM gives it.
-pub fn target(workers: &mut Workers) -> Result<Target> {
+/// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
+pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     let versions = versions(workers)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
-    Ok(target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len()))
+    let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
+    let target = target::described(description, host.clone()).map_err(Failure::usage)?;
+    if target != host {
+        try_target(&target, workers)?;
+    }
+    Ok(target)
 }
 
-fn versions(workers: &mut Workers) -> Result<std::collections::BTreeMap<String, String>> {
-    workers.builder_versions().map_err(|fault| {
-        Failure::environment(fault)
-            .with_hint("run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing")
-    })
+/// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
+fn try_target(target: &Target, workers: &mut Workers) -> Result<()> {
+    let small = models::simple::build("relu:shape=16").map_err(Failure::environment)?;
+    let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
+    let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
+    let schedule = Schedule::Template { knobs: space(task, &target.machine).default };
+    let task = serde_json::to_string(task).map_err(Failure::environment)?;
+    let job = BuildJob { task, target: target.text.clone(), schedule: schedule.to_json(), wants_trace: false };
+    match workers.build(&[job], &mut || ()).into_iter().next() {
+        Some(Build::Built(_)) => Ok(()),
+        Some(Build::Failed(why) | Build::Rejected(why)) => {
+            Err(Failure::usage(format!("cannot compile for this target: {why}")))
+        }
+        Some(Build::Fault(fault)) => Err(Failure::usage(format!("cannot compile for this target: {fault}"))),
+        None => Err(Failure::environment("a build gave no answer")),
+    }
+}
+
+/// What the builders say about TVM, LLVM and the CPU.
+pub fn versions(workers: &mut Workers) -> Result<Versions> {
+    workers.builder_versions().map_err(worker_missing)
+}
+
+/// What the runner says about TVM.
+pub fn runner_versions(workers: &mut Workers) -> Result<Versions> {
+    workers.runner_versions().map_err(worker_missing)
+}
+
+fn worker_missing(fault: Fault) -> Failure {
+    Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
 /// The facts a space needs, without starting a worker.
@@ -45,14 +87,13 @@ pub fn guess() -> Result<Machine> {
 }
 
 /// A record with the columns of target, host, versions and run filled.
-pub fn base_record(target: &Target, facts: &Facts, workers: &mut Workers, run_id: &str) -> Result<Record> {
-    let versions = versions(workers)?;
+pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     let cache = |level: u32| {
         let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
         count(data.map(|cache| cache.size_bytes))
     };
-    Ok(Record {
+    Record {
         run_id: run_id.to_owned(),
         target: datasets::Target::Llvm,
         target_text: Some(target.text.clone()),
@@ -77,5 +118,5 @@ pub fn base_record(target: &Target, facts: &Facts, workers: &mut Workers, run_id
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Record::default()
-    })
+    }
 }

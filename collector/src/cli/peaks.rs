@@ -34,10 +34,12 @@ pub fn measure(config: &Config, target: &Target, facts: &Facts, workers: &mut Wo
     peaks
 }
 
-/// Half of the threads' second-level caches, and a size that no second level holds.
+/// Half of the threads' second-level caches, and a size that they do not hold; no larger than needed, because it is
+/// most of the memory of this process.
 fn working_sets(facts: &Facts, threads: usize) -> Vec<u64> {
     let second = facts.caches.iter().find(|cache| cache.level == 2).map_or(1 << 20, |cache| cache.size_bytes);
-    vec![second / 2 * threads as u64, 64 << 20]
+    let all = second * threads as u64;
+    vec![all / 2, (2 * all).max(32 << 20)]
 }
 
 /// A product whose operands stay in the first-level cache, cut so that each thread has its own rows.
@@ -55,7 +57,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
         schedule: schedule.to_json(),
         wants_trace: false,
     };
-    let Some(Build::Built(artifact)) = workers.build(&[job], || ()).into_iter().next() else { return None };
+    let Some(Build::Built(artifact)) = workers.build(&[job], &mut || ()).into_iter().next() else { return None };
     let job = RunJob {
         task: task_json,
         seed: 0,

@@ -1,4 +1,4 @@
-//! `replay`: the same candidates as a saved run of TVM's tuner, built and measured by our workers.
+//! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
 use super::failure::{Failure, chain};
@@ -9,10 +9,11 @@ use crate::counters::CounterRequest;
 use crate::job::{BuildJob, Measured, RunJob, RunReply};
 use crate::measure::statistics::percentile;
 use crate::measure::{Evaluator, Method, Plan};
-use crate::report::number;
 use crate::report::table::{new_table, right_align};
+use crate::report::{duration, number};
 use crate::space::Schedule;
 use crate::target::Target;
+use datasets::{Key, Record, Store};
 use models::Task;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
@@ -65,8 +66,103 @@ struct Candidate {
     loss: Option<String>,
 }
 
-/// Replays every file.
+/// Replays a record or every file.
 pub fn run(arguments: &Replay) -> Result<u8> {
+    match &arguments.key {
+        Some(key) => replay_record(key, arguments),
+        None => replay_files(arguments),
+    }
+}
+
+/// Builds and measures one record again, exactly as it says.
+fn replay_record(key: &str, arguments: &Replay) -> Result<u8> {
+    let store = Store::open(&arguments.store).map_err(|error| Failure::usage(chain(&error)))?;
+    let wanted: Key = key.parse().map_err(|_| {
+        Failure::usage(format!("`{key}` is not a key"))
+            .with_hint("a key has 32 hexadecimal digits; see the column `key`")
+    })?;
+    let records = store.records().map_err(|error| Failure::usage(chain(&error)))?;
+    let found = records.filter_map(|record| record.ok()).find(|record| record.key == wanted);
+    let record = found.ok_or_else(|| Failure::usage(format!("`{}` has no record {key}", arguments.store.display())))?;
+    let replayed = ReplayedRecord::measure(&record)?;
+    if arguments.json {
+        print_json(&replayed)?;
+    } else {
+        print(&replayed.describe())?;
+    }
+    Ok(if replayed.median_ns.is_some() { DONE } else { DONE_WITH_LOSSES })
+}
+
+/// A record and what its candidate gave now.
+#[derive(Serialize)]
+struct ReplayedRecord {
+    key: String,
+    task: String,
+    schedule: String,
+    threads: usize,
+    recorded_median_ns: Option<f64>,
+    median_ns: Option<f64>,
+    median_interval_ns: Option<f64>,
+    ratio: Option<f64>,
+    loss: Option<String>,
+}
+
+impl ReplayedRecord {
+    fn measure(record: &Record) -> Result<ReplayedRecord> {
+        let missing = |column: &str| Failure::usage(format!("the record has no `{column}`, so it cannot be replayed"));
+        let task_json = record.task.as_ref().ok_or_else(|| missing("task"))?.text().to_owned();
+        let schedule_json = record.schedule.as_ref().ok_or_else(|| missing("schedule"))?.text().to_owned();
+        let cpus: Vec<usize> = record.cpus.as_ref().and_then(|cpus| cpus.to().ok()).ok_or_else(|| missing("cpus"))?;
+        let method: Method = record.plan.as_ref().and_then(|plan| plan.to().ok()).ok_or_else(|| missing("plan"))?;
+        let target = record.target_text.clone().ok_or_else(|| missing("target_text"))?;
+        let schedule = Schedule::from_json(&schedule_json).map_err(Failure::usage)?;
+        let mut workers = machine::workers(&Limits { builders: 1, ..Limits::default() })?;
+        let job = BuildJob { task: task_json.clone(), target, schedule: schedule_json, wants_trace: false };
+        let build = workers.build(&[job], &mut || ()).into_iter().next().expect("one job has one answer");
+        let setting =
+            Setting { method, cpus, tvm_evaluator: None, seed: u64::try_from(record.seed.unwrap_or(0)).unwrap_or(0) };
+        let measured = measure(build, &task_json, &setting, &mut workers);
+        let (median_ns, interval, loss) = match measured {
+            Ok(measured) => {
+                let m = &measured.measurement;
+                (Some(m.median_ns), m.median_interval_ns.map(|(low, high)| (high - low) / 2.0), None)
+            }
+            Err(why) => (None, None, Some(why)),
+        };
+        Ok(ReplayedRecord {
+            key: record.key.hex(),
+            task: record.op_text.clone(),
+            schedule: schedule.describe(),
+            threads: setting.cpus.len(),
+            recorded_median_ns: record.median_ns,
+            median_ns,
+            median_interval_ns: interval,
+            ratio: median_ns.zip(record.median_ns).map(|(now, then)| now / then),
+            loss,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let time = |ns: Option<f64>| ns.map(duration).unwrap_or_else(|| "no time".to_owned());
+        let mut text = format!(
+            "{}\n{} · {} threads\nrecorded {}, now {}",
+            self.task,
+            self.schedule,
+            self.threads,
+            time(self.recorded_median_ns),
+            time(self.median_ns)
+        );
+        if let Some(ratio) = self.ratio {
+            text.push_str(&format!(", ratio {ratio:.3}"));
+        }
+        if let Some(loss) = &self.loss {
+            text.push_str(&format!("\n{loss}"));
+        }
+        text
+    }
+}
+
+fn replay_files(arguments: &Replay) -> Result<u8> {
     let cpus = settings::allowed_cpus()?;
     if arguments.threads == 0 || arguments.threads > cpus.len() {
         let text = format!("`--threads` is {}; allowed are 1 to {} on this machine", arguments.threads, cpus.len());
@@ -75,11 +171,15 @@ pub fn run(arguments: &Replay) -> Result<u8> {
     let method = method(arguments)?;
     let limits = Limits { builders: arguments.builders.unwrap_or(0), ..Limits::default() };
     let mut workers = machine::workers(&limits)?;
-    let target = machine::target(&mut workers)?;
-    let setting = Setting { arguments, method, target, cpus: cpus[..arguments.threads].to_vec() };
+    let target = machine::target("llvm", &mut workers)?;
+    let tvm_evaluator = match &method {
+        Method::Evaluate(rule) if arguments.compare_evaluator => Some(rule.clone()),
+        Method::Evaluate(_) | Method::Sample(_) => None,
+    };
+    let setting = Setting { method, cpus: cpus[..arguments.threads].to_vec(), tvm_evaluator, seed: 0 };
     let mut all = Vec::new();
     for path in &arguments.traces {
-        all.push(replay(path, &setting, &mut workers)?);
+        all.push(replay(path, arguments.limit, &target, &setting, &mut workers)?);
     }
     let has_losses = all.iter().any(|replayed| replayed.ok_count < replayed.count);
     if arguments.json {
@@ -90,11 +190,12 @@ pub fn run(arguments: &Replay) -> Result<u8> {
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-struct Setting<'a> {
-    arguments: &'a Replay,
+/// How a candidate is measured.
+struct Setting {
     method: Method,
-    target: Target,
     cpus: Vec<usize>,
+    tvm_evaluator: Option<Evaluator>,
+    seed: u64,
 }
 
 fn method(arguments: &Replay) -> Result<Method> {
@@ -112,20 +213,26 @@ fn method(arguments: &Replay) -> Result<Method> {
     Ok(method)
 }
 
-fn replay(path: &Path, setting: &Setting, workers: &mut Workers) -> Result<Replayed> {
-    let (task, op, lines) = read(path, setting.arguments.limit)?;
+fn replay(
+    path: &Path,
+    limit: Option<usize>,
+    target: &Target,
+    setting: &Setting,
+    workers: &mut Workers,
+) -> Result<Replayed> {
+    let (task, op, lines) = read(path, limit)?;
     let task_json = serde_json::to_string(&task).map_err(Failure::usage)?;
     let jobs: Vec<BuildJob> = lines
         .iter()
         .map(|line| BuildJob {
             task: task_json.clone(),
-            target: setting.target.text.clone(),
+            target: target.text.clone(),
             schedule: Schedule::Trace { trace: line.trace.clone() }.to_json(),
             wants_trace: false,
         })
         .collect();
     let start = Instant::now();
-    let builds = workers.build(&jobs, || ());
+    let builds = workers.build(&jobs, &mut || ());
     let build_seconds = start.elapsed().as_secs_f64();
     let running = Instant::now();
     let results: Vec<Candidate> = lines
@@ -168,17 +275,14 @@ fn measure(
     };
     let job = RunJob {
         task: task_json.to_owned(),
-        seed: 0,
+        seed: setting.seed,
         object: artifact.object,
         packings: artifact.packings,
         cpus: setting.cpus.clone(),
         method: setting.method.clone(),
         counters: CounterRequest { backend: crate::counters::Backend::None, ..CounterRequest::default() },
         is_checked: true,
-        tvm_evaluator: match (&setting.method, setting.arguments.compare_evaluator) {
-            (Method::Evaluate(rule), true) => Some(rule.clone()),
-            _ => None,
-        },
+        tvm_evaluator: setting.tvm_evaluator.clone(),
     };
     match workers.run(&job, RUN_DEADLINE) {
         Ok(RunReply::Measured(measured)) => Ok(measured),
@@ -269,7 +373,7 @@ fn simple_text(op: &str) -> Option<String> {
         _ => return None,
     };
     let pad = kernel / 2;
-    Some(format!("conv2d:n=1,ci={channels},hw={extent},co={channels},k={kernel},s=1,p={pad},groups={groups}"))
+    Some(format!("conv2d:n=1,ci={channels},hw={extent},co={channels},k={kernel},s=1,p={pad},g={groups}"))
 }
 
 fn table(all: &[Replayed]) -> String {

@@ -5,7 +5,7 @@ use crate::lower::{Lowered, lower};
 use crate::space::apply::{ApplyError, SpaceCache, apply};
 use crate::space::{Layout, Schedule};
 use crate::tvm::compile::{CompileTarget, compile};
-use crate::tvm::trace;
+use crate::tvm::{object, trace};
 use anyhow::{Context, Result};
 use models::Task;
 use std::time::Instant;
@@ -42,6 +42,7 @@ impl Builder {
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         let object = compile(&module, &target).context("cannot compile")?;
         Ok(Artifact {
+            code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
             object: object.bytes,
             packings: lowered.packings.clone(),
             trace,

@@ -40,6 +40,8 @@ pub enum BuildReply {
 pub struct Artifact {
     /// An ELF object file.
     pub object: Vec<u8>,
+    /// Bytes of machine code in it.
+    pub code_bytes: u64,
     /// How each parameter must be stored.
     pub packings: Vec<Packing>,
     /// The schedule's moves, when asked for.

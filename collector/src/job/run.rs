@@ -6,7 +6,7 @@
 //! comparison comes after measuring, and a wrong result throws the times away.
 
 use super::{Check, Measured, RunJob, RunReply};
-use crate::counters::CounterSession;
+use crate::counters::{CounterRequest, CounterSession};
 use crate::lower::Packing;
 use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
@@ -101,7 +101,8 @@ impl Runner {
 
 fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> Result<RunReply> {
     // Before the pool is made, so that its threads are counted too.
-    let mut counters = CounterSession::open(&job.counters);
+    let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
+    let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
     let threads = pool::configure(&job.cpus)?;
     ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
     affinity::pin(&job.cpus[..1])?;

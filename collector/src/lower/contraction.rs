@@ -9,24 +9,34 @@ use super::{LowerError, Output, Part, Result, Writer};
 use crate::space::Layout;
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
-use models::{DType, Op};
+use models::einsum::Equation;
+use models::{DType, Op, TensorType};
 
 type Element = std::result::Result<Expression, TvmError>;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     match op {
         Op::Conv { strides, pads, dilations, groups } => {
-            let shape = ConvShape { strides, pads, dilations, groups: *groups };
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
+            conv(writer, &shape, &inputs[0], &inputs[1], output)
+        }
+        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: [*x_zero, *w_zero] };
             conv(writer, &shape, &inputs[0], &inputs[1], output)
         }
         Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
-            let shape = ConvShape { strides, pads, dilations, groups: *groups };
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
             conv_transpose(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
         }
         Op::MatMul { transpose_a, transpose_b } => {
-            matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], output)
+            matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
         }
-        Op::Dense => dense(writer, &inputs[0], &inputs[1], output),
+        Op::QMatMul { a_zero, b_zero } => {
+            matmul(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
+        }
+        Op::Dense => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
+        Op::QDense { x_zero, w_zero } => dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
+        Op::Einsum { equation } => einsum(writer, equation, inputs, output),
         other => unreachable!("`{other:?}` is not a contraction"),
     }
 }
@@ -36,22 +46,30 @@ struct ConvShape<'a> {
     pads: &'a [i64],
     dilations: &'a [i64],
     groups: i64,
+    zeros: Zeros,
 }
+
+/// Zero points of both operands.
+type Zeros = [i64; 2];
+
+/// Operands that are the numbers they stand for.
+const NO_ZEROS: Zeros = [0, 0];
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = shape.strides.len();
-    let block = block_of(writer.layout, output.extents[1])?;
+    let is_packed = weight.extents.len() > shape.strides.len() + 2;
+    let outputs_per_group = output.extents[1] / shape.groups;
+    let block = block_of(writer.layout, outputs_per_group, !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == data.extents[1];
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
     // The plain form always has a padding block, as the definitions have that it shares names with.
     let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name(names.0), data, shape.pads)?
+        pad(writer, &output.name(names.0), data, shape.pads, shape.zeros[0])?
     } else {
         data.clone()
     };
     let kernel = weight.extents[2..2 + spatial].to_vec();
     let per_group = data.extents[1] / shape.groups;
-    let outputs_per_group = output.extents[1] / shape.groups;
     let channel_axis = (!is_depthwise).then(|| axis("rc", per_group, true)).transpose()?;
     let kernel_axes = kernel
         .iter()
@@ -77,7 +95,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             });
             weight_at.extend(kernel_axes.iter().map(|axis| axis.variable.clone()));
             weight_at.extend(lane.cloned());
-            multiply(&data, &at, weight, &weight_at, output.dtype)
+            multiply((&data, &at), (weight, &weight_at), shape.zeros, output.dtype)
         };
     let axes: Vec<Axis> = channel_axis.iter().chain(&kernel_axes).cloned().collect();
     let anchor = output.name(names.1);
@@ -86,9 +104,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
         });
     };
-    let mut blocked = vec![output.extents[0], output.extents[1] / block];
-    blocked.extend_from_slice(&output.extents[2..]);
-    blocked.push(block);
+    let blocked = blocked_extents(&output.extents, 1, block);
     let last = blocked.len() - 1;
     let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
         reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
@@ -127,10 +143,10 @@ fn source_channel(
     }
 }
 
-/// The input surrounded by zeros; `pads` holds all heads, then all tails, of the spatial dimensions.
-fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64]) -> Result<Tensor> {
+/// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
+fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
     let spatial = pads.len() / 2;
-    let zero = constant(data.dtype, 0.0)?;
+    let zero = constant(data.dtype, zero as f64)?;
     super::movement::pad(
         writer,
         (name, Part::Pad),
@@ -197,14 +213,19 @@ fn conv_transpose(
             at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
             weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
         }
-        reduce(Reduction::Sum, output.dtype, &multiply(&spread, &at, weight, &weight_at, output.dtype)?, &axes)
+        reduce(
+            Reduction::Sum,
+            output.dtype,
+            &multiply((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
+            &axes,
+        )
     })
 }
 
-fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
+fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
     let rank = output.extents.len();
     let columns = output.extents[rank - 1];
-    let block = block_of(writer.layout, columns)?;
+    let block = block_of(writer.layout, columns, false)?;
     // An unpacked weight cannot be read as a vector of columns, only a packed one can.
     let is_packed = weight.extents.len() == 3;
     let depth = axis("k", data.extents[rank - 1], true)?;
@@ -213,7 +234,7 @@ fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, output: &Output) -
         at.push(depth.variable.clone());
         let mut weight_at = vec![column[0].clone(), depth.variable.clone()];
         weight_at.extend(column.get(1).cloned());
-        multiply(data, &at, weight, &weight_at, output.dtype)
+        multiply((data, &at), (weight, &weight_at), zeros, output.dtype)
     };
     let axes = [depth.clone()];
     match block.filter(|_| is_packed) {
@@ -236,22 +257,24 @@ fn matmul(
     (transpose_a, transpose_b): (bool, bool),
     a: &Tensor,
     b: &Tensor,
+    zeros: Zeros,
     output: &Output,
 ) -> Result<Tensor> {
     let rank = output.extents.len();
     let depth = axis("k", a.extents[if transpose_a { a.extents.len() - 2 } else { a.extents.len() - 1 }], true)?;
-    let read = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
+    let at = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
         let mut at = leading(tensor, place)?;
         at.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
-        tensor.at(&at)?.cast_if(tensor.dtype, output.dtype)
+        Ok(at)
     };
     let axes = [depth.clone()];
     let product = |place: &[Expression], column: &Expression| -> Element {
         let row = &place[rank - 2];
-        let left = read(a, &place[..rank - 2], row, &depth.variable, transpose_a)?;
-        left.mul(&read(b, &place[..rank - 2], &depth.variable, column, transpose_b)?)
+        let a_at = at(a, &place[..rank - 2], row, &depth.variable, transpose_a)?;
+        let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
+        multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
     };
-    let block = block_of(writer.layout, output.extents[rank - 1])?;
+    let block = block_of(writer.layout, output.extents[rank - 1], true)?;
     let Some(block) = block else {
         let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
         return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
@@ -277,20 +300,59 @@ fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Exp
         .collect()
 }
 
-fn multiply(a: &Tensor, a_at: &[Expression], b: &Tensor, b_at: &[Expression], dtype: DType) -> Element {
-    a.at(a_at)?.cast_if(a.dtype, dtype)?.mul(&b.at(b_at)?.cast_if(b.dtype, dtype)?)
+/// The product of two elements, each less its zero point.
+fn multiply(a: (&Tensor, &[Expression]), b: (&Tensor, &[Expression]), zeros: Zeros, dtype: DType) -> Element {
+    let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
+        let element = tensor.at(at)?;
+        // Equal types stay plain reads.
+        let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
+        if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
+    };
+    read(a, zeros[0])?.mul(&read(b, zeros[1])?)
 }
 
-impl Expression {
-    /// Cast only where types differ, so that equal ones stay as plain reads.
-    fn cast_if(&self, from: DType, to: DType) -> Element {
-        if from == to { Ok(self.clone()) } else { self.cast(to) }
-    }
+/// A sum over all letters that the result lacks.
+fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let types: Vec<TensorType> = inputs.iter().map(|input| TensorType::new(input.dtype, &input.extents)).collect();
+    let unsupported = |why: String| LowerError::Unsupported { operator: "einsum".to_owned(), why };
+    let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
+    let extents = TensorType { dtype: output.dtype, shape: equation.extents.clone() }.extents();
+    let extents = extents.ok_or(LowerError::Symbolic)?;
+    let axes = equation
+        .summed
+        .iter()
+        .enumerate()
+        .map(|(place, &letter)| axis(&format!("r{place}"), extents[letter], true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    writer.block(&output.name("einsum"), Part::Anchor, output.like(), |i| {
+        let variable = |letter: usize| match equation.output.iter().position(|&used| used == letter) {
+            Some(place) => i[place].clone(),
+            None => {
+                let place = equation.summed.iter().position(|&used| used == letter).expect("summed or kept");
+                axes[place].variable.clone()
+            }
+        };
+        let mut product: Option<Expression> = None;
+        for (input, letters) in inputs.iter().zip(&equation.operands) {
+            let places = letters.iter().zip(&input.extents);
+            let at = places
+                .map(|(&letter, &extent)| if extent == 1 { index(0) } else { Ok(variable(letter)) })
+                .collect::<std::result::Result<Vec<_>, _>>()?;
+            let read = input.at(&at)?;
+            let wide = if input.dtype == output.dtype { read } else { read.cast(output.dtype)? };
+            product = Some(match product {
+                None => wide,
+                Some(product) => product.mul(&wide)?,
+            });
+        }
+        let product = product.expect("an equation has at least one operand");
+        if axes.is_empty() { Ok(product) } else { reduce(Reduction::Sum, output.dtype, &product, &axes) }
+    })
 }
 
 fn blocked_extents(extents: &[i64], dimension: usize, block: i64) -> Vec<i64> {
     let mut blocked = extents.to_vec();
-    blocked[dimension] /= block;
+    blocked[dimension] = (blocked[dimension] + block - 1) / block;
     blocked.push(block);
     blocked
 }
@@ -305,10 +367,11 @@ fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, 
     })
 }
 
-fn block_of(layout: Layout, extent: i64) -> Result<Option<i64>> {
+/// The block of a layout; `must_divide` where the operand is read as it is.
+fn block_of(layout: Layout, extent: i64, must_divide: bool) -> Result<Option<i64>> {
     match layout {
         Layout::Plain => Ok(None),
-        Layout::Blocked { block } if block > 0 && extent % block == 0 => Ok(Some(block)),
+        Layout::Blocked { block } if block > 0 && (extent % block == 0 || !must_divide) => Ok(Some(block)),
         Layout::Blocked { block } => Err(LowerError::Unsupported {
             operator: "contraction".to_owned(),
             why: format!("a block of {block} does not divide the extent {extent}"),

@@ -4,14 +4,16 @@
 //! unique. Parameters come first in the order of the task, the output last. A layout may ask for a constant operand
 //! in packed form; the caller packs it once, outside of any timing.
 
+mod attention;
 mod contraction;
+mod index;
 mod movement;
 mod normalise;
 mod pointwise;
 mod pool;
+mod quantised;
+mod reduce;
 mod resample;
-
-pub(crate) use pointwise::axis_of;
 
 use crate::space::Layout;
 use crate::tvm::TvmError;
@@ -57,7 +59,7 @@ pub enum Part {
 pub enum Packing {
     /// As the task says.
     Plain,
-    /// `[o, …]` as `[o / block, …, block]`.
+    /// `[o, …]` as `[o / block, …, block]`, with zeros up to a whole block.
     Blocked {
         /// Extent of the innermost dimension.
         block: i64,
@@ -132,19 +134,47 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
     let extents = step.output.extents().ok_or(LowerError::Symbolic)?;
     let output = Output { dtype: step.output.dtype, extents, place };
     match &step.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => {
-            contraction::lower(writer, &step.op, inputs, &output)
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::Dense
+        | Op::QConv { .. }
+        | Op::QDense { .. }
+        | Op::QMatMul { .. }
+        | Op::Einsum { .. } => contraction::lower(writer, &step.op, inputs, &output),
+        Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::CumSum { .. } => {
+            reduce::lower(writer, &step.op, inputs, &output)
         }
-        Op::Pool { .. } | Op::GlobalPool { .. } => pool::lower(writer, &step.op, inputs, &output),
-        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::Softmax { .. } => {
-            normalise::lower(writer, &step.op, inputs, &output)
+        Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. } => {
+            quantised::lower(writer, &step.op, inputs, &output)
         }
+        Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. } => index::lower(writer, &step.op, inputs, &output),
+        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => {
+            pool::lower(writer, &step.op, inputs, &output)
+        }
+        Op::BatchNorm { .. }
+        | Op::LayerNorm { .. }
+        | Op::Softmax { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. } => normalise::lower(writer, &step.op, inputs, &output),
         Op::ScaleShift { .. }
         | Op::BiasAdd { .. }
         | Op::Unary { .. }
         | Op::Clip { .. }
         | Op::Binary { .. }
         | Op::Cast { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
         | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
         Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
         Op::Reshape { .. }
@@ -152,6 +182,10 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::Transpose { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Trilu { .. }
         | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
     }
 }
@@ -182,7 +216,7 @@ impl Output {
 /// Which parameters a blocked layout stores packed: the weight of a contraction, when it is a constant.
 fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
     let anchor = &task.steps[0];
-    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense)
+    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense | Op::QConv { .. } | Op::QDense { .. })
         && anchor.inputs.get(1) == Some(&Operand::Parameter(place))
         && task.parameters[place].is_constant;
     match layout {
@@ -197,7 +231,7 @@ impl Packing {
         match self {
             Packing::Plain => extents.to_vec(),
             Packing::Blocked { block } => {
-                let mut stored = vec![extents[0] / block];
+                let mut stored = vec![(extents[0] + block - 1) / block];
                 stored.extend_from_slice(&extents[1..]);
                 stored.push(block);
                 stored
@@ -212,11 +246,14 @@ impl Packing {
         let outer = usize::try_from(extents[0]).expect("an extent is positive");
         let row = bytes.len() / outer;
         let mut packed = Vec::with_capacity(bytes.len());
-        for group in bytes.chunks_exact(block * row) {
+        for group in bytes.chunks(block * row) {
             for place in (0..row).step_by(element_bytes) {
                 for lane in 0..block {
                     let start = lane * row + place;
-                    packed.extend_from_slice(&group[start..start + element_bytes]);
+                    match group.get(start..start + element_bytes) {
+                        Some(element) => packed.extend_from_slice(element),
+                        None => packed.resize(packed.len() + element_bytes, 0),
+                    }
                 }
             }
         }
@@ -235,6 +272,12 @@ mod tests {
         let packing = Packing::Blocked { block: 2 };
         assert_eq!(packing.extents(&[4, 3]), [2, 3, 2]);
         assert_eq!(packing.pack(&[4, 3], 1, &plain), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
+        let past_the_end = Packing::Blocked { block: 3 };
+        assert_eq!(past_the_end.extents(&[4, 3]), [2, 3, 3]);
+        assert_eq!(
+            past_the_end.pack(&[4, 3], 1, &plain),
+            [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
+        );
         assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
     }
 }

@@ -4,7 +4,7 @@ use super::{Output, Part, Result, Writer};
 use crate::lower::pointwise::axis_of;
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index};
-use models::Op;
+use models::{Border, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
 
@@ -42,7 +42,48 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let value = constant(data.dtype, *value)?;
             pad(writer, (&output.name("pad"), output.part()), data, &pads[..rank], &pads[rank..], &value)
         }
+        Op::BorderPad { border, pads } => writer.block(&output.name("border_pad"), output.part(), output.like(), |i| {
+            let mut at = Vec::with_capacity(i.len());
+            for (d, variable) in i.iter().enumerate() {
+                at.push(inside(*border, variable, data.extents[d], pads[d], pads[d + i.len()])?);
+            }
+            data.at(&at)
+        }),
+        Op::Expand { .. } => writer
+            .block(&output.name("expand"), output.part(), output.like(), |i| super::pointwise::broadcast_read(data, i)),
+        Op::Tile { repeats } => writer.block(&output.name("tile"), output.part(), output.like(), |i| {
+            let mut at = i.to_vec();
+            for (d, _) in repeats.iter().enumerate().filter(|(_, repeat)| **repeat > 1) {
+                at[d] = i[d].floor_mod(&index(data.extents[d])?)?;
+            }
+            data.at(&at)
+        }),
+        Op::Trilu { upper, diagonal } => writer.block(&output.name("trilu"), output.part(), output.like(), |i| {
+            // A diagonal outside of the matrix is as good as the last one just outside.
+            let bound = output.extents[i.len() - 2].max(output.extents[i.len() - 1]);
+            let diagonal = index((*diagonal).clamp(-bound, bound))?;
+            let right = i[i.len() - 1].sub(&i[i.len() - 2])?;
+            let is_kept = if *upper { right.at_least(&diagonal)? } else { right.at_most(&diagonal)? };
+            is_kept.select(&data.at(i)?, &constant(data.dtype, 0.0)?)
+        }),
         other => unreachable!("`{other:?}` does not move elements"),
+    }
+}
+
+/// Where a place of a padded dimension comes from.
+fn inside(border: Border, place: &Expression, extent: i64, head: i64, tail: i64) -> Element {
+    if head == 0 && tail == 0 {
+        return Ok(place.clone());
+    }
+    let place = place.sub(&index(head)?)?;
+    let last = index(extent - 1)?;
+    match border {
+        Border::Edge => place.max(&index(0)?)?.min(&last),
+        Border::Wrap => place.add(&index(extent)?)?.floor_mod(&index(extent)?),
+        Border::Reflect => {
+            let mirrored = place.max(&index(0)?.sub(&place)?)?;
+            mirrored.min(&index(2 * (extent - 1))?.sub(&mirrored)?)
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Batch normalisation with its statistics, layer normalisation, and softmax.
+//! Normalisations: each is helpers over rows, then one block that scales every element.
 
-use super::pointwise::axis_of;
+use super::pointwise::{axis_of, unary, wide};
+use super::reduce::Rows;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
-use models::Op;
+use models::{Op, UnaryOp};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     match op {
@@ -12,6 +13,13 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         Op::LayerNorm { axis, epsilon } => {
             layer_norm(writer, axis_of(*axis, output.extents.len()), *epsilon, inputs, output)
         }
+        Op::RmsNorm { axis, epsilon } => {
+            rms_norm(writer, axis_of(*axis, output.extents.len()), *epsilon, inputs, output)
+        }
+        Op::GroupNorm { groups, epsilon } => group_norm(writer, *groups, *epsilon, inputs, output),
+        Op::MeanVarianceNorm { axes, epsilon } => mean_variance_norm(writer, axes, *epsilon, &inputs[0], output),
+        Op::LpNorm { axis, order } => lp_norm(writer, *axis, *order, &inputs[0], output),
+        Op::Lrn { size, alpha, beta, bias } => lrn(writer, *size, [*alpha, *beta, *bias], &inputs[0], output),
         Op::Softmax { axis, log } => softmax(writer, *axis, *log, &inputs[0], output),
         other => unreachable!("`{other:?}` does not normalise"),
     }
@@ -63,6 +71,133 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
         let variance = squares.at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&variance.function("tirx.sqrt", dtype)?)?;
         normal.mul(&scale.at(&i[first..])?)?.add(&shift.at(&i[first..])?)
+    })
+}
+
+fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let [data, scale] = inputs else { unreachable!("rms_norm has two inputs") };
+    let dtype = output.dtype;
+    let rows = Rows { axes: (first..output.extents.len()).collect(), keep: true };
+    let part = constant(dtype, 1.0 / rows.count(data) as f64)?;
+    let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, _| x.mul(&x))?;
+    writer.block(&output.name("rms_norm"), Part::Anchor, output.like(), |i| {
+        let mean = squares.at(&rows.row(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        data.at(i)?.div(&unary(UnaryOp::Sqrt, &mean, dtype)?)?.mul(&scale.at(&i[first..])?)
+    })
+}
+
+/// The sum of a term over rows, as a helper. The term gets an element and the place of its row.
+fn sum(
+    writer: &mut Writer,
+    name: &str,
+    rows: &Rows,
+    data: &Tensor,
+    term: impl Fn(Expression, &[Expression]) -> std::result::Result<Expression, TvmError>,
+) -> Result<Tensor> {
+    let loops = rows.loops(data)?;
+    writer.block(name, Part::Helper, (data.dtype, &rows.extents(data)), |i| {
+        reduce(Reduction::Sum, data.dtype, &term(data.at(&rows.at(i, &loops))?, i)?, &loops)
+    })
+}
+
+fn mean_variance_norm(
+    writer: &mut Writer,
+    axes: &[i64],
+    epsilon: f64,
+    data: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
+    let dtype = output.dtype;
+    let rank = output.extents.len();
+    let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: true };
+    let part = constant(dtype, 1.0 / rows.count(data) as f64)?;
+    let total = sum(writer, &output.name("norm_sum"), &rows, data, |x, _| Ok(x))?;
+    let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, row| {
+        let centred = x.sub(&total.at(row)?.mul(&part)?)?;
+        centred.mul(&centred)
+    })?;
+    writer.block(&output.name("mean_variance_norm"), Part::Anchor, output.like(), |i| {
+        let row = rows.row(i)?;
+        let deviation = unary(UnaryOp::Sqrt, &squares.at(&row)?.mul(&part)?, dtype)?;
+        data.at(i)?.sub(&total.at(&row)?.mul(&part)?)?.div(&deviation.add(&constant(dtype, epsilon)?)?)
+    })
+}
+
+fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let rows = Rows { axes: vec![axis_of(axis, output.extents.len())], keep: true };
+    let powers = sum(writer, &output.name("norm_powers"), &rows, data, |x, _| match order {
+        1 => x.abs(),
+        _ => x.mul(&x),
+    })?;
+    writer.block(&output.name("lp_norm"), Part::Anchor, output.like(), |i| {
+        let power = powers.at(&rows.row(i)?)?;
+        let norm = if order == 1 { power } else { unary(UnaryOp::Sqrt, &power, output.dtype)? };
+        data.at(i)?.div(&norm)
+    })
+}
+
+/// Sums and squares of each group of channels, then the normalised value.
+fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let [data, scale, shift] = inputs else { unreachable!("group_norm has three inputs") };
+    let dtype = output.dtype;
+    let per_group = data.extents[1] / groups;
+    let count: i64 = per_group * data.extents[2..].iter().product::<i64>();
+    let part = constant(dtype, 1.0 / count as f64)?;
+    let rows = [data.extents[0], groups];
+    let loops = || -> Result<Vec<Axis>> {
+        let channels = std::iter::once(&per_group).chain(&data.extents[2..]).enumerate();
+        let axes = channels.map(|(d, &extent)| axis(&format!("k{d}"), extent, true));
+        Ok(axes.collect::<std::result::Result<_, _>>()?)
+    };
+    let read = |i: &[Expression], loops: &[Axis]| {
+        let channel = i[1].mul(&index(per_group)?)?.add(&loops[0].variable)?;
+        let mut at = vec![i[0].clone(), channel];
+        at.extend(loops[1..].iter().map(|axis| axis.variable.clone()));
+        data.at(&at)
+    };
+    let axes = loops()?;
+    let total = writer.block(&output.name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
+        reduce(Reduction::Sum, dtype, &read(i, &axes)?, &axes)
+    })?;
+    let axes = loops()?;
+    let squares = writer.block(&output.name("norm_squares"), Part::Helper, (dtype, &rows), |i| {
+        let centred = read(i, &axes)?.sub(&total.at(i)?.mul(&part)?)?;
+        reduce(Reduction::Sum, dtype, &centred.mul(&centred)?, &axes)
+    })?;
+    writer.block(&output.name("group_norm"), Part::Anchor, output.like(), |i| {
+        let row = [i[0].clone(), i[1].floor_div(&index(per_group)?)?];
+        let channel = [i[1].clone()];
+        let centred = data.at(i)?.sub(&total.at(&row)?.mul(&part)?)?;
+        let variance = squares.at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        let normal = centred.div(&unary(UnaryOp::Sqrt, &variance, dtype)?)?;
+        normal.mul(&scale.at(&channel)?)?.add(&shift.at(&channel)?)
+    })
+}
+
+/// Squares of the neighbouring channels, then the scaled value.
+fn lrn(
+    writer: &mut Writer,
+    size: i64,
+    [alpha, beta, bias]: [f64; 3],
+    data: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
+    let dtype = output.dtype;
+    let near = axis("k", size, true)?;
+    let squares = writer.block(&output.name("lrn_squares"), Part::Anchor, output.like(), |i| {
+        let channel = i[1].add(&near.variable)?.sub(&index((size - 1) / 2)?)?;
+        let inside = channel.at_least(&index(0)?)?.and(&channel.less(&index(data.extents[1])?)?)?;
+        let mut at = i.to_vec();
+        at[1] = channel;
+        let x = data.at(&at)?;
+        let term = inside.if_then_else(&x.mul(&x)?, &constant(dtype, 0.0)?)?;
+        reduce(Reduction::Sum, dtype, &term, std::slice::from_ref(&near))
+    })?;
+    writer.block(&output.name("lrn"), Part::Epilogue, output.like(), |i| {
+        let wide = wide(dtype);
+        let base = squares.at(i)?.mul(&constant(dtype, alpha / size as f64)?)?.add(&constant(dtype, bias)?)?;
+        let power = base.cast(wide)?.function_with("tirx.pow", &constant(wide, beta)?, wide)?.cast(dtype)?;
+        data.at(i)?.div(&power)
     })
 }
 

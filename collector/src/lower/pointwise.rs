@@ -3,14 +3,17 @@
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Tensor, constant, index};
-use models::{BinaryOp, DType, Op, UnaryOp};
+use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
+
+/// The element at a place.
+type Rule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
-    let (name, element): (&str, Box<dyn Fn(&[Expression]) -> Element>) = match op {
+    let (name, element): (&str, Rule) = match op {
         Op::ScaleShift { axis } => (
             "scale_shift",
             Box::new(|place| {
@@ -25,13 +28,27 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
                 read(0, place)?.add(&inputs[1].at(&channel)?)
             }),
         ),
-        Op::Unary { function } => (unary_name(*function), Box::new(|place| unary(*function, &read(0, place)?, dtype))),
+        Op::Unary { function } => {
+            (function.name(), Box::new(|place| unary(*function, &read(0, place)?, inputs[0].dtype)))
+        }
         Op::Clip { low, high } => {
-            ("clip", Box::new(|place| read(0, place)?.max(&constant(dtype, *low)?)?.min(&constant(dtype, *high)?)))
+            let (low, high) = (saturated(dtype, *low), saturated(dtype, *high));
+            ("clip", Box::new(move |place| read(0, place)?.max(&constant(dtype, low)?)?.min(&constant(dtype, high)?)))
         }
         Op::Binary { function } => {
-            (binary_name(*function), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?)))
+            (function.name(), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
         }
+        Op::Compare { function } => {
+            (function.name(), Box::new(|place| compare(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)))
+        }
+        Op::Where => ("where", Box::new(|place| read(0, place)?.select(&read(1, place)?, &read(2, place)?))),
+        Op::PRelu => (
+            "p_relu",
+            Box::new(|place| {
+                let x = read(0, place)?;
+                x.less(&constant(dtype, 0.0)?)?.select(&x.mul(&read(1, place)?)?, &x)
+            }),
+        ),
         Op::Cast { to } => ("cast", Box::new(|place| read(0, place)?.cast(*to))),
         Op::Identity => ("identity", Box::new(|place| read(0, place))),
         other => unreachable!("`{other:?}` is not pointwise"),
@@ -52,65 +69,176 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
 }
 
 /// A dimension counted from the end when negative.
-pub(crate) fn axis_of(axis: i64, rank: usize) -> usize {
+pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }
 
-fn unary_name(function: UnaryOp) -> &'static str {
-    match function {
-        UnaryOp::Relu => "relu",
-        UnaryOp::LeakyRelu { .. } => "leaky_relu",
-        UnaryOp::Sigmoid => "sigmoid",
-        UnaryOp::HardSigmoid => "hard_sigmoid",
-        UnaryOp::Tanh => "tanh",
-        UnaryOp::Silu => "silu",
-        UnaryOp::HardSwish => "hard_swish",
-        UnaryOp::Gelu => "gelu",
-        UnaryOp::Exp => "exp",
-        UnaryOp::Log => "log",
-        UnaryOp::Sqrt => "sqrt",
-        UnaryOp::Neg => "neg",
-        UnaryOp::Abs => "abs",
+/// The nearest number the element type has: a bound beyond its range bounds nothing, and is no constant of it.
+fn saturated(dtype: DType, number: f64) -> f64 {
+    if dtype.is_float() {
+        return number;
+    }
+    let bits = i32::try_from(8 * dtype.bytes()).expect("an element has few bytes");
+    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
+    let (low, values) = if is_unsigned { (0.0, bits) } else { (-f64::from(bits - 1).exp2(), bits - 1) };
+    number.clamp(low, f64::from(values).exp2() - 1.0)
+}
+
+/// The type in which transcendental functions of a type are computed: the processor has none for half precision.
+pub(super) fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
     }
 }
 
-fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
+/// A function of a number of this type.
+pub(super) fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
+    let is_exact = match function {
+        UnaryOp::Relu
+        | UnaryOp::LeakyRelu { .. }
+        | UnaryOp::HardSigmoid
+        | UnaryOp::HardSwish
+        | UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Square
+        | UnaryOp::Sign
+        | UnaryOp::ThresholdedRelu { .. }
+        | UnaryOp::Not
+        | UnaryOp::BitNot => true,
+        _ => wide(dtype) == dtype,
+    };
+    if is_exact {
+        return unary_in(function, x, dtype);
+    }
+    let result = unary_in(function, &x.cast(wide(dtype))?, wide(dtype))?;
+    match function {
+        UnaryOp::IsNan | UnaryOp::IsInf { .. } => Ok(result),
+        _ => result.cast(dtype),
+    }
+}
+
+fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     let number = |value: f64| constant(dtype, value);
-    let hard_sigmoid =
-        |x: &Expression| x.mul(&number(1.0 / 6.0)?)?.add(&number(0.5)?)?.max(&number(0.0)?)?.min(&number(1.0)?);
+    let clipped = |x: &Expression, slope: f64, offset: f64| {
+        x.mul(&number(slope)?)?.add(&number(offset)?)?.max(&number(0.0)?)?.min(&number(1.0)?)
+    };
+    let is_negative = || x.less(&number(0.0)?);
+    let sigmoid = |x: &Expression| x.function("tirx.sigmoid", dtype);
+    // `exp` of no more than zero, so that the side not taken does not overflow.
+    let elu = |x: &Expression, alpha: f64| {
+        let grown = x.min(&number(0.0)?)?.function("tirx.exp", dtype)?.sub(&number(1.0)?)?.mul(&number(alpha)?)?;
+        x.less(&number(0.0)?)?.select(&grown, x)
+    };
+    let softplus = || {
+        let small = number(0.0)?.sub(&x.abs()?)?.function("tirx.exp", dtype)?.function("tirx.log1p", dtype)?;
+        x.max(&number(0.0)?)?.add(&small)
+    };
     match function {
         UnaryOp::Relu => x.max(&number(0.0)?),
-        UnaryOp::LeakyRelu { alpha } => x.less(&number(0.0)?)?.select(&x.mul(&number(alpha)?)?, x),
-        UnaryOp::Sigmoid => x.function("tirx.sigmoid", dtype),
-        UnaryOp::HardSigmoid => hard_sigmoid(x),
+        UnaryOp::LeakyRelu { alpha } => is_negative()?.select(&x.mul(&number(alpha)?)?, x),
+        UnaryOp::Sigmoid => sigmoid(x),
+        UnaryOp::HardSigmoid => clipped(x, 1.0 / 6.0, 0.5),
+        UnaryOp::HardSigmoidOf { slope, offset } => clipped(x, slope, offset),
         UnaryOp::Tanh => x.function("tirx.tanh", dtype),
-        UnaryOp::Silu => x.mul(&x.function("tirx.sigmoid", dtype)?),
-        UnaryOp::HardSwish => x.mul(&hard_sigmoid(x)?),
+        UnaryOp::Silu => x.mul(&sigmoid(x)?),
+        UnaryOp::Swish { beta } => x.mul(&sigmoid(&x.mul(&number(beta)?)?)?),
+        UnaryOp::HardSwish => x.mul(&clipped(x, 1.0 / 6.0, 0.5)?),
         UnaryOp::Gelu => {
             let erf = x.mul(&number(std::f64::consts::FRAC_1_SQRT_2)?)?.function("tirx.erf", dtype)?;
             x.mul(&number(0.5)?)?.mul(&erf.add(&number(1.0)?)?)
         }
+        UnaryOp::GeluTanh => {
+            let factor = (2.0 / std::f64::consts::PI).sqrt();
+            // `factor · (x + 0.044715 x³)`
+            let cubed = x.mul(x)?.mul(&number(0.044_715 * factor)?)?.add(&number(factor)?)?.mul(x)?;
+            x.mul(&number(0.5)?)?.mul(&cubed.function("tirx.tanh", dtype)?.add(&number(1.0)?)?)
+        }
         UnaryOp::Exp => x.function("tirx.exp", dtype),
+        UnaryOp::Exp2 => x.function("tirx.exp2", dtype),
+        // Near zero `exp(x) - 1` loses all digits; `2 sinh(x / 2) exp(x / 2)` is the same and keeps them.
+        UnaryOp::Expm1 => {
+            let half = x.mul(&number(0.5)?)?;
+            sinh(&half, dtype)?.mul(&half.function("tirx.exp", dtype)?)?.mul(&number(2.0)?)
+        }
         UnaryOp::Log => x.function("tirx.log", dtype),
+        UnaryOp::Log2 => x.function("prim.log2", dtype),
+        UnaryOp::Log10 => x.function("tirx.log10", dtype),
+        UnaryOp::Log1p => x.function("tirx.log1p", dtype),
         UnaryOp::Sqrt => x.function("tirx.sqrt", dtype),
+        UnaryOp::Rsqrt => number(1.0)?.div(&x.function("tirx.sqrt", dtype)?),
+        UnaryOp::Reciprocal => number(1.0)?.div(x),
+        UnaryOp::Square => x.mul(x),
         UnaryOp::Neg => number(0.0)?.sub(x),
         UnaryOp::Abs => x.abs(),
+        UnaryOp::Sign if matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64) => x.min(&number(1.0)?),
+        UnaryOp::Sign => {
+            let below = is_negative()?.select(&number(-1.0)?, &number(0.0)?)?;
+            x.greater(&number(0.0)?)?.select(&number(1.0)?, &below)
+        }
+        UnaryOp::Sin => x.function("tirx.sin", dtype),
+        UnaryOp::Cos => x.function("tirx.cos", dtype),
+        UnaryOp::Tan => x.function("tirx.tan", dtype),
+        UnaryOp::Asin => x.function("tirx.asin", dtype),
+        UnaryOp::Acos => x.function("tirx.acos", dtype),
+        UnaryOp::Atan => x.function("tirx.atan", dtype),
+        UnaryOp::Sinh => sinh(x, dtype),
+        UnaryOp::Cosh => {
+            let grown = x.function("tirx.exp", dtype)?;
+            grown.add(&number(1.0)?.div(&grown)?)?.mul(&number(0.5)?)
+        }
+        UnaryOp::Asinh => x.function("tirx.asinh", dtype),
+        UnaryOp::Acosh => x.function("tirx.acosh", dtype),
+        UnaryOp::Atanh => x.function("tirx.atanh", dtype),
+        UnaryOp::Erf => x.function("tirx.erf", dtype),
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Round => x.nearest(),
+        UnaryOp::Trunc => x.trunc(),
+        UnaryOp::Elu { alpha } => elu(x, alpha),
+        UnaryOp::Selu => elu(x, 1.673_263_242_354_377_2)?.mul(&number(1.050_700_987_355_480_5)?),
+        UnaryOp::Celu { alpha } => elu(&x.mul(&number(1.0 / alpha)?)?, 1.0)?.mul(&number(alpha)?),
+        UnaryOp::Softplus => softplus(),
+        UnaryOp::Softsign => x.div(&x.abs()?.add(&number(1.0)?)?),
+        UnaryOp::Mish => x.mul(&softplus()?.function("tirx.tanh", dtype)?),
+        UnaryOp::ThresholdedRelu { alpha } => x.greater(&number(alpha)?)?.select(x, &number(0.0)?),
+        UnaryOp::Shrink { lambda, bias } => {
+            let above = x.greater(&number(lambda)?)?.select(&x.sub(&number(bias)?)?, &number(0.0)?)?;
+            x.less(&number(-lambda)?)?.select(&x.add(&number(bias)?)?, &above)
+        }
+        UnaryOp::IsNan => x.is_nan(),
+        UnaryOp::IsInf { negative: true, positive: true } => x.is_inf(),
+        UnaryOp::IsInf { negative: true, positive: false } => x.is_inf()?.and(&is_negative()?),
+        UnaryOp::IsInf { negative: false, positive: true } => x.is_inf()?.and(&x.greater(&number(0.0)?)?),
+        UnaryOp::IsInf { negative: false, positive: false } => constant(DType::Bool, 0.0),
+        UnaryOp::Not => x.not(),
+        UnaryOp::BitNot => x.bit_not(),
     }
 }
 
-fn binary_name(function: BinaryOp) -> &'static str {
-    match function {
-        BinaryOp::Add => "add",
-        BinaryOp::Sub => "sub",
-        BinaryOp::Mul => "mul",
-        BinaryOp::Div => "div",
-        BinaryOp::Max => "max",
-        BinaryOp::Min => "min",
+/// The hyperbolic sine, which TVM has for single numbers but not for vectors: a series near zero, where the difference of
+/// exponentials would lose all digits.
+fn sinh(x: &Expression, dtype: DType) -> Element {
+    const TERMS: i32 = 10;
+    let number = |value: f64| constant(dtype, value);
+    let square = x.mul(x)?;
+    let mut series = number(1.0)?;
+    for term in (1..TERMS).rev() {
+        let factor = 1.0 / f64::from(2 * term * (2 * term + 1));
+        series = series.mul(&square)?.mul(&number(factor)?)?.add(&number(1.0)?)?;
     }
+    let grown = x.function("tirx.exp", dtype)?;
+    let difference = grown.sub(&number(1.0)?.div(&grown)?)?.mul(&number(0.5)?)?;
+    x.abs()?.less(&number(1.0)?)?.select(&series.mul(x)?, &difference)
 }
 
-fn binary(function: BinaryOp, left: &Expression, right: &Expression) -> Element {
+fn binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
+    // In 64 bits the quotient and its product with the divisor are exact for narrower floats, so the remainder is.
+    let remainder = |round: fn(&Expression) -> Element| {
+        let (left, right) = (left.cast(DType::F64)?, right.cast(DType::F64)?);
+        left.sub(&round(&left.div(&right)?)?.mul(&right)?)?.cast(dtype)
+    };
     match function {
         BinaryOp::Add => left.add(right),
         BinaryOp::Sub => left.sub(right),
@@ -118,5 +246,39 @@ fn binary(function: BinaryOp, left: &Expression, right: &Expression) -> Element 
         BinaryOp::Div => left.div(right),
         BinaryOp::Max => left.max(right),
         BinaryOp::Min => left.min(right),
+        BinaryOp::Pow if wide(dtype) == dtype => left.function_with("tirx.pow", right, dtype),
+        BinaryOp::Pow => {
+            let wide = wide(dtype);
+            left.cast(wide)?.function_with("tirx.pow", &right.cast(wide)?, wide)?.cast(dtype)
+        }
+        BinaryOp::Fmod if dtype.is_float() => remainder(Expression::trunc),
+        BinaryOp::Fmod => left.truncated_mod(right),
+        BinaryOp::Mod if dtype.is_float() => remainder(Expression::floor),
+        BinaryOp::Mod => left.floor_mod(right),
+        BinaryOp::FloorDiv if dtype.is_float() => {
+            left.cast(DType::F64)?.div(&right.cast(DType::F64)?)?.floor()?.cast(dtype)
+        }
+        BinaryOp::FloorDiv => left.floor_div(right),
+        BinaryOp::BitAnd => left.bit_and(right),
+        BinaryOp::BitOr => left.bit_or(right),
+        BinaryOp::BitXor => left.bit_xor(right),
+        BinaryOp::ShiftLeft => left.shift_left(right),
+        BinaryOp::ShiftRight => left.shift_right(right),
+        BinaryOp::And => left.and(right),
+        BinaryOp::Or => left.or(right),
+        BinaryOp::Xor => compare(CompareOp::NotEqual, left, right, dtype),
+    }
+}
+
+fn compare(function: CompareOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
+    let narrow = |x: &Expression| if dtype == DType::Bool { x.cast(DType::U8) } else { Ok(x.clone()) };
+    match function {
+        // TVM's code generator takes truth values for floats when it compares them.
+        CompareOp::Equal => narrow(left)?.equal(&narrow(right)?),
+        CompareOp::NotEqual => narrow(left)?.differs(&narrow(right)?),
+        CompareOp::Less => left.less(right),
+        CompareOp::LessOrEqual => left.at_most(right),
+        CompareOp::Greater => left.greater(right),
+        CompareOp::GreaterOrEqual => left.at_least(right),
     }
 }

@@ -1,10 +1,11 @@
 //! Pooling over windows and over all of space.
 
 use super::movement::{both, pad};
+use super::pointwise::unary;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
-use models::{Op, PoolMode};
+use models::{Op, PoolMode, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
@@ -47,6 +48,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             };
             (*mode, window)
         }
+        Op::AdaptivePool { mode, .. } => return adaptive(writer, *mode, data, output),
         other => unreachable!("`{other:?}` is not a pool"),
     };
     pool(writer, mode, &window, data, output)
@@ -65,7 +67,7 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
     let is_padded = window.heads.iter().chain(&reach).any(|&extent| extent > 0);
     let (how, outside) = match mode {
         PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
-        PoolMode::Average => (Reduction::Sum, constant(data.dtype, 0.0)?),
+        PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
     };
     let with_leading = |pads: &[i64]| -> Vec<i64> { [0, 0].iter().chain(pads).copied().collect() };
     let padded = if is_padded {
@@ -77,23 +79,105 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
     let taps = taps(window)?;
     let name = output.name(match mode {
         PoolMode::Max => "pool_max",
-        PoolMode::Average => "pool_sum",
+        PoolMode::Average | PoolMode::Lp { .. } => "pool_sum",
     });
     let reduced = writer.block(&name, Part::Anchor, output.like(), |i| {
         let mut at = vec![i[0].clone(), i[1].clone()];
         for d in 0..spatial {
             at.push(position(window, d, &i[d + 2], &taps[d])?);
         }
-        reduce(how, output.dtype, &padded.at(&at)?, &taps)
+        reduce(how, output.dtype, &term(mode, &padded.at(&at)?)?, &taps)
     })?;
-    if mode == PoolMode::Max {
-        return Ok(reduced);
+    match mode {
+        PoolMode::Max => return Ok(reduced),
+        PoolMode::Lp { order } => return root(writer, order, &reduced, output),
+        PoolMode::Average => {}
     }
     let share = share(writer, window, is_padded, data, output)?;
     writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| match &share {
         Share::Same(count) => reduced.at(i)?.mul(&constant(output.dtype, 1.0 / *count as f64)?),
         Share::Counted(counts) => reduced.at(i)?.div(&counts.at(&i[2..])?),
     })
+}
+
+/// What an element adds to its window.
+fn term(mode: PoolMode, x: &Expression) -> Element {
+    match mode {
+        PoolMode::Max | PoolMode::Average => Ok(x.clone()),
+        PoolMode::Lp { order: 1 } => x.abs(),
+        PoolMode::Lp { order } => {
+            let magnitude = x.abs()?;
+            let mut power = magnitude.clone();
+            for _ in 1..order {
+                power = power.mul(&magnitude)?;
+            }
+            Ok(power)
+        }
+    }
+}
+
+/// The norm of a sum of powers.
+fn root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) -> Result<Tensor> {
+    if order == 1 {
+        return Ok(sums.clone());
+    }
+    writer.block(&output.name("pool_root"), Part::Epilogue, output.like(), |i| match order {
+        2 => unary(UnaryOp::Sqrt, &sums.at(i)?, output.dtype),
+        _ => {
+            let wide = super::pointwise::wide(output.dtype);
+            let power = constant(wide, 1.0 / order as f64)?;
+            sums.at(i)?.cast(wide)?.function_with("tirx.pow", &power, wide)?.cast(output.dtype)
+        }
+    })
+}
+
+/// Windows that differ in size by at most two: the largest is walked, and what lies outside of the own is left out.
+fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let ends = |d: usize, place: &Expression| -> std::result::Result<[Expression; 2], TvmError> {
+        let (old, new) = (index(data.extents[d])?, index(output.extents[d])?);
+        let first = place.mul(&old)?.floor_div(&new)?;
+        let end = place.add(&index(1)?)?.mul(&old)?.add(&index(output.extents[d] - 1)?)?.floor_div(&new)?;
+        Ok([first, end])
+    };
+    let mut taps = Vec::new();
+    for d in 2..data.extents.len() {
+        let (old, new) = (data.extents[d], output.extents[d]);
+        let largest = (0..new).map(|place| ((place + 1) * old + new - 1) / new - place * old / new).max();
+        taps.push(axis(&format!("r{d}"), largest.unwrap_or(1), true)?);
+    }
+    let (how, outside) = match mode {
+        PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
+        PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
+    };
+    let reduced = writer.block(&output.name("pool_adaptive"), Part::Anchor, output.like(), |i| {
+        let mut at = i[..2].to_vec();
+        let mut inside: Option<Expression> = None;
+        for (d, tap) in taps.iter().enumerate() {
+            let [first, end] = ends(d + 2, &i[d + 2])?;
+            let place = first.add(&tap.variable)?;
+            inside = Some(both(inside, place.less(&end)?)?);
+            at.push(place);
+        }
+        let inside = inside.expect("a pool has at least one spatial dimension");
+        let x = term(mode, &data.at(&at)?)?;
+        reduce(how, output.dtype, &inside.if_then_else(&x, &outside)?, &taps)
+    })?;
+    match mode {
+        PoolMode::Max => Ok(reduced),
+        PoolMode::Lp { order } => root(writer, order, &reduced, output),
+        PoolMode::Average => writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| {
+            let mut count: Option<Expression> = None;
+            for (d, place) in i.iter().enumerate().skip(2) {
+                let [first, end] = ends(d, place)?;
+                let length = end.sub(&first)?;
+                count = Some(match count {
+                    None => length,
+                    Some(count) => count.mul(&length)?,
+                });
+            }
+            reduced.at(i)?.div(&count.expect("a pool has at least one spatial dimension").cast(output.dtype)?)
+        }),
+    }
 }
 
 fn taps(window: &Window) -> Result<Vec<Axis>> {

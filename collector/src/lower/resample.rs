@@ -12,8 +12,8 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     let data = &inputs[0];
     writer.block(&output.name("resize"), output.part(), output.like(), |i| {
         let mut terms = vec![(i[..2].to_vec(), None)];
-        for d in 2..i.len() {
-            let sources = sources(*mode, &i[d], data.extents[d], output.extents[d], output.dtype)?;
+        for (d, place) in i.iter().enumerate().skip(2) {
+            let sources = sources(*mode, place, data.extents[d], output.extents[d], output.dtype)?;
             terms = blend(&terms, &sources)?;
         }
         let mut sum: Option<Expression> = None;

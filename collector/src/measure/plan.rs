@@ -14,12 +14,13 @@ pub enum Method {
     Evaluate(Evaluator),
 }
 
-/// Bounds of adaptive sampling. The defaults take some 30 to 60 ms for a kernel of 0.5 to 5 ms on a quiet machine, and
-/// up to a quarter of a second on a noisy one.
+/// Bounds of adaptive sampling. The defaults take some 20 to 60 ms for a kernel of 0.5 to 5 ms on a quiet machine, and
+/// up to an eighth of a second on a noisy one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Warm up at least this long, the first run not counted.
+    /// Warm up at least this long, the first run not counted. A first run of four times this length is warm-up
+    /// enough: what it finds cold is a small part of it.
     pub warm_up_time_ns: u64,
     /// Warm up with at least this many runs.
     pub warm_up_runs: u32,
@@ -31,13 +32,15 @@ pub struct Plan {
     pub precision: f64,
     /// Probability the confidence interval is made for.
     pub confidence: f64,
-    /// Take at least this many samples, unless the time limit ends.
+    /// Take at least this many samples, unless the time budget cannot hold them.
     pub samples_min: u32,
+    /// Take at least this many samples even of runs so long that the budget cannot hold `samples_min`.
+    pub samples_slow_min: u32,
     /// Take at most this many samples.
     pub samples_max: u32,
     /// Sample at least this long even when the precision is reached at once: early samples may agree by chance.
     pub sampling_time_min_ns: u64,
-    /// Sample at most this long, once the minimum number of samples is there.
+    /// Sample at most this long, once the least number of samples is there.
     pub time_budget_ns: u64,
     /// End the whole measuring after this long, with whatever there is. Checked between batches: a run is never cut.
     pub time_limit_ns: u64,
@@ -57,9 +60,10 @@ impl Default for Plan {
             precision: 0.01,
             confidence: 0.95,
             samples_min: 8,
+            samples_slow_min: 3,
             samples_max: 10_000,
-            sampling_time_min_ns: 20_000_000,
-            time_budget_ns: 200_000_000,
+            sampling_time_min_ns: 12_000_000,
+            time_budget_ns: 120_000_000,
             time_limit_ns: 10_000_000_000,
             cache: Cache::Warm,
             samples_kept_max: 256,
@@ -172,6 +176,7 @@ impl Plan {
         require(self.precision > 0.0 && self.precision < 1.0, "precision", self.precision, "between 0 and 1")?;
         require(self.confidence >= 0.5 && self.confidence < 1.0, "confidence", self.confidence, "from 0.5 to below 1")?;
         require(self.samples_min >= 1, "samples_min", self.samples_min, "at least 1")?;
+        require(self.samples_slow_min >= 1, "samples_slow_min", self.samples_slow_min, "at least 1")?;
         let samples = self.samples_min..=1_000_000;
         require(samples.contains(&self.samples_max), "samples_max", self.samples_max, format!("in {samples:?}"))?;
         require(self.time_limit_ns >= 1, "time_limit_ns", self.time_limit_ns, "at least 1")?;

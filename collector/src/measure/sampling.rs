@@ -55,6 +55,9 @@ pub fn sample<E>(
     }))
 }
 
+/// A first run this many times as long as the warm-up replaces it.
+const WARM_UP_MULTIPLE: u64 = 4;
+
 struct Warm {
     runs: u64,
     /// Estimate of one run's time, from the last and longest batch.
@@ -69,6 +72,9 @@ fn warm_up<E>(
     first_run_ns: u64,
 ) -> Result<Warm, E> {
     let mut warm = Warm { runs: 0, run_ns: first_run_ns.max(1) };
+    if first_run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE) {
+        return Ok(warm);
+    }
     let mut spent_ns = 0;
     let mut batch = 1;
     while (spent_ns < plan.warm_up_time_ns || warm.runs < u64::from(plan.warm_up_runs))

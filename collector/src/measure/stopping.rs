@@ -44,7 +44,8 @@ pub fn decide(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReaso
     if is_enough && elapsed.sampling_ns >= plan.sampling_time_min_ns && is_precise(plan, sorted) {
         return Some(StopReason::Precise);
     }
-    (is_enough && elapsed.sampling_ns >= plan.time_budget_ns).then_some(StopReason::TimeBudget)
+    let is_least = is_enough || sorted.len() >= plan.samples_slow_min as usize;
+    (is_least && elapsed.sampling_ns >= plan.time_budget_ns).then_some(StopReason::TimeBudget)
 }
 
 fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
@@ -75,12 +76,14 @@ mod tests {
 
     #[test]
     fn each_bound_stops_for_its_own_reason() {
-        check(&QUIET, 20, 30, Some(StopReason::Precise));
-        check(&QUIET, 19, 30, None);
-        check(&QUIET[..7], 20, 30, None);
-        check(&LOUD, 20, 30, None);
-        check(&LOUD, 200, 210, Some(StopReason::TimeBudget));
-        check(&LOUD[..7], 500, 510, None);
+        check(&QUIET, 12, 30, Some(StopReason::Precise));
+        check(&QUIET, 11, 30, None);
+        check(&QUIET[..7], 12, 30, None);
+        check(&LOUD, 12, 30, None);
+        check(&LOUD, 120, 130, Some(StopReason::TimeBudget));
+        // Runs of which the budget cannot hold eight: three are the least.
+        check(&LOUD[..3], 500, 510, Some(StopReason::TimeBudget));
+        check(&LOUD[..2], 500, 510, None);
         check(&LOUD[..1], 10_000, 10_000, Some(StopReason::TimeLimit));
         check(&vec![100.0; 10_000], 1, 2, Some(StopReason::SamplesMax));
     }

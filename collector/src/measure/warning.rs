@@ -80,7 +80,7 @@ impl Warning {
         match self {
             Warning::FirstRunSlow { .. } => "it is kept apart; raise the warm-up time if later runs are still settling",
             Warning::Noisy { .. } => "quieten the machine, pin the threads, or raise the time budget; compare minima",
-            Warning::FewSamples { .. } => "raise the time limit if this candidate matters",
+            Warning::FewSamples { .. } => "raise the time budget if this candidate matters",
             Warning::Drifting { .. } => "raise the warm-up time; look for heat, or for other work on the machine",
             Warning::ClockMoved { .. } => "fix the clock governor and boost, and measure again",
             Warning::BelowTimerPrecision { .. } => "raise the runs per batch; a cold cache allows only one",
@@ -99,7 +99,7 @@ impl fmt::Display for Warning {
                 let (half_width, wanted) = (half_width * 100.0, wanted * 100.0);
                 write!(out, "the median is known to {half_width:.1} % instead of {wanted:.1} %")?;
             }
-            Warning::FewSamples { n, wanted } => write!(out, "{n} samples instead of {wanted} before the time limit")?,
+            Warning::FewSamples { n, wanted } => write!(out, "{n} samples instead of {wanted}: single runs are long")?,
             Warning::Drifting { change } => {
                 write!(out, "later samples differ from earlier ones by {:+.1} %", change * 100.0)?;
             }

@@ -5,7 +5,7 @@ use crate::campaign::{ModelRequest, PlannedTask};
 use crate::report::table::{new_table, right_align};
 use crate::space::{Schedule, space};
 use crate::target::Machine;
-use datasets::{Outcome, Record, ScheduleSource};
+use datasets::{Outcome, Record};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -123,7 +123,8 @@ pub fn summarise(
             None => missing.push(planned.task.describe()),
         }
     }
-    let total_ns: f64 = rows.iter().map(|row| row.median_ns * row.count as f64).sum();
+    // Not `sum`, which makes a negative zero of nothing.
+    let total_ns = rows.iter().map(|row| row.median_ns * row.count as f64).fold(0.0, |sum, time| sum + time);
     for row in &mut rows {
         row.share = row.median_ns * row.count as f64 / total_ns;
     }
@@ -144,13 +145,14 @@ fn row(
         .filter_map(|record| Some((*record, record.median_ns?)))
         .collect();
     let (best, median_ns) = measured.iter().copied().min_by(|left, right| left.1.total_cmp(&right.1))?;
+    let default_knobs = space(&planned.task, machine).default;
+    let default_hash = Schedule::Template { knobs: default_knobs.clone() }.hash();
     let default = measured.iter().find(|(record, _)| {
-        record.schedule_source == Some(ScheduleSource::Default)
+        record.schedule_hash.as_ref() == Some(&default_hash)
             && record.threads == best.threads
             && record.cache_state == best.cache_state
     });
     let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
-    let default_knobs = space(&planned.task, machine).default;
     let flops = best.flops.unwrap_or(0) as f64;
     let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0)).sum::<i64>() as f64;
     let threads = best.threads.unwrap_or(1);
@@ -210,6 +212,9 @@ pub fn render(summary: &Summary) -> String {
         summary.batch,
         duration(summary.total_ns)
     );
+    if summary.rows.iter().any(|row| row.roofline.is_some_and(|part| part > 1.0)) {
+        text.push_str("\nroofline above 100 %: operands came from a nearer cache than the peak was measured in");
+    }
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
     }

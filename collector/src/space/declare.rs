@@ -1,6 +1,7 @@
 //! Declares the space of each family.
 
-use super::{Axis, Knobs, Limits, Setting, Space, Template};
+use super::template::summed;
+use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
 use crate::target::Machine;
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -11,51 +12,62 @@ const UNLIMITED: Limits = Limits { tile_elements: i64::MAX, unrolled_elements: i
 pub fn space(task: &Task, machine: &Machine) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
+    match template(task) {
+        Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
+        Template::Rows => rows(machine, &output, matches!(anchor.op, Op::Attention { .. })),
+        Template::Spatial => {
+            let (is_padded, is_strided) = match &anchor.op {
+                Op::Pool { pads, strides, .. } => {
+                    (pads.iter().any(|&pad| pad > 0), strides.last().is_some_and(|&stride| stride > 1))
+                }
+                _ => (false, false),
+            };
+            spatial(machine, &output, is_padded, is_strided)
+        }
+    }
+}
+
+/// What a register tile has to do with. Only contractions ask.
+fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
+    let anchor = &task.steps[0];
+    let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
+    let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     match &anchor.op {
-        Op::Conv { strides, pads, .. } => {
-            let is_padded = pads.iter().any(|&pad| pad > 0);
+        Op::Conv { strides, pads, groups, .. }
+        | Op::QConv { strides, pads, groups, .. }
+        | Op::ConvTranspose { strides, pads, groups, .. } => {
+            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
             let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            contraction(machine, &Extents { channels, rows, columns, depth, is_padded, is_conv: true, may_block: true })
+            Extents {
+                channels,
+                rows: if strides.len() > 1 { output[rank - 2] } else { 1 },
+                columns: last,
+                depth: input_extent(task, 1),
+                is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
+                is_conv: true,
+                blocking: match groups {
+                    _ if is_transposed => Blocking::None,
+                    1 if is_constant => Blocking::Padded,
+                    groups => Blocking::Dividing(channels / groups),
+                },
+            }
         }
-        Op::ConvTranspose { strides, .. } => {
-            let channels = output.get(1).copied().unwrap_or(1);
-            let rows = if strides.len() > 1 { output[output.len() - 2] } else { 1 };
-            let columns = output.last().copied().unwrap_or(1);
-            let depth = input_extent(task, 1);
-            let extents = Extents { channels, rows, columns, depth, is_padded: true, is_conv: true, may_block: false };
-            contraction(machine, &extents)
-        }
-        Op::MatMul { .. } | Op::Dense => {
-            let rank = output.len();
-            let (rows, channels) = (output[..rank - 1].last().copied().unwrap_or(1), output[rank - 1]);
-            let depth = input_extent(task, -1);
-            // Columns of an unpacked transposed operand cannot be read as a vector.
-            let may_block = !matches!(anchor.op, Op::Dense) || task.parameters.get(1).is_some_and(|p| p.is_constant);
-            let extents =
-                Extents { channels, rows: 1, columns: rows, depth, is_padded: false, is_conv: false, may_block };
-            contraction(machine, &extents)
-        }
-        Op::Softmax { .. } | Op::LayerNorm { .. } => rows(machine, &output),
-        Op::Pool { pads, .. } => spatial(machine, &output, pads.iter().any(|&pad| pad > 0)),
-        Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::GlobalPool { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Slice { .. }
-        | Op::Resize { .. } => spatial(machine, &output, false),
+        op => Extents {
+            channels: last,
+            rows: 1,
+            columns: output[..rank - 1].last().copied().unwrap_or(1),
+            depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
+            is_padded: false,
+            is_conv: false,
+            blocking: match op {
+                Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
+                // Columns of an unpacked transposed operand cannot be read as a vector.
+                Op::Dense | Op::QDense { .. } | Op::Einsum { .. } | Op::MatMul { transpose_b: true, .. } => {
+                    Blocking::None
+                }
+                _ => Blocking::Dividing(last),
+            },
+        },
     }
 }
 
@@ -72,22 +84,24 @@ struct Extents {
     depth: i64,
     is_padded: bool,
     is_conv: bool,
-    may_block: bool,
+    blocking: Blocking,
+}
+
+/// Which blocks of output channels a task allows.
+#[derive(Clone, Copy)]
+enum Blocking {
+    /// None: neighbouring channels cannot be read as a vector.
+    None,
+    /// Those that divide this extent: the operand is read as it is, or channels of other groups read other inputs.
+    Dividing(i64),
+    /// Any: the operand is packed, and padded with zeros to whole blocks.
+    Padded,
 }
 
 fn contraction(machine: &Machine, extents: &Extents) -> Space {
     let lanes = machine.vector_lanes;
-    let blocks: Vec<i64> = divisors(extents.channels).filter(|&b| b >= 2 && b <= 4 * lanes && b >= lanes / 4).collect();
-    let blocks: Vec<i64> = blocks
-        .iter()
-        .copied()
-        .filter(|&b| b % (lanes / 2) == 0)
-        .chain(
-            // An awkward channel count still gets its best divisor.
-            blocks.iter().copied().max().filter(|_| blocks.iter().all(|b| b % (lanes / 2) != 0)),
-        )
-        .collect();
-    let may_block = extents.may_block && !blocks.is_empty();
+    let blocks = blocks(machine, extents);
+    let may_block = !blocks.is_empty();
     let may_be_plain = extents.is_conv || !may_block;
     let mut axes = Vec::new();
     let layouts = [("blocked", may_block), ("plain", may_be_plain)];
@@ -125,9 +139,23 @@ fn contraction(machine: &Machine, extents: &Extents) -> Space {
     Space { template: Template::Contraction, axes, default, limits }
 }
 
+/// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
+fn blocks(machine: &Machine, extents: &Extents) -> Vec<i64> {
+    let lanes = machine.vector_lanes;
+    let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
+    match extents.blocking {
+        Blocking::None => Vec::new(),
+        Blocking::Dividing(extent) => wished.filter(|block| extent % block == 0).collect(),
+        // A block may reach past the end, but not by a whole block.
+        Blocking::Padded => wished.filter(|&block| block < 2 * extents.channels.max(lanes / 2)).collect(),
+    }
+}
+
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
-    let tile = best_tile(machine, extents, blocks, may_block);
+    let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
+    let tile =
+        if is_depthwise { depthwise_tile(machine, extents) } else { best_tile(machine, extents, blocks, may_block) };
     let mut knobs = BTreeMap::new();
     let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
     set("layout", choice(if may_block { "blocked" } else { "plain" }));
@@ -145,7 +173,8 @@ fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may
     set("outer", choice("channels"));
     set("parallel", Setting::Number(2));
     if extents.is_padded {
-        set("pad_at", choice("root"));
+        // A channel that is read by one channel only is padded where it is used.
+        set("pad_at", choice(if is_depthwise { "outer" } else { "root" }));
     }
     set("vectorize", choice("yes"));
     Knobs(knobs)
@@ -171,9 +200,9 @@ fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bo
     let mut best: Option<(f64, Tile)> = None;
     for &block in blocks {
         let vectors = (block + lanes - 1) / lanes;
-        for columns in divisors(extents.columns).filter(|&columns| columns <= 32) {
+        for columns in divisors(extents.columns).filter(|&columns| columns <= 32 && (may_block || is_vector(columns))) {
             for rows in upto(extents.rows, &[1, 2, 4]) {
-                for channels in upto(extents.channels / block, &[1, 2, 4]) {
+                for channels in upto((extents.channels + block - 1) / block, &[1, 2, 4]) {
                     // Without blocks the columns are the vector and the channels are broadcast.
                     let (vectors, broadcasts) = if may_block {
                         (vectors * channels, columns * rows)
@@ -184,10 +213,7 @@ fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bo
                         continue;
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
-                    // Half-empty vectors do half the work.
-                    let filled = if may_block { block } else { columns } as f64;
-                    let waste = ((filled / lanes as f64).ceil() * lanes as f64) / filled;
-                    let cost = loads * waste;
+                    let cost = loads * waste(machine, extents, block, columns, may_block);
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
                     }
@@ -198,24 +224,43 @@ fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bo
     best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
 }
 
-fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {
+/// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
+fn depthwise_tile(machine: &Machine, extents: &Extents) -> Tile {
+    let columns = divisors(extents.columns).filter(|&columns| columns <= machine.vector_lanes).max().unwrap_or(1);
+    let rows = upto(extents.rows, &[1, 2, 4]).max().unwrap_or(1);
+    Tile { block: 1, channels: 1, rows, columns }
+}
+
+/// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.
+fn waste(machine: &Machine, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
+    let rounded = |extent: i64, grain: i64| (extent + grain - 1) / grain * grain;
+    if may_block {
+        let channels = rounded(extents.channels, block) as f64 / extents.channels as f64;
+        channels * rounded(block, machine.vector_lanes) as f64 / block as f64
+    } else {
+        rounded(columns, machine.vector_lanes) as f64 / columns as f64
+    }
+}
+
+/// `is_strided` says that neighbours of the result do not come from neighbours of the input.
+fn spatial(machine: &Machine, output: &[i64], is_padded: bool, is_strided: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
-    let vectors: Vec<i64> = [1, 4, 8, 16, 32, 64].into_iter().filter(|&v| v <= columns).collect();
-    let preferred = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
-    let exact = divisors(columns).filter(|&d| d <= 2 * machine.vector_lanes).max().unwrap_or(1);
-    let vector = if columns % preferred == 0 { preferred } else { exact.max(1) };
-    let mut settings: Vec<i64> = vectors;
-    settings.push(vector);
-    settings.sort_unstable();
-    settings.dedup();
+    let settings: Vec<i64> = [1, 4, 8, 16, 32, 64].into_iter().filter(|&v| v <= columns).collect();
+    // A vector of strided reads is slower than what the compiler makes of single ones; a vector that does not divide
+    // the columns needs a test in every step.
+    let fits = |v: &&i64| **v <= machine.vector_lanes && columns % **v == 0;
+    let vector = if is_strided { 1 } else { settings.iter().filter(fits).max().copied().unwrap_or(1) };
     let outer = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
+    // Rows of a plane share their padded input, so planes are the grain where there are enough of them.
+    let planes: i64 = output.iter().take(2).product();
+    let parallel = if output.len() > 3 && planes >= 8 * machine.cores { 2 } else { outer };
     let mut axes = vec![
         numbers("vector", "columns in one vector", settings),
         numbers("parallel", "outer loops fused and run on the pool", 1..=outer),
     ];
     let mut default = BTreeMap::from([
         ("vector".to_owned(), Setting::Number(vector)),
-        ("parallel".to_owned(), Setting::Number(outer)),
+        ("parallel".to_owned(), Setting::Number(parallel)),
     ]);
     if is_padded {
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
@@ -224,13 +269,14 @@ fn spatial(machine: &Machine, output: &[i64], is_padded: bool) -> Space {
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
-fn rows(machine: &Machine, output: &[i64]) -> Space {
+fn rows(machine: &Machine, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
+    let places: &[&str] = if has_heads { &["row", "head", "root"] } else { &["row", "root"] };
     let axes = vec![
         numbers("vector", "elements in one vector", vectors),
-        choices("helpers_at", "where maximum and sum are computed", ["row", "root"]),
+        choices("helpers_at", "for how much of the result helpers are computed at once", places.iter().copied()),
     ];
     let default =
         BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);

@@ -8,10 +8,12 @@ pub mod apply;
 mod declare;
 mod sample;
 mod schedule;
+mod template;
 
 pub use declare::space;
 pub use sample::sample;
 pub use schedule::{Knobs, Layout, Schedule, ScheduleError, Setting};
+use template::{rows_of, template};
 
 /// All schedules of a task on a target.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +45,7 @@ pub enum Template {
     Contraction,
     /// Everything whose output elements are independent.
     Spatial,
-    /// Softmax: whole rows.
+    /// Normalisations and whatever else computes several things of each row.
     Rows,
 }
 
@@ -54,6 +56,11 @@ struct Limits {
     tile_elements: i64,
     /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
     unrolled_elements: i64,
+}
+
+/// Whether a compiler makes good code of vectors of this many elements: short ones and powers of two.
+fn is_vector(width: i64) -> bool {
+    width <= 16 || width.count_ones() == 1
 }
 
 impl Space {
@@ -67,6 +74,10 @@ impl Space {
         let number = |name: &str| knobs.number(name).unwrap_or(1);
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
+        let innermost = if knobs.choice("layout") == Some("blocked") { vector } else { number("tile_x") };
+        if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
+            return false;
+        }
         let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
         tile * vector <= self.limits.tile_elements && tile * vector * steps <= self.limits.unrolled_elements
     }

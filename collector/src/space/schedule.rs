@@ -73,6 +73,9 @@ pub enum Schedule {
         space: usize,
         /// Seed of every sampling move.
         seed: i64,
+        /// The moves that were drawn, once they are known: a replay makes these and draws nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace: Option<serde_json::Value>,
     },
     /// The moves themselves.
     Trace {
@@ -97,9 +100,15 @@ impl Schedule {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Stable identity: 32 hexadecimal digits.
+    /// Stable identity of the choice: 32 hexadecimal digits. Moves that follow from a draw do not count.
     pub fn hash(&self) -> String {
-        blake3::hash(self.to_json().as_bytes()).to_hex()[..32].to_owned()
+        let named = match self {
+            Schedule::MetaSchedule { space, seed, .. } => {
+                Schedule::MetaSchedule { space: *space, seed: *seed, trace: None }
+            }
+            Schedule::Template { .. } | Schedule::Trace { .. } => self.clone(),
+        };
+        blake3::hash(named.to_json().as_bytes()).to_hex()[..32].to_owned()
     }
 
     /// The layout the task must be lowered in.
@@ -127,7 +136,7 @@ impl Schedule {
                 let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
                 parts.join(" ")
             }
-            Schedule::MetaSchedule { space, seed } => format!("metaschedule space={space} seed={seed}"),
+            Schedule::MetaSchedule { space, seed, .. } => format!("metaschedule space={space} seed={seed}"),
             Schedule::Trace { trace } => {
                 let moves = trace.get(0).and_then(|moves| moves.as_array()).map_or(0, Vec::len);
                 format!("trace of {moves} moves")

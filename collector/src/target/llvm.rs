@@ -16,3 +16,36 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     let text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores }).to_string();
     Target { kind: "llvm".to_owned(), text, machine: Machine { vector_lanes, vector_registers, cores } }
 }
+
+/// Whether a text names an llvm target: the word, or a JSON description of that kind.
+pub fn is_llvm(text: &str) -> bool {
+    let kind = |json: serde_json::Value| json.get("kind").and_then(|kind| kind.as_str()).map(|kind| kind == "llvm");
+    text == "llvm" || serde_json::from_str(text).ok().and_then(kind).unwrap_or(false)
+}
+
+/// The host's target, or the one a JSON description says, with the host's number of cores where it says none.
+pub fn described(text: &str, host: Target) -> Result<Target, String> {
+    if text == "llvm" {
+        return Ok(host);
+    }
+    let mut json: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
+    let fields = json.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
+    fields.entry("num-cores").or_insert_with(|| host.machine.cores.into());
+    Ok(Target { text: json.to_string(), ..host })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{described, is_llvm, llvm};
+
+    #[test]
+    fn a_description_wins_over_the_host() {
+        let host = llvm("znver5", &["avx512f".to_owned()], 2);
+        assert_eq!(described("llvm", host.clone()).unwrap(), host);
+        let other = described(r#"{"kind": "llvm", "mcpu": "haswell"}"#, host.clone()).unwrap();
+        assert_eq!(other.text, r#"{"kind":"llvm","mcpu":"haswell","num-cores":2}"#);
+        assert_eq!(other.machine, host.machine);
+        assert!(is_llvm(&other.text) && !is_llvm(r#"{"kind": "cuda"}"#) && !is_llvm("cuda") && !is_llvm("{"));
+    }
+}

@@ -2,7 +2,7 @@
 
 mod llvm;
 
-pub use llvm::llvm;
+pub use llvm::{described, is_llvm, llvm};
 
 use serde::{Deserialize, Serialize};
 

@@ -21,9 +21,25 @@ pub struct CompileTarget(pub(in crate::tvm) Value);
 impl CompileTarget {
     /// From TVM's JSON description, such as `{"kind": "llvm", "mcpu": "…"}`.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
+        check_cpu(json)?;
         let target = call!(names::TARGET, json)?;
         call!(names::TARGET_WITH_HOST, &target, &target).map(CompileTarget)
     }
+}
+
+/// LLVM takes an unknown CPU for a generic one without a word that reaches the user; so names are checked here.
+fn check_cpu(json: &str) -> Result<()> {
+    let fields: serde_json::Value =
+        serde_json::from_str(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+    let Some(cpu) = fields.get("mcpu").and_then(|cpu| cpu.as_str()) else { return Ok(()) };
+    let triple = match fields.get("mtriple").and_then(|triple| triple.as_str()) {
+        Some(triple) => triple.to_owned(),
+        None => call!(names::SYSTEM_TRIPLE)?.text()?,
+    };
+    if call!(names::IS_VALID_CPU, cpu, triple.as_str())?.boolean()? {
+        return Ok(());
+    }
+    Err(TvmError::new(names::TARGET.text, format!("LLVM knows no CPU `{cpu}` for `{triple}`")))
 }
 
 /// The CPU this machine has, as LLVM names it.

@@ -44,6 +44,8 @@ pub const INDEX: DType = DType::I32;
 pub enum Reduction {
     Sum,
     Max,
+    Min,
+    Product,
 }
 
 /// A constant.
@@ -95,24 +97,64 @@ two_operands! {
     less = LESS;
     /// `self == right`
     equal = EQUAL;
+    /// `self != right`
+    differs = NOT_EQUAL;
+    /// `self <= right`
+    at_most = LESS_EQUAL;
+    /// `self > right`
+    greater = GREATER;
     /// Both
     and = AND;
+    /// One of them or both
+    or = OR;
+    /// The remainder with the sign of `self`, of integers
+    truncated_mod = TRUNCATED_MOD;
+    /// Bits that both have
+    bit_and = BITWISE_AND;
+    /// Bits that one of them has
+    bit_or = BITWISE_OR;
+    /// Bits that only one of them has
+    bit_xor = BITWISE_XOR;
+    /// Bits moved up
+    shift_left = LEFT_SHIFT;
+    /// Bits moved down
+    shift_right = RIGHT_SHIFT;
+}
+
+macro_rules! one_operand {
+    ($($(#[$doc:meta])* $method:ident = $name:ident;)*) => {
+        impl Expression {
+            $($(#[$doc])* pub fn $method(&self) -> Result<Expression> {
+                call!(names::$name, &self.0, Value::none()).map(Expression)
+            })*
+        }
+    };
+}
+one_operand! {
+    /// The magnitude
+    abs = ABS;
+    /// The largest whole number not above it
+    floor = FLOOR;
+    /// The smallest whole number not below it
+    ceil = CEIL;
+    /// The nearest whole number, ties to even
+    nearest = NEARBYINT;
+    /// The fraction dropped
+    trunc = TRUNC;
+    /// Whether it is no number
+    is_nan = IS_NAN;
+    /// Whether it is an infinity
+    is_inf = IS_INF;
+    /// The opposite
+    not = NOT;
+    /// Every bit turned
+    bit_not = BITWISE_NOT;
 }
 
 impl Expression {
     /// `self` as another type.
     pub fn cast(&self, dtype: DType) -> Result<Expression> {
         call!(names::CAST, call!(names::PRIM_TYPE, dtype)?, &self.0, Value::none()).map(Expression)
-    }
-
-    /// The magnitude.
-    pub fn abs(&self) -> Result<Expression> {
-        call!(names::ABS, &self.0, Value::none()).map(Expression)
-    }
-
-    /// The largest whole number not above it.
-    pub fn floor(&self) -> Result<Expression> {
-        call!(names::FLOOR, &self.0, Value::none()).map(Expression)
     }
 
     /// `if self { yes } else { no }`, evaluating both.
@@ -127,11 +169,19 @@ impl Expression {
 
     /// A function of TVM's operator table, such as `tirx.exp`, with the type of its argument.
     pub fn function(&self, operator: &str, dtype: DType) -> Result<Expression> {
-        let kind = call!(names::PRIM_TYPE, dtype)?;
-        let operator = call!(names::GET_OPERATOR, operator)?;
-        let arguments = vec![self.0.clone()];
-        call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
+        function_of(operator, dtype, vec![self.0.clone()])
     }
+
+    /// A function of two arguments, such as `tirx.pow`.
+    pub fn function_with(&self, operator: &str, right: &Expression, dtype: DType) -> Result<Expression> {
+        function_of(operator, dtype, vec![self.0.clone(), right.0.clone()])
+    }
+}
+
+fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Expression> {
+    let kind = call!(names::PRIM_TYPE, dtype)?;
+    let operator = call!(names::GET_OPERATOR, operator)?;
+    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
 }
 
 /// A loop over `0..extent`; `is_reduction` when its results are combined.
@@ -168,6 +218,8 @@ pub fn reduce(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) 
     let (combined, identity) = match how {
         Reduction::Sum => (left.add(&right)?, constant(dtype, 0.0)?),
         Reduction::Max => (left.max(&right)?, lowest(dtype)?),
+        Reduction::Min => (left.min(&right)?, highest(dtype)?),
+        Reduction::Product => (left.mul(&right)?, constant(dtype, 1.0)?),
     };
     let reducer = call!(
         names::COMMUTATIVE_REDUCER,
@@ -192,6 +244,25 @@ pub fn lowest(dtype: DType) -> Result<Expression> {
         DType::I32 => f64::from(i32::MIN),
         DType::I64 => i64::MIN as f64,
         DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => 0.0,
+    };
+    constant(dtype, number)
+}
+
+/// The largest finite number of a type; of 64-bit integers the largest that TVM's constants hold.
+pub fn highest(dtype: DType) -> Result<Expression> {
+    let number = match dtype {
+        DType::F32 | DType::BF16 => f64::from(f32::MAX),
+        DType::F16 => 65504.0,
+        DType::F64 => f64::MAX,
+        DType::I8 => f64::from(i8::MAX),
+        DType::I16 => f64::from(i16::MAX),
+        DType::I32 => f64::from(i32::MAX),
+        DType::U8 => f64::from(u8::MAX),
+        DType::U16 => f64::from(u16::MAX),
+        DType::U32 => f64::from(u32::MAX),
+        // The conversion from a float stops at the largest number.
+        DType::I64 | DType::U64 => i64::MAX as f64,
+        DType::Bool => 1.0,
     };
     constant(dtype, number)
 }

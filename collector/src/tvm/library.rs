@@ -1,7 +1,8 @@
 //! Opens TVM's libraries and checks that they are the ones this program was written for.
 //!
 //! Search order: a `lib` folder beside the program's own, the folder known when the program was built, a `.venv` in
-//! the working folder or above the program. What was tried is part of the error. After opening, TVM's handlers for
+//! the working folder or above the program; or, where the variable `OPCOLLECT_TVM` names a folder, that one and no
+//! other. What was tried is part of the error. After opening, TVM's handlers for
 //! fatal signals are removed: they spend half a second on a stack print before the process dies.
 
 use super::call;
@@ -42,8 +43,14 @@ pub struct Versions {
     pub folder: PathBuf,
 }
 
+/// Names the only folder to be searched.
+pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
+
 /// Folders that may hold TVM's libraries, best first.
 pub fn candidates() -> Vec<PathBuf> {
+    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
+        return vec![PathBuf::from(folder)];
+    }
     let mut folders = Vec::new();
     let program = std::env::current_exe().unwrap_or_default();
     if let Some(folder) = program.parent().and_then(Path::parent) {
@@ -103,9 +110,14 @@ fn open_library(path: &Path) -> Result<(), LibraryError> {
     // SAFETY: these are TVM's own libraries, whose initialisers only register functions; they are never unloaded.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     let library =
-        library.map_err(|error| LibraryError::CannotOpen { path: path.to_owned(), why: error.to_string() })?;
+        library.map_err(|error| LibraryError::CannotOpen { path: path.to_owned(), why: with_cause(&error) })?;
     std::mem::forget(library);
     Ok(())
+}
+
+/// The dynamic loader keeps its reason in the cause.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }
 
 fn reset_signal_handlers() {

@@ -70,6 +70,23 @@ names! {
     ABS = "tirx.abs", 2, Builder;
     FLOOR = "tirx.floor", 2, Builder;
     EQUAL = "prim._OpEQ", 3, Builder;
+    NOT_EQUAL = "prim._OpNE", 3, Builder;
+    LESS_EQUAL = "prim._OpLE", 3, Builder;
+    GREATER = "prim._OpGT", 3, Builder;
+    OR = "prim._OpOr", 3, Builder;
+    NOT = "prim.Not", 2, Builder;
+    TRUNCATED_MOD = "prim._OpTruncMod", 3, Builder;
+    BITWISE_AND = "prim.bitwise_and", 3, Builder;
+    BITWISE_OR = "prim.bitwise_or", 3, Builder;
+    BITWISE_XOR = "prim.bitwise_xor", 3, Builder;
+    BITWISE_NOT = "prim.bitwise_not", 2, Builder;
+    LEFT_SHIFT = "prim.left_shift", 3, Builder;
+    RIGHT_SHIFT = "prim.right_shift", 3, Builder;
+    CEIL = "prim.ceil", 2, Builder;
+    NEARBYINT = "tirx.nearbyint", 2, Builder;
+    TRUNC = "tirx.trunc", 2, Builder;
+    IS_NAN = "tirx.isnan", 2, Builder;
+    IS_INF = "tirx.isinf", 2, Builder;
     // tensor expressions
     TENSOR_LOAD = "te.TensorLoad", 2, Builder;
     COMMUTATIVE_REDUCER = "te.CommReducer", 5, Builder;
@@ -118,6 +135,8 @@ names! {
     TARGET_WITH_HOST = "target.WithHost", 2, Builder;
     BUILD_LLVM = "target.build.llvm", 2, Builder;
     SYSTEM_CPU = "target.llvm_get_system_cpu", 0, Builder;
+    SYSTEM_TRIPLE = "target.llvm_get_system_triple", 0, Builder;
+    IS_VALID_CPU = "target.llvm_is_valid_cpu", 2, Builder;
     LLVM_VERSION = "target.llvm_version_major", 0, Builder;
     RUN_PASS = "transform.RunPass", 2, Builder;
     MODULE_WRITE = "ffi.ModuleWriteToFile", 3, Builder;

@@ -79,15 +79,16 @@ fn number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
 }
 
 fn quoted(text: &str, line: &mut Vec<u8>) {
-    if !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
-        return line.extend_from_slice(text.as_bytes());
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
+        return line.extend_from_slice(bytes);
     }
     line.push(b'"');
-    for (index, piece) in text.split('"').enumerate() {
+    for (index, piece) in bytes.split(|byte| *byte == b'"').enumerate() {
         if index > 0 {
             line.extend_from_slice(b"\"\"");
         }
-        line.extend_from_slice(piece.as_bytes());
+        line.extend_from_slice(piece);
     }
     line.push(b'"');
 }

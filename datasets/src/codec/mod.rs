@@ -100,10 +100,10 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Adds the rows of a batch.
+    /// Adds the rows of a batch, which were checked when they were read.
     pub(crate) fn write_batch(&mut self, batch: &Batch) -> Result<()> {
         match &mut self.0 {
-            Sink::Parquet(writer) => (0..batch.len()).try_for_each(|row| writer.push_from(batch, row)),
+            Sink::Parquet(writer) => writer.push_batch(batch),
             _ => batch.rows().try_for_each(|row| self.write_row(&row)),
         }
     }

@@ -5,8 +5,8 @@
 //! readers and writers need not wait.
 
 use super::Store;
-use super::files::{Scratch, leftovers, remove, sync_folder, write_json};
-use super::merge::Merge;
+use super::files::{HashedScratch, leftovers, remove, sync_folder, write_json};
+use super::merge::{Merge, ROWS_OUT};
 use super::names::is_part;
 use super::seal::{SealOptions, SealReport, begin_part, keep_part};
 use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
@@ -25,6 +25,9 @@ const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// Rows of a part after compaction, except the last of a folder: about 100 MB.
 const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
+
+// Merging gives rows by a fixed number, so this is where parts can be cut.
+const _: () = assert!(PART_ROWS.is_multiple_of(ROWS_OUT as u64));
 
 /// What compacting did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -107,20 +110,18 @@ impl Store {
     fn compact_folder(&self, folder: &Path, parts: &[PathBuf]) -> Result<Vec<(String, ManifestPart)>> {
         let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
         let mut merge = Merge::new(parts.to_vec())?;
-        let mut open: Option<(PartWriter<Scratch>, u64)> = None;
+        let mut open: Option<(PartWriter<HashedScratch>, u64)> = None;
         while let Some(rows) = merge.next()? {
-            for row in 0..rows.len() {
-                let (part, part_rows) = match &mut open {
-                    Some(open) => open,
-                    None => open.insert((begin_part(folder)?, 0)),
-                };
-                part.push_from(&rows, row)?;
-                *part_rows += 1;
-                if *part_rows == PART_ROWS
-                    && let Some((part, part_rows)) = open.take()
-                {
-                    compacted.push((keep_part(part)?, part_rows));
-                }
+            let (part, part_rows) = match &mut open {
+                Some(open) => open,
+                None => open.insert((begin_part(folder)?, 0)),
+            };
+            *part_rows += rows.len() as u64;
+            part.push_batch(&rows)?;
+            if *part_rows == PART_ROWS
+                && let Some((part, part_rows)) = open.take()
+            {
+                compacted.push((keep_part(part)?, part_rows));
             }
         }
         if let Some((part, part_rows)) = open {

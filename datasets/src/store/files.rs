@@ -2,19 +2,24 @@
 
 use crate::error::{Error, IoContext, Result};
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Temporary files begin so; a name that begins with a dot is no part for any reader.
 const TEMPORARY: &str = ".tmp-";
 
-/// A file being written under a temporary name, hashed on the way; it disappears unless it is kept.
+/// A file being written under a temporary name; it disappears unless it is kept.
 pub(super) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
+}
+
+/// The same, hashed on the way.
+pub(super) struct HashedScratch {
+    pub scratch: Scratch,
     hasher: blake3::Hasher,
 }
 
@@ -24,14 +29,15 @@ impl Scratch {
     /// The file is locked while it is written, so that cleaning up can tell it from one whose writer died.
     pub fn new(folder: &Path) -> Result<Scratch> {
         loop {
-            let file =
-                tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder).context("creating a file in", folder)?;
+            let mut builder = tempfile::Builder::new();
+            // As any other new file: who may read it is for the user's mask to say.
+            let builder = builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
+            let file = builder.tempfile_in(folder).context("creating a file in", folder)?;
             // A file system without locks still works; its leftovers are only not told apart.
             let _ = file.as_file().lock();
             let is_there = file.as_file().metadata().context("looking at", file.path())?.nlink() > 0;
             if is_there {
-                let hasher = blake3::Hasher::new();
-                return Ok(Scratch { file, folder: folder.to_owned(), hasher });
+                return Ok(Scratch { file, folder: folder.to_owned() });
             }
         }
     }
@@ -39,11 +45,6 @@ impl Scratch {
     /// Where the file is for now.
     pub fn path(&self) -> &Path {
         self.file.path()
-    }
-
-    /// The hash of what was written so far.
-    pub fn hash(&self) -> blake3::Hash {
-        self.hasher.finalize()
     }
 
     /// Brings the file to the disk and gives it its name, replacing a file of that name.
@@ -58,13 +59,35 @@ impl Scratch {
 
 impl Write for Scratch {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        let written = self.file.as_file_mut().write(buffer)?;
+        self.file.as_file_mut().write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.as_file_mut().flush()
+    }
+}
+
+impl HashedScratch {
+    /// Begins a file in a folder.
+    pub fn new(folder: &Path) -> Result<HashedScratch> {
+        Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
+    }
+
+    /// The hash of what was written so far.
+    pub fn hash(&self) -> blake3::Hash {
+        self.hasher.finalize()
+    }
+}
+
+impl Write for HashedScratch {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.scratch.write(buffer)?;
         self.hasher.update(&buffer[..written]);
         Ok(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.file.as_file_mut().flush()
+        self.scratch.flush()
     }
 }
 
@@ -127,9 +150,14 @@ pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Ve
     Ok(paths)
 }
 
+/// Whether a name is that of a temporary file.
+pub(super) fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
 /// Temporary files of a folder whose writers are gone.
 pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = list(folder, |name| name.starts_with(TEMPORARY))?;
+    let mut paths = list(folder, is_temporary)?;
     paths.retain(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()));
     Ok(paths)
 }

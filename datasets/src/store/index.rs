@@ -50,10 +50,14 @@ impl Store {
         gather: impl Fn(&Batch, &mut T) + Sync,
     ) -> Result<Vec<T>> {
         let journals = self.journals()?;
-        let of_journals = parallel::map(journals.len(), |index| {
-            let mut gathered = begin();
-            scan_journal(&journals[index], |batch| gather(batch, &mut gathered)).map(|()| gathered)
-        });
+        // Reading a journal keeps all threads busy by itself.
+        let of_journals: Vec<Result<T>> = journals
+            .iter()
+            .map(|path| {
+                let mut gathered = begin();
+                scan_journal(path, |batch| gather(batch, &mut gathered)).map(|()| gathered)
+            })
+            .collect();
         let parts = self.parts()?;
         let of_parts = parallel::map(parts.len(), |index| {
             let mut gathered = begin();
@@ -73,15 +77,13 @@ fn scan_part(path: &Path, columns: &[ColumnId], mut each: impl FnMut(&Batch)) ->
 
 fn scan_journal(path: &Path, mut each: impl FnMut(&Batch)) -> Result<()> {
     let mut reader = JournalReader::open(path)?;
-    let mut batch = Batch::all_columns();
-    while let Some(record) = reader.next()? {
-        batch.push(&record);
-        if batch.len() == ROWS {
-            each(&std::mem::replace(&mut batch, Batch::all_columns()));
+    loop {
+        let rows = reader.next_rows(ROWS)?;
+        if rows.is_empty() {
+            return Ok(());
         }
+        each(&Batch::of(&rows.iter().collect::<Vec<_>>()));
     }
-    each(&batch);
-    Ok(())
 }
 
 /// Notes a row unless one that stays before it was noted for its key.

@@ -1,4 +1,8 @@
 //! A journal: the records of one process, one line each, on the disk before `append` returns.
+//!
+//! Lines are written over zeros that were laid down before: a sync then need not bring a new length of the file to
+//! the disk too, which makes it half again as fast. So a journal being written ends in zeros, which readers pass over,
+//! and a line that was being written when the machine died may have zeros in it.
 
 use super::files::{make_folder, sync_folder};
 use super::identity::Identity;
@@ -7,16 +11,24 @@ use super::seal::seal_journal;
 use super::{SealReport, Store};
 use crate::codec::json_lines::{Lines, parse_line, too_long, write_line};
 use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::parallel;
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, ErrorKind, Write};
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Zeros laid down at once.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
+/// Lines that are in memory before they are parsed.
+const PARSED_AT_ONCE: usize = 2048;
+
 /// Rows after which a journal is sealed and a new one begun.
-pub(super) const SEAL_AT_ROWS: u64 = 50_000;
+pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
 /// Who writes a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +76,8 @@ pub struct Journal {
     /// Bytes and rows that are safely on the disk.
     bytes: u64,
     rows: u64,
+    /// Length of the file, zeros included.
+    length: u64,
     line: Vec<u8>,
 }
 
@@ -85,7 +99,7 @@ impl Store {
         };
         let mut line = serde_json::to_vec(&header).map_err(|error| Error::damaged(&path, error.to_string()))?;
         line.push(b'\n');
-        let mut journal = Journal { store: self.clone(), origin, path, file, bytes: 0, rows: 0, line };
+        let mut journal = Journal { store: self.clone(), origin, path, file, bytes: 0, rows: 0, length: 0, line };
         journal.write_line().and_then(|()| sync_folder(&folder)).inspect_err(|_| {
             // Without a header it would only puzzle readers.
             let _ = std::fs::remove_file(&journal.path);
@@ -100,7 +114,7 @@ fn create(folder: &Path, host: &str) -> Result<(PathBuf, File, i64)> {
     let mut started_at_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
     loop {
         let path = folder.join(format!("{}-{started_at_us}-{}.jsonl", encode(host), std::process::id()));
-        match OpenOptions::new().read(true).append(true).create_new(true).open(&path) {
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file, started_at_us)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => started_at_us += 1,
             Err(error) => return Err(Error::io("creating", &path, error)),
@@ -118,7 +132,7 @@ impl Journal {
         write_line(record, &mut self.line)?;
         self.write_line()?;
         self.rows += 1;
-        if self.rows >= SEAL_AT_ROWS { self.roll() } else { Ok(()) }
+        if self.rows >= SEAL_AT_ROWS as u64 { self.roll() } else { Ok(()) }
     }
 
     /// Seals what was written into parts and removes the journal.
@@ -141,16 +155,56 @@ impl Journal {
 
     /// One write, one sync; on failure nothing of the line stays.
     fn write_line(&mut self) -> Result<()> {
-        match self.file.write_all(&self.line).and_then(|()| self.file.sync_data()) {
+        let end = self.bytes + self.line.len() as u64;
+        if end > self.length {
+            self.lay_down_zeros(end);
+        }
+        match self.file.write_all_at(&self.line, self.bytes).and_then(|()| self.file.sync_data()) {
             Ok(()) => {
-                self.bytes += self.line.len() as u64;
+                self.bytes = end;
+                self.length = self.length.max(end);
                 Ok(())
             }
             Err(error) => {
+                self.length = self.bytes;
                 self.file.set_len(self.bytes).context("undoing a failed write to", &self.path)?;
                 Err(Error::io("writing", &self.path, error))
             }
         }
+    }
+
+    /// Makes room up to some place and beyond. Where that fails the line may still fit, so its write will tell.
+    fn lay_down_zeros(&mut self, end: u64) {
+        while self.length < end {
+            match self.file.write_all_at(&ZEROS, self.length) {
+                Ok(()) => self.length += ZEROS.len() as u64,
+                Err(_) => {
+                    self.length = self.bytes;
+                    // The write of the line fails in turn if even this does.
+                    let _ = self.file.set_len(self.bytes);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Zeros at the end do no harm; they only surprise people who look at the file.
+        let _ = self.file.set_len(self.bytes);
+    }
+}
+
+/// A line that waits to be parsed.
+struct NumberedLine {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl NumberedLine {
+    fn parse(&self) -> std::result::Result<Record, (u64, RowError)> {
+        parse_line(&self.text).map_err(|error| (self.number, error))
     }
 }
 
@@ -196,22 +250,65 @@ impl JournalReader {
         &self.path
     }
 
-    /// The next record; nothing at the end or where a line is unfinished.
-    pub fn next(&mut self) -> Result<Option<Record>> {
-        if self.header.is_none() {
-            return Ok(None);
+    /// The next records, at most so many; none at the end or where a line is unfinished.
+    pub fn next_rows(&mut self, most: usize) -> Result<Vec<Record>> {
+        let mut rows = Vec::new();
+        while rows.len() < most {
+            let lines = self.next_lines(PARSED_AT_ONCE.min(most - rows.len()))?;
+            if lines.is_empty() {
+                break;
+            }
+            let pieces: Vec<&[NumberedLine]> = lines.chunks(lines.len().div_ceil(parallel::THREADS)).collect();
+            let parsed = parallel::map(pieces.len(), |index| {
+                pieces[index].iter().map(NumberedLine::parse).collect::<std::result::Result<Vec<_>, _>>()
+            });
+            for piece in parsed {
+                rows.extend(piece.map_err(|(number, row)| self.refusal(number, row))?);
+            }
         }
-        let Some((text, number, is_too_long)) = self.finished_line()? else { return Ok(None) };
-        let record = if is_too_long { Err(too_long()) } else { parse_line(text) };
-        record.map(Some).map_err(|row| Error::Row { file: self.path.clone(), counted: Counted::Line, number, row })
+        Ok(rows)
+    }
+
+    fn next_lines(&mut self, most: usize) -> Result<Vec<NumberedLine>> {
+        let mut lines = Vec::new();
+        while self.header.is_some() && lines.len() < most {
+            let Some((text, number, is_too_long)) = self.finished_line()? else {
+                self.expect_zeros()?;
+                break;
+            };
+            if is_too_long {
+                return Err(self.refusal(number, too_long()));
+            }
+            lines.push(NumberedLine { number, text: text.to_owned() });
+        }
+        Ok(lines)
+    }
+
+    fn refusal(&self, number: u64, row: RowError) -> Error {
+        Error::Row { file: self.path.clone(), counted: Counted::Line, number, row }
+    }
+
+    /// Nothing was written after a line that was not finished; if there is something, the disk lost what was before.
+    fn expect_zeros(&mut self) -> Result<()> {
+        while let Some(line) = self.lines.next_line().context("reading", &self.path)? {
+            if line.text.iter().any(|byte| *byte != 0) {
+                let number = line.number;
+                return Err(self.refusal(number, RowError::new("the lines before it were lost")));
+            }
+        }
+        Ok(())
     }
 
     fn finished_line(&mut self) -> Result<Option<(&[u8], u64, bool)>> {
         let Some(line) = self.lines.next_line().context("reading", &self.path)? else { return Ok(None) };
-        if !line.is_finished && !line.is_too_long {
-            self.torn = Some(TornTail { journal: self.path.clone(), bytes: line.text.len() as u64 });
-            return Ok(None);
+        let is_whole = line.is_finished && !line.text.contains(&0);
+        if is_whole || (line.is_too_long && !line.text.starts_with(&[0])) {
+            return Ok(Some((line.text, line.number, line.is_too_long)));
         }
-        Ok(Some((line.text, line.number, line.is_too_long)))
+        let begun = line.text.iter().take_while(|byte| **byte != 0).count();
+        if begun > 0 || line.is_finished {
+            self.torn = Some(TornTail { journal: self.path.clone(), bytes: begun as u64 });
+        }
+        Ok(None)
     }
 }

@@ -3,8 +3,8 @@
 //! Memory is bounded by the number of files read at once: one batch, and one page of every column, of each. More files
 //! than that are merged in rounds through temporary files.
 
-use super::journal::{JournalReader, TornTail};
-use super::seal::{sort, take_rows};
+use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
+use super::seal::sort;
 use super::{Store, settled};
 use crate::batch::{Batch, BatchRow, Row};
 use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
@@ -22,7 +22,7 @@ const FAN_IN: usize = 32;
 
 /// Rows read at once from each file, and given out at once.
 const ROWS_IN: usize = 1024;
-const ROWS_OUT: usize = 8192;
+pub(super) const ROWS_OUT: usize = 8192;
 
 /// Parts being merged.
 pub(super) struct Merge {
@@ -54,7 +54,7 @@ impl Merge {
             // At the end of the queue, so that all rows are copied equally often.
             paths.push(scratch.write(|writer| {
                 while let Some(rows) = merge.next()? {
-                    (0..rows.len()).try_for_each(|row| writer.push_from(&rows, row))?;
+                    writer.push_batch(&rows)?;
                 }
                 Ok(())
             })?);
@@ -70,27 +70,43 @@ impl Merge {
         Ok(merge)
     }
 
-    /// The next rows; nothing at the end.
+    /// The next rows, always the same number but for the last; nothing at the end.
     pub fn next(&mut self) -> Result<Option<Batch>> {
         let mut rows = Batch::all_columns();
         while let Some(&first) = self.order.last() {
             let cursor = &self.cursors[first];
             let is_same = !rows.is_empty() && compare(&rows.row(rows.len() - 1), &cursor.head()) == Ordering::Equal;
-            if !is_same && rows.len() >= ROWS_OUT {
+            let mut taken = 1;
+            if is_same {
+                if choose_row(&cursor.head(), &rows.row(rows.len() - 1)) == Ordering::Less {
+                    rows.pop();
+                    rows.push(&cursor.head());
+                }
+            } else if rows.len() < ROWS_OUT {
+                taken = self.run(first, ROWS_OUT - rows.len());
+                rows.extend(&cursor.batch, cursor.row..cursor.row + taken);
+            } else {
                 break;
             }
-            if !is_same {
-                rows.push_from(&cursor.batch, cursor.row);
-            } else if choose_row(&cursor.head(), &rows.row(rows.len() - 1)) == Ordering::Less {
-                rows.pop();
-                rows.push_from(&cursor.batch, cursor.row);
-            }
             self.order.pop();
-            if self.cursors[first].advance()? {
+            if self.cursors[first].advance(taken)? {
                 self.enqueue(first);
             }
         }
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
+    }
+
+    /// How many rows of the first cursor, at most so many, come before all rows of others and are different.
+    fn run(&self, first: usize, most: usize) -> usize {
+        let cursor = &self.cursors[first];
+        let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head());
+        let most = most.min(cursor.batch.len() - cursor.row);
+        let continues = |row: usize| {
+            let row_here = cursor.batch.row(row);
+            let is_before = |next: &BatchRow<'_>| compare(&row_here, next) == Ordering::Less;
+            next.as_ref().is_none_or(is_before) && compare(&cursor.batch.row(row - 1), &row_here) == Ordering::Less
+        };
+        (1..most).find(|run| !continues(cursor.row + run)).unwrap_or(most)
     }
 
     /// Puts a cursor to its place in the order.
@@ -116,10 +132,10 @@ impl Cursor {
         self.batch.row(self.row)
     }
 
-    /// Goes to the next row; false at the end.
-    fn advance(&mut self) -> Result<bool> {
-        if self.row + 1 < self.batch.len() {
-            self.row += 1;
+    /// Goes some rows further, at most to the first row of the next batch; false at the end.
+    fn advance(&mut self, rows: usize) -> Result<bool> {
+        self.row += rows;
+        if self.row < self.batch.len() {
             self.check_order(&self.batch.row(self.row - 1))?;
             return Ok(true);
         }
@@ -193,12 +209,13 @@ impl Store {
         for path in self.journals()? {
             let mut reader = JournalReader::open(&path)?;
             loop {
-                let mut rows = take_rows(&mut reader)?;
+                let rows = reader.next_rows(SEAL_AT_ROWS)?;
                 if rows.is_empty() {
                     break;
                 }
-                sort(&mut rows);
-                paths.push(scratch.write(|writer| rows.iter().try_for_each(|row| writer.push(row)))?);
+                let mut sorted = rows.iter().collect();
+                sort(&mut sorted);
+                paths.push(scratch.write(|writer| writer.push_all(&sorted))?);
             }
             torn.extend(reader.torn());
         }

@@ -4,7 +4,7 @@
 //! store/
 //!   opcollect-store.json                         marks the folder and its schema version
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
-//!   dataset/target=<t>/host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
+//!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
 //!   manifest.json                                what the last compaction left
 //! ```
 //!
@@ -35,7 +35,7 @@ pub use stats::{Files, Stats};
 pub use transfer::{ImportReport, MergeReport};
 pub use verify::{Problem, VerifyReport};
 
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::record::SCHEMA_VERSION;
 use files::make_folder;
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,9 @@ impl Store {
             return Store::open(root);
         }
         make_folder(root)?;
-        if std::fs::read_dir(root).context("listing", root)?.next().is_some() && !root.join(MARKER).exists() {
+        // Another process may be making the same store, so temporary files do not count and the marker is looked for
+        // again.
+        if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
             let problem = format!("it has no `{MARKER}`, but other files");
             return Err(Error::NotAStore { folder: root.to_owned(), problem });
         }
@@ -133,8 +135,8 @@ impl Store {
     /// All folders that parts are in, sorted.
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
-        for target in files::list(&self.dataset_folder(), |name| name.starts_with("target="))? {
-            folders.extend(files::list(&target, |name| name.starts_with("host_class="))?);
+        for target in files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))? {
+            folders.extend(files::list(&target, |name| name.starts_with("part_host_class="))?);
         }
         Ok(folders)
     }

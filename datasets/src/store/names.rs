@@ -23,8 +23,10 @@ pub(super) fn encode(text: &str) -> String {
 }
 
 /// The folder of rows of one target and one class of hosts, below the dataset folder.
+///
+/// Not named after the columns themselves: some readers refuse a folder whose partitions repeat a column of its files.
 pub(super) fn part_folder(target: &str, host_class: &str) -> String {
-    format!("target={}/host_class={}", encode(target), encode(host_class))
+    format!("part_target={}/part_host_class={}", encode(target), encode(host_class))
 }
 
 /// The name of a part by the hash of its content.

@@ -4,7 +4,7 @@
 //! the rows in both, which the keys settle.
 
 use super::Store;
-use super::files::{Scratch, make_folder, remove, sync_folder};
+use super::files::{HashedScratch, make_folder, remove, sync_folder};
 use super::identity::{Identity, Owner, host_name};
 use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
 use super::names::{encode, part_folder, part_name};
@@ -13,6 +13,7 @@ use crate::error::{IoContext, Result};
 use crate::record::choose::choose;
 use crate::record::key::Key;
 use crate::record::table::Record;
+use crate::record::words::Target;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -98,12 +99,12 @@ impl SealReport {
 /// Seals the records of a journal that nobody writes any more, then removes it.
 pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mut SealReport) -> Result<()> {
     loop {
-        let rows = take_rows(&mut reader)?;
+        let rows = reader.next_rows(SEAL_AT_ROWS)?;
         if rows.is_empty() {
             break;
         }
         report.rows += rows.len() as u64;
-        report.parts.extend(seal_rows(store, rows)?);
+        report.parts.extend(seal_rows(store, &rows)?);
     }
     report.torn.extend(reader.torn());
     report.journals += 1;
@@ -111,29 +112,22 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
     sync_folder(&store.journal_folder())
 }
 
-/// As many records as a part is made from.
-pub(super) fn take_rows(reader: &mut JournalReader) -> Result<Vec<Record>> {
-    let mut rows = Vec::new();
-    while (rows.len() as u64) < SEAL_AT_ROWS {
-        match reader.next()? {
-            Some(record) => rows.push(record),
-            None => break,
-        }
-    }
-    Ok(rows)
-}
-
 /// Writes rows into parts, one per target and class of hosts.
-pub(super) fn seal_rows(store: &Store, rows: Vec<Record>) -> Result<Vec<PathBuf>> {
-    let mut groups: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> {
+    let mut groups: BTreeMap<(Target, &str), Vec<&Record>> = BTreeMap::new();
     for row in rows {
-        groups.entry(part_folder(row.target.name(), &row.host_class)).or_default().push(row);
+        groups.entry((row.target, &row.host_class)).or_default().push(row);
     }
-    groups.into_iter().map(|(folder, rows)| write_part(&store.dataset_folder().join(folder), rows)).collect()
+    let groups = groups.into_iter();
+    groups
+        .map(|((target, class), rows)| {
+            write_part(&store.dataset_folder().join(part_folder(target.name(), class)), rows)
+        })
+        .collect()
 }
 
 /// Brings rows into the order of parts and drops those that lose to another of the same key.
-pub(super) fn sort(rows: &mut Vec<Record>) {
+pub(super) fn sort(rows: &mut Vec<&Record>) {
     rows.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| choose(a, b)));
     rows.dedup_by(|later, kept| place(later) == place(kept));
 }
@@ -143,24 +137,24 @@ fn place(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
 
-fn write_part(folder: &Path, mut rows: Vec<Record>) -> Result<PathBuf> {
+fn write_part(folder: &Path, mut rows: Vec<&Record>) -> Result<PathBuf> {
     sort(&mut rows);
     make_folder(folder)?;
     let mut writer = begin_part(folder)?;
-    rows.iter().try_for_each(|row| writer.push(row))?;
+    writer.push_all(&rows)?;
     keep_part(writer)
 }
 
 /// Begins a part in a folder.
-pub(super) fn begin_part(folder: &Path) -> Result<PartWriter<Scratch>> {
-    let scratch = Scratch::new(folder)?;
-    let path = scratch.path().to_owned();
-    PartWriter::new(&path, scratch)
+pub(super) fn begin_part(folder: &Path) -> Result<PartWriter<HashedScratch>> {
+    let file = HashedScratch::new(folder)?;
+    let path = file.scratch.path().to_owned();
+    PartWriter::new(&path, file)
 }
 
 /// Ends a part and names it after its content.
-pub(super) fn keep_part(writer: PartWriter<Scratch>) -> Result<PathBuf> {
-    let scratch = writer.finish()?;
-    let name = part_name(&scratch.hash());
-    scratch.keep(&name)
+pub(super) fn keep_part(writer: PartWriter<HashedScratch>) -> Result<PathBuf> {
+    let file = writer.finish()?;
+    let name = part_name(&file.hash());
+    file.scratch.keep(&name)
 }

@@ -1,9 +1,9 @@
 //! Rows in and out: other stores, files to give away, files from elsewhere.
 
-use super::files::{Scratch, make_folder};
-use super::journal::{JournalReader, TornTail};
+use super::files::{HashedScratch, Scratch, make_folder};
+use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
 use super::names::part_name;
-use super::seal::{seal_rows, take_rows};
+use super::seal::seal_rows;
 use super::{Store, settled};
 use crate::codec::{Format, Writer, read};
 use crate::error::{Error, IoContext, Result};
@@ -12,9 +12,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
-
-/// Rows of a file that are made into one part.
-const IMPORT_ROWS: usize = 50_000;
 
 /// Batches that wait to be written while exporting.
 const WAITING: usize = 2;
@@ -51,12 +48,12 @@ impl Store {
             for path in other.journals()? {
                 let mut reader = JournalReader::open(&path)?;
                 loop {
-                    let rows = take_rows(&mut reader)?;
+                    let rows = reader.next_rows(SEAL_AT_ROWS)?;
                     if rows.is_empty() {
                         break;
                     }
                     report.journal_rows += rows.len() as u64;
-                    seal_rows(self, rows)?;
+                    seal_rows(self, &rows)?;
                 }
                 report.torn.extend(reader.torn());
             }
@@ -75,10 +72,10 @@ impl Store {
         }
         let folder = to.parent().unwrap_or(&self.root);
         make_folder(folder)?;
-        let mut scratch = Scratch::new(folder)?;
+        let mut copy = HashedScratch::new(folder)?;
         let mut source = File::open(from).context("opening", from)?;
-        std::io::copy(&mut source, &mut scratch).context("copying", from)?;
-        let name = part_name(&scratch.hash());
+        std::io::copy(&mut source, &mut copy).context("copying", from)?;
+        let name = part_name(&copy.hash());
         if to.file_name().is_none_or(|wanted| wanted != name.as_str()) {
             return Err(Error::Damaged {
                 file: from.to_owned(),
@@ -86,7 +83,7 @@ impl Store {
                 hint: Some("copy it again from where it came, or remove it".to_owned()),
             });
         }
-        scratch.keep(&name)?;
+        copy.scratch.keep(&name)?;
         Ok(true)
     }
 
@@ -129,12 +126,12 @@ impl Store {
         let mut report = ImportReport::default();
         let mut records = read(path, format)?;
         loop {
-            let rows = records.by_ref().take(IMPORT_ROWS).collect::<Result<Vec<_>>>()?;
+            let rows = records.by_ref().take(SEAL_AT_ROWS).collect::<Result<Vec<_>>>()?;
             if rows.is_empty() {
                 return Ok(report);
             }
             report.rows += rows.len() as u64;
-            report.parts.extend(seal_rows(self, rows)?);
+            report.parts.extend(seal_rows(self, &rows)?);
         }
     }
 }

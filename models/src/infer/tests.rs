@@ -1,5 +1,5 @@
 use super::*;
-use crate::operator::{BinaryOp, PoolMode, ResizeMode};
+use crate::operator::{BinaryOp, Border, CompareOp, PoolMode, ReduceOp, ResizeMode, ScatterOp};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -237,6 +237,148 @@ fn movement() {
     let norm = Op::LayerNorm { axis: 1, epsilon: 1e-5 };
     check(norm.clone(), "f32[batch,8,4] f32[8,4] f32[8,4]", expect!["f32[batch,8,4]"]);
     check(norm, "f32[batch,8,4] f32[4] f32[8,4]", expect!["f32[4] must have the shape of `x` from dimension 1 on"]);
+}
+
+#[test]
+fn element_types_of_functions() {
+    let unary = |function| Op::Unary { function };
+    check(unary(UnaryOp::IsNan), "f16[batch,3]", expect!["bool[batch,3]"]);
+    check(unary(UnaryOp::Not), "i8[3]", expect!["needs bool, not i8"]);
+    check(unary(UnaryOp::BitNot), "f32[3]", expect!["needs integers, not f32"]);
+    check(unary(UnaryOp::Celu { alpha: 0.0 }), "f32[3]", expect!["alpha 0 must be finite and positive"]);
+    let binary = |function| Op::Binary { function };
+    check(binary(BinaryOp::And), "bool[3] bool[2,1]", expect!["bool[2,3]"]);
+    check(binary(BinaryOp::ShiftLeft), "f32[3] f32[3]", expect!["needs integers, not f32"]);
+    check(binary(BinaryOp::Pow), "i32[3] i32[3]", expect!["needs a floating type, not i32"]);
+    check(Op::Compare { function: CompareOp::Equal }, "bool[3] bool[3]", expect!["bool[3]"]);
+    check(Op::Compare { function: CompareOp::Less }, "bool[3] bool[3]", expect!["needs numbers, not bool"]);
+    check(Op::Where, "bool[3,1] i64[4] i64[]", expect!["i64[3,4]"]);
+    check(Op::Where, "f32[3] f32[3] f32[3]", expect!["the condition must be bool, not f32"]);
+    check(Op::PRelu, "f32[3] f32[2,3]", expect!["the slope f32[2,3] does not broadcast to f32[3]"]);
+}
+
+#[test]
+fn reductions() {
+    let reduce = |function, axes: &[i64], keep| Op::Reduce { function, axes: axes.to_vec(), keep }.with_front_axis(3);
+    check(reduce(ReduceOp::Sum, &[-1, 0], false), "f32[2,batch,4]", expect!["f32[batch]"]);
+    check(reduce(ReduceOp::Max, &[1], true), "i8[2,3,4]", expect!["i8[2,1,4]"]);
+    check(reduce(ReduceOp::Mean, &[1], true), "i8[2,3,4]", expect!["needs a floating type, not i8"]);
+    check(reduce(ReduceOp::Sum, &[], true), "f32[2,3,4]", expect!["axes [] must be at least one, in ascending order"]);
+    check(
+        reduce(ReduceOp::Sum, &[1], true),
+        "f32[2,0,4]",
+        expect!["dimension 1 of f32[2,0,4] has no elements to reduce"],
+    );
+    let arg = |axis, keep| Op::ArgReduce { largest: true, axis, keep, last: false };
+    check(arg(1, false), "f16[2,3,4]", expect!["i64[2,4]"]);
+    check(arg(3, false), "f16[2,3,4]", expect!["axis 3 is not below the rank 3"]);
+    check(
+        Op::GroupNorm { groups: 4, epsilon: 1e-5 },
+        "f32[n,6,4] f32[6] f32[6]",
+        expect!["4 groups do not divide 6 channels"],
+    );
+    check(Op::LpNorm { axis: 0, order: 3 }, "f32[2]", expect!["the order 3 is neither 1 nor 2"]);
+    let adaptive = |mode| Op::AdaptivePool { mode, extents: vec![7, 7] };
+    check(adaptive(PoolMode::Average), "f32[n,64,10,5]", expect!["f32[n,64,7,7]"]);
+    check(adaptive(PoolMode::Lp { order: 0 }), "f32[1,64,10,5]", expect!["the order 0 must be 1 to 16"]);
+}
+
+#[test]
+fn look_ups() {
+    check(Op::Gather { axis: 1 }, "f32[n,50,8] i64[2,3]", expect!["f32[n,2,3,8]"]);
+    check(Op::Gather { axis: 0 }, "f32[50,8] f32[2]", expect!["indices must be i32 or i64, not f32"]);
+    check(Op::Gather { axis: 0 }, "f32[0,8] i64[2]", expect!["dimension 0 of f32[0,8] has no elements to look up"]);
+    check(Op::GatherElements { axis: 1 }, "f32[3,4] i64[2,9]", expect!["f32[2,9]"]);
+    check(
+        Op::GatherElements { axis: 1 },
+        "f32[3,4] i64[4,9]",
+        expect!["i64[4,9] reaches outside of dimension 0 of f32[3,4]"],
+    );
+    check(Op::GatherNd { batch: 0 }, "f32[4,5,6] i64[3,2]", expect!["f32[3,6]"]);
+    check(Op::GatherNd { batch: 1 }, "f32[4,5,6] i64[4,3,1]", expect!["f32[4,3,6]"]);
+    check(
+        Op::GatherNd { batch: 2 },
+        "f32[4,5,6] i64[4,2]",
+        expect!["2 indices do not look up 1 to 1 dimensions of f32[4,5,6]"],
+    );
+    check(
+        Op::GatherNd { batch: i64::MAX },
+        "f32[4] i64[1]",
+        expect!["1 indices do not look up 1 to 0 dimensions of f32[4]"],
+    );
+    let scatter = Op::ScatterNd { combine: ScatterOp::Add };
+    check(scatter.clone(), "f32[4,5] i64[3,1] f32[3,5]", expect!["f32[4,5]"]);
+    check(scatter, "f32[4,5] i64[3,1] f32[3]", expect!["the updates are f32[3], the indices ask for f32[3,5]"]);
+    let one_hot = Op::OneHot { axis: -1, depth: 7, on: 1.0, off: 0.0, to: DType::F16 };
+    check(one_hot.with_front_axis(2), "i64[2,3]", expect!["f16[2,3,7]"]);
+    check(Op::Expand { shape: vec![5, 1, 4] }, "f32[3,1]", expect!["f32[5,3,4]"]);
+    check(Op::Tile { repeats: vec![1, 2] }, "f32[n,3]", expect!["f32[n,6]"]);
+    check(
+        Op::Tile { repeats: vec![i64::MAX] },
+        "f32[3]",
+        expect!["the repeated extent is more than 64 bits can count"],
+    );
+    let reflect = Op::BorderPad { border: Border::Reflect, pads: vec![3, 0] };
+    check(reflect, "f32[3]", expect!["the 3 elements of dimension 0 are too few for a pad of 3"]);
+    let rope = |rotary| Op::Rope { rotary, interleaved: false };
+    check(rope(6), "f32[n,12,s,8] f32[s,3] f32[s,3]", expect!["f32[n,12,s,8]"]);
+    check(rope(8), "f32[1,12,5,8] f32[5,3] f32[5,4]", expect!["f32[5,3] must end in 4 and broadcast to f32[1,12,5,4]"]);
+    let back =
+        |start, stop, step| Op::Slice { axes: vec![0], starts: vec![start], stops: vec![stop], steps: vec![step] };
+    check(back(7, -1, -2), "f32[8]", expect!["f32[4]"]);
+    check(back(8, -1, -2), "f32[8]", expect!["8..-1 in steps of -2 must stay inside the 8 elements of dimension 0"]);
+    check(
+        back(0, i64::MIN, i64::MIN),
+        "f32[8]",
+        expect![
+            "0..-9223372036854775808 in steps of -9223372036854775808 must stay inside the 8 elements of dimension 0"
+        ],
+    );
+}
+
+#[test]
+fn attention() {
+    let op = |window| Op::Attention { causal: true, scale: 0.125, window, softcap: None };
+    check(op(None), "f32[n,8,s,64] f32[n,2,t,64] f32[n,2,t,32] f32[s,t]", expect!["f32[n,8,s,32]"]);
+    check(op(Some(0)), "f32[1,8,5,64] f32[1,2,5,64] f32[1,2,5,64]", expect!["a window of 0 places must be at least 1"]);
+    check(
+        op(None),
+        "f32[1,8,5,64] f32[1,3,5,64] f32[1,3,5,64]",
+        expect!["3 heads of `k` do not divide 8 heads of `q`"],
+    );
+    check(
+        op(None),
+        "f32[1,8,5,64] f32[1,8,5,32] f32[1,8,5,64]",
+        expect!["`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places"],
+    );
+}
+
+#[test]
+fn quantised() {
+    let conv = |x_zero| Op::QConv {
+        strides: vec![1, 1],
+        pads: vec![1; 4],
+        dilations: vec![1, 1],
+        groups: 1,
+        x_zero,
+        w_zero: 0,
+    };
+    check(conv(128), "u8[1,3,8,8] i8[4,3,3,3]", expect!["i32[1,4,8,8]"]);
+    check(conv(-1), "u8[1,3,8,8] i8[4,3,3,3]", expect!["the zero point -1 does not fit u8"]);
+    check(conv(0), "i16[1,3,8,8] i8[4,3,3,3]", expect!["needs integers of 8 bits, not i16"]);
+    let quantize = |axis| Op::Quantize { to: DType::I8, axis };
+    check(quantize(1), "f32[n,8,4] f32[8] i8[8]", expect!["i8[n,8,4]"]);
+    check(quantize(0), "f32[n,8,4] f32[]", expect!["i8[n,8,4]"]);
+    check(quantize(1), "f32[n,8,4] f32[]", expect!["one scale for all has no axis; give 0 and not 1"]);
+    check(
+        quantize(0),
+        "f32[n,8,4] f32[] u8[]",
+        expect!["the zero point u8[] must be i8 and shaped like the scale f32[]"],
+    );
+    check(Op::Dequantize { axis: 0 }, "u8[4] f16[]", expect!["f16[4]"]);
+    let requantize = |high| Op::Requantize { to: DType::U8, axis: 0, zero: 3, low: 0, high };
+    check(requantize(255), "i32[4,2] f32[4]", expect!["u8[4,2]"]);
+    check(requantize(256), "i32[4,2] f32[4]", expect!["zero point 3 and bounds 0 and 256 must be in order and fit u8"]);
 }
 
 proptest! {

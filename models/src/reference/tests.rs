@@ -2,7 +2,7 @@ use super::*;
 use crate::fuse::{Fuse, plan};
 use crate::graph::Const;
 use crate::infer::infer;
-use crate::operator::{BinaryOp, Class, PoolMode, ResizeMode, UnaryOp};
+use crate::operator::{BinaryOp, Border, Class, CompareOp, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
 use crate::passes::simplify;
 use crate::passes::tests::conv_bias_norm;
 use crate::task::tests::{conv_bias_relu, single};
@@ -90,6 +90,129 @@ fn movement_by_hand() {
     check(slice, &[counting(&[2, 3])], &[4.0, 6.0]);
     let column = f32(&[2, 1], &[10.0, 20.0]);
     check(Op::Binary { function: BinaryOp::Sub }, &[column, counting(&[2])], &[9.0, 8.0, 19.0, 18.0]);
+}
+
+fn whole(dtype: DType, extents: &[i64], numbers: &[f64]) -> Tensor {
+    Tensor::from_numbers(TensorType::new(dtype, extents), numbers).unwrap()
+}
+
+#[test]
+fn look_ups_by_hand() {
+    let x = || counting(&[2, 3]);
+    let at = |extents: &[i64], numbers: &[f64]| whole(DType::I64, extents, numbers);
+    check(Op::Gather { axis: 1 }, &[x(), at(&[2], &[2.0, -3.0])], &[3.0, 1.0, 6.0, 4.0]);
+    check(Op::GatherElements { axis: 1 }, &[x(), at(&[2, 1], &[2.0, 0.0])], &[3.0, 4.0]);
+    check(Op::GatherNd { batch: 0 }, &[x(), at(&[2, 2], &[0.0, 1.0, 1.0, -1.0])], &[2.0, 6.0]);
+    check(Op::GatherNd { batch: 1 }, &[x(), at(&[2, 1], &[1.0, 2.0])], &[2.0, 6.0]);
+    let scatter = |combine| Op::ScatterElements { axis: 1, combine };
+    let inputs = || [x(), at(&[1, 3], &[1.0, 1.0, 0.0]), f32(&[1, 3], &[10.0, 20.0, 30.0])];
+    check(scatter(ScatterOp::Replace), &inputs(), &[30.0, 20.0, 3.0, 4.0, 5.0, 6.0]);
+    check(scatter(ScatterOp::Add), &inputs(), &[31.0, 32.0, 3.0, 4.0, 5.0, 6.0]);
+    let rows = [x(), at(&[1, 1], &[-1.0]), f32(&[1, 3], &[9.0, 0.5, 7.0])];
+    check(Op::ScatterNd { combine: ScatterOp::Max }, &rows, &[1.0, 2.0, 3.0, 9.0, 5.0, 7.0]);
+    let one_hot = Op::OneHot { axis: 0, depth: 3, on: 5.0, off: 1.0, to: DType::F32 };
+    check(one_hot, &[at(&[2], &[1.0, -1.0])], &[1.0, 1.0, 5.0, 1.0, 1.0, 5.0]);
+    check(Op::Trilu { upper: true, diagonal: 1 }, &[x()], &[0.0, 2.0, 3.0, 0.0, 0.0, 6.0]);
+    check(Op::Tile { repeats: vec![1, 2] }, &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
+    check(Op::Expand { shape: vec![2, 1, 1] }, &[counting(&[1, 2])], &[1.0, 2.0, 1.0, 2.0]);
+    let pad = |border| Op::BorderPad { border, pads: vec![2, 1] };
+    check(pad(Border::Reflect), &[counting(&[3])], &[3.0, 2.0, 1.0, 2.0, 3.0, 2.0]);
+    check(pad(Border::Edge), &[counting(&[3])], &[1.0, 1.0, 1.0, 2.0, 3.0, 3.0]);
+    check(pad(Border::Wrap), &[counting(&[3])], &[2.0, 3.0, 1.0, 2.0, 3.0, 1.0]);
+    let back = Op::Slice { axes: vec![1], starts: vec![2], stops: vec![-1], steps: vec![-2] };
+    check(back, &[x()], &[3.0, 1.0, 6.0, 4.0]);
+}
+
+#[test]
+fn reductions_by_hand() {
+    let reduce = |function, axes: &[i64]| Op::Reduce { function, axes: axes.to_vec(), keep: false };
+    check(reduce(ReduceOp::Mean, &[0]), &[counting(&[2, 3])], &[2.5, 3.5, 4.5]);
+    check(reduce(ReduceOp::Prod, &[1]), &[counting(&[2, 3])], &[6.0, 120.0]);
+    check(reduce(ReduceOp::L2, &[0, 1]), &[f32(&[1, 2], &[-3.0, 4.0])], &[5.0]);
+    check(reduce(ReduceOp::L1, &[1]), &[f32(&[1, 2], &[-3.0, 4.0])], &[7.0]);
+    let large = whole(DType::F64, &[2], &[1000.0, 1000.0]);
+    check(reduce(ReduceOp::LogSumExp, &[0]), &[large], &[1000.0 + 2f64.ln()]);
+    let arg = |largest, last| Op::ArgReduce { largest, axis: 0, keep: false, last };
+    let x = || [f32(&[4], &[2.0, 7.0, 2.0, 7.0])];
+    check(arg(true, false), &x(), &[1.0]);
+    check(arg(true, true), &x(), &[3.0]);
+    check(arg(false, false), &x(), &[0.0]);
+    check(arg(false, true), &x(), &[2.0]);
+    let sums = |exclusive, reverse| Op::CumSum { axis: 1, exclusive, reverse };
+    check(sums(false, false), &[counting(&[2, 2])], &[1.0, 3.0, 3.0, 7.0]);
+    check(sums(true, true), &[counting(&[2, 2])], &[2.0, 0.0, 4.0, 0.0]);
+    check(Op::LpNorm { axis: 1, order: 1 }, &[f32(&[1, 2], &[-3.0, 1.0])], &[-0.75, 0.25]);
+    check(Op::RmsNorm { axis: 0, epsilon: 1e-12 }, &[f32(&[2], &[1.0, 7.0]), counting(&[2])], &[0.2, 2.8]);
+    let group = Op::GroupNorm { groups: 2, epsilon: 1e-12 };
+    let pairs = f32(&[1, 4, 1], &[1.0, 3.0, 10.0, 30.0]);
+    check(group, &[pairs, counting(&[4]), f32(&[4], &[0.0; 4])], &[-1.0, 2.0, -3.0, 4.0]);
+    check(Op::MeanVarianceNorm { axes: vec![0], epsilon: 1.0 }, &[f32(&[2], &[0.0, 2.0])], &[-0.5, 0.5]);
+    let lrn = Op::Lrn { size: 3, alpha: 3.0, beta: 1.0, bias: 1.0 };
+    check(lrn, &[counting(&[1, 3])], &[1.0 / 6.0, 2.0 / 15.0, 3.0 / 14.0]);
+    let adaptive = |mode| Op::AdaptivePool { mode, extents: vec![2] };
+    check(adaptive(PoolMode::Average), &[counting(&[1, 1, 3])], &[1.5, 2.5]);
+    check(adaptive(PoolMode::Lp { order: 1 }), &[counting(&[1, 1, 3])], &[3.0, 5.0]);
+}
+
+#[test]
+fn choices_and_bits_by_hand() {
+    let x = || counting(&[4]);
+    let compare = |function| Op::Compare { function };
+    check(compare(CompareOp::GreaterOrEqual), &[x(), f32(&[], &[3.0])], &[0.0, 0.0, 1.0, 1.0]);
+    let condition = whole(DType::Bool, &[4], &[1.0, 0.0, 0.0, 1.0]);
+    check(Op::Where, &[condition, x(), f32(&[], &[9.0])], &[1.0, 9.0, 9.0, 4.0]);
+    check(Op::PRelu, &[f32(&[2, 1], &[-2.0, 3.0]), f32(&[1], &[0.5])], &[-1.0, 3.0]);
+    let binary = |function| Op::Binary { function };
+    let pair = |dtype| [whole(dtype, &[2], &[-7.0, 7.0]), whole(dtype, &[2], &[3.0, -3.0])];
+    for dtype in [DType::F32, DType::I8, DType::I64] {
+        check(binary(BinaryOp::Mod), &pair(dtype), &[2.0, -2.0]);
+        check(binary(BinaryOp::Fmod), &pair(dtype), &[-1.0, 1.0]);
+        check(binary(BinaryOp::FloorDiv), &pair(dtype), &[-3.0, -3.0]);
+    }
+    let bytes = [whole(DType::U8, &[2], &[0xF0.into(), 3.0]), whole(DType::U8, &[2], &[1.0, 2.0])];
+    check(binary(BinaryOp::ShiftLeft), &bytes, &[f64::from(0xE0), 12.0]);
+    check(binary(BinaryOp::BitXor), &bytes, &[f64::from(0xF1), 1.0]);
+    check(Op::Unary { function: UnaryOp::BitNot }, &[whole(DType::U8, &[1], &[1.0])], &[254.0]);
+    check(Op::Unary { function: UnaryOp::Round }, &[f32(&[3], &[0.5, 1.5, -2.5])], &[0.0, 2.0, -2.0]);
+    check(Op::Unary { function: UnaryOp::Mish }, &[f32(&[2], &[0.0, 1.0])], &[0.0, 0.865_098_4]);
+    check(Op::Unary { function: UnaryOp::GeluTanh }, &[f32(&[2], &[-1.0, 1.0])], &[-0.158_808, 0.841_192]);
+}
+
+#[test]
+fn sums_of_products_by_hand() {
+    let einsum = |equation: &str| Op::Einsum { equation: equation.to_owned() };
+    check(einsum("ij,kj->ki"), &[counting(&[2, 2]), counting(&[1, 2])], &[5.0, 11.0]);
+    check(einsum("ii->"), &[counting(&[2, 2])], &[5.0]);
+    let attention = |causal, window| Op::Attention { causal, scale: 1.0, window, softcap: None };
+    // Scores 0 and ln 3 weigh the values 1:3.
+    let q = || f32(&[1, 1, 2, 1], &[1.0, 1.0]);
+    let k = || f32(&[1, 1, 2, 1], &[0.0, 3f64.ln()]);
+    let v = || f32(&[1, 1, 2, 1], &[0.0, 4.0]);
+    check(attention(false, None), &[q(), k(), v()], &[3.0, 3.0]);
+    check(attention(true, None), &[q(), k(), v()], &[0.0, 3.0]);
+    check(attention(true, Some(1)), &[q(), k(), v()], &[0.0, 4.0]);
+    check(attention(false, None), &[q(), k(), v(), f32(&[1, 2], &[3f64.ln(), 0.0])], &[2.0, 2.0]);
+    let quarter = || [f32(&[4], &[1.0, 2.0, 3.0, 4.0]), f32(&[2], &[0.0, 1.0]), f32(&[2], &[1.0, 0.0])];
+    check(Op::Rope { rotary: 4, interleaved: false }, &quarter(), &[-3.0, 2.0, 1.0, 4.0]);
+    check(Op::Rope { rotary: 4, interleaved: true }, &quarter(), &[-2.0, 1.0, 3.0, 4.0]);
+}
+
+#[test]
+fn quantised_numbers_by_hand() {
+    let vector = |numbers: &[f64]| f32(&[numbers.len() as i64], numbers);
+    let quantize = Op::Quantize { to: DType::U8, axis: 0 };
+    let zero = whole(DType::U8, &[], &[10.0]);
+    let x = vector(&[0.25, 0.75, -9.0, 999.0]);
+    check(quantize, &[x, f32(&[], &[0.5]), zero], &[10.0, 12.0, 0.0, 255.0]);
+    let stored = whole(DType::I8, &[2], &[-3.0, 4.0]);
+    check(Op::Dequantize { axis: 0 }, &[stored, vector(&[0.5, 2.0])], &[-1.5, 8.0]);
+    let requantize = Op::Requantize { to: DType::I8, axis: 0, zero: -1, low: -1, high: 100 };
+    let sums = whole(DType::I32, &[4], &[5.0, 7.0, -50.0, 5000.0]);
+    check(requantize, &[sums, f32(&[], &[0.5])], &[1.0, 3.0, -1.0, 100.0]);
+    // Padding counts as the zero point, so as nothing.
+    let conv = Op::QConv { strides: vec![1], pads: vec![1, 0], dilations: vec![1], groups: 1, x_zero: 100, w_zero: 1 };
+    let x = whole(DType::U8, &[1, 1, 2], &[103.0, 98.0]);
+    check(conv, &[x, whole(DType::I8, &[1, 1, 2], &[2.0, 6.0])], &[15.0, -7.0]);
 }
 
 #[test]

@@ -28,6 +28,15 @@ fn short_forms() {
     check("matmul:m=512,n=256,k=128,tb=1", expect!["matmul f32[512,128] f32[256,128] tb"]);
     check("matmul:b=8x2,m=16,n=16,k=4,act=gelu,bias=1", expect!["matmul f32[8,2,16,4] f32[8,2,4,16] +bias +gelu"]);
     check("dense: n=1000, k=512, bias=true", expect!["dense f32[1,512] w[1000,512] +bias"]);
+    check(
+        "attention:h=32,g=8,s=128,d=64,causal=1,scale=0.125",
+        expect!["attention f32[1,32,128,64] f32[1,8,128,64] f32[1,8,128,64] causal scale=0.125"],
+    );
+    check("einsum:equation=ij;jk,shape=4x8,other=8x6", expect!["einsum f32[4,8] f32[8,6] ij,jk"]);
+    check("gather:shape=30522x768,at=1x128", expect!["gather w[30522,768] i64[1,128] axis=0"]);
+    check("instance_norm:shape=1x64x56x56", expect!["instance_norm f32[1,64,56,56] g=64"]);
+    check("q_conv2d:ci=64,hw=56,co=64,k=3,p=1,xz=5", expect!["q_conv2d u8[1,64,56,56] w[64,64,3,3] p=1 zero=5,0"]);
+    check("requantize:shape=1x64,to=u8,zero=3,axis=1", expect!["requantize i32[1,64] (u8)"]);
     check("softmax:shape=1x1000,axis=1", expect!["softmax f32[1,1000] axis=1"]);
     check("max_pool2d:c=64,hw=112,k=3,s=2,p=1", expect!["max_pool f32[1,64,112,112] k=3 s=2 p=1"]);
     check("add:shape=1x64x56x56,other=64x1x1", expect!["add f32[1,64,56,56] f32[64,1,1]"]);
@@ -97,8 +106,8 @@ fn mistakes() {
             "simple operator `scale_shift:shape=4,axis=-9`: `shape` has no dimension -9; for example `scale_shift:shape=1x64x56x56`"
         ],
     );
-    let unknown = build("swish").unwrap_err().to_string();
-    assert!(unknown.starts_with("simple operator `swish`: `swish` is none of conv1d, conv2d"), "{unknown}");
+    let unknown = build("squash").unwrap_err().to_string();
+    assert!(unknown.starts_with("simple operator `squash`: `squash` is none of conv1d, conv2d"), "{unknown}");
 }
 
 #[test]
@@ -106,7 +115,9 @@ fn every_example_is_one_operator() {
     for form in list() {
         let graph = build(form.example).unwrap();
         assert!(form.example.starts_with(form.name));
-        assert_eq!(tasks(&graph, Fuse::Epilogue).unwrap().len(), 1, "{}", form.name);
+        let [one] = tasks(&graph, Fuse::Epilogue).unwrap().try_into().expect("one task");
+        assert_eq!(Task::from_text(&one.task.to_text()).unwrap(), one.task, "{}", form.name);
+        one.task.work().unwrap();
     }
 }
 
@@ -128,11 +139,14 @@ fn any_text() -> impl Strategy<Value = String> {
     let keys =
         ["n", "ci", "co", "c", "hw", "size", "k", "s", "p", "d", "g", "m", "b", "shape", "other", "axis", "axes"];
     let more =
-        ["from", "to", "step", "order", "op", "low", "high", "value", "dtype", "bias", "act", "alpha", "epsilon"];
+        ["from", "to", "step", "order", "op", "low", "high", "value", "dtype", "bias", "act", "alpha", "epsilon", "at"];
+    let newest = ["h", "d", "t", "window", "rotary", "depth", "times", "combine", "zero", "xz", "keep", "mask"];
     let values = ["0", "1", "2", "3", "4x4", "8x8x8", "1x8x4x4", "-1", "-9223372036854775808", "9223372036854775807"];
     let others = ["2147483648", "4294967296x4294967296", "nan", "inf", "1e400", "f16", "i8", "bool", "relu", "", "x"];
-    let pair =
-        (prop::sample::select([&keys[..], &more].concat()), prop::sample::select([&values[..], &others].concat()));
+    let pair = (
+        prop::sample::select([&keys[..], &more, &newest].concat()),
+        prop::sample::select([&values[..], &others].concat()),
+    );
     (prop::sample::select(names), prop::collection::vec(pair, 0..9)).prop_map(|(name, pairs)| {
         let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         format!("{name}:{}", pairs.join(","))

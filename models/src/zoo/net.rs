@@ -76,10 +76,15 @@ impl Net {
         self.builder.finish(outputs)
     }
 
+    /// The builder itself, standing in this place of the model.
+    pub(super) fn at(&mut self, scope: &str) -> &mut GraphBuilder {
+        self.builder.set_scope(scope);
+        &mut self.builder
+    }
+
     /// Any operator.
     pub(super) fn push(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
-        self.builder.set_scope(scope);
-        self.builder.push(op, inputs)
+        self.at(scope).push(op, inputs)
     }
 
     pub(super) fn weight(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
@@ -194,11 +199,6 @@ impl Net {
         let extents = self.extents(x)?;
         let w = self.weight(&format!("{scope}.weight"), &[out, extents[extents.len() - 1]])?;
         let bias = self.weight(&format!("{scope}.bias"), &[out])?;
-        self.dense_with(scope, x, w, bias)
-    }
-
-    /// A fully connected layer with weights that others use too.
-    pub(super) fn dense_with(&mut self, scope: &str, x: ValueId, w: ValueId, bias: ValueId) -> Result<ValueId> {
         let y = self.push(scope, Op::Dense, &[x, w])?;
         self.push(scope, Op::BiasAdd { axis: -1 }, &[y, bias])
     }

@@ -4,7 +4,7 @@ mod contraction;
 mod rows;
 mod spatial;
 
-use super::{Knobs, Schedule, Template};
+use super::{Knobs, Schedule, Template, template};
 use crate::lower::{Lowered, Part};
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
@@ -55,21 +55,21 @@ pub fn apply(
     match schedule {
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
-            match template(&task.steps[0].op) {
-                Template::Contraction => {
-                    let is_conv = matches!(task.steps[0].op, Op::Conv { .. } | Op::ConvTranspose { .. });
-                    let form = if is_conv { contraction::Form::Conv } else { contraction::Form::Product };
-                    contraction::apply(form, lowered, knobs, &moves)?;
-                }
-                Template::Spatial => spatial::apply(lowered, knobs, &moves)?,
+            // A single number has no loops to move.
+            if task.steps[0].output.rank() == 0 {
+                return Ok(moves);
+            }
+            match template(task) {
+                Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
+                Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
                 Template::Rows => rows::apply(task, lowered, knobs, &moves)?,
             }
             Ok(moves)
         }
-        Schedule::MetaSchedule { space, seed } => {
+        Schedule::MetaSchedule { space, seed, trace: None } => {
             spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
-        Schedule::Trace { trace: json } => {
+        Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             trace::replay(json, &moves)?;
             Ok(moves)
@@ -77,27 +77,10 @@ pub fn apply(
     }
 }
 
-fn template(op: &Op) -> Template {
+fn form(op: &Op) -> contraction::Form {
     match op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Dense => Template::Contraction,
-        Op::Softmax { .. } | Op::LayerNorm { .. } => Template::Rows,
-        Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::Pool { .. }
-        | Op::GlobalPool { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Identity
-        | Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Transpose { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Slice { .. }
-        | Op::Resize { .. } => Template::Spatial,
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => contraction::Form::Conv,
+        _ => contraction::Form::Product,
     }
 }
 

@@ -4,17 +4,19 @@ use super::{Knobs, Result, block_of_part, fuse_parallel, number, plain_copy};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 
-pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     let pad_at = knobs.choice("pad_at").unwrap_or("inline");
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
         moves.compute_inline(pad)?;
     }
-    let is_reduction = lowered.blocks.iter().any(|block| block.name.starts_with("pool"));
+    // A reduction has loops beyond those of its result.
+    let is_reduction = moves.loops(&anchor)?.len() > rank;
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     let loops = moves.loops(&result)?;
-    let (last, outer) = loops.split_last().expect("an output has at least one dimension");
+    // A single number has no loops, and nothing to choose.
+    let Some((last, outer)) = loops.split_last() else { return Ok(()) };
     let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
     let inside = parts[0].clone();
     let window = if is_reduction {

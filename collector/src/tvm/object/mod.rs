@@ -79,6 +79,13 @@ pub fn load(bytes: &[u8]) -> Result<Loaded, LoadError> {
     Ok(Loaded { backing: Arc::new(Backing::Image { image, exports }) })
 }
 
+/// Bytes of machine code in an object file.
+pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
+    let object = read::read(bytes)?;
+    let code = object.sections.iter().filter(|section| section.access == read::Access::Code);
+    Ok(code.map(|section| section.size as u64).sum())
+}
+
 impl Loaded {
     /// The address of a symbol that the object defines, or `None`.
     ///

@@ -98,8 +98,8 @@ impl PartCursor {
         let mut text_bytes = 0;
         for (id, leaf) in &mut group.readers {
             let kind = id.column().kind;
-            let values = guard(&self.path, || leaf.read(kind, rows))?;
-            let values = complete(values, *id, &mut text_bytes).map_err(|(row, error)| Error::Row {
+            let values = guard(&self.path, || leaf.read(kind, rows, &mut text_bytes))?;
+            let values = complete(values, *id).map_err(|(row, error)| Error::Row {
                 file: self.path.clone(),
                 counted: Counted::Row,
                 number: first_row + row as u64 + 1,
@@ -172,12 +172,8 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     Err(format!("the file stores it as {}, but it is a {}", leaf.physical_type(), kind.name()))
 }
 
-/// Gives required columns their levels, checks texts, and says which row is wrong.
-fn complete(
-    mut values: Values,
-    id: ColumnId,
-    text_bytes: &mut usize,
-) -> std::result::Result<Values, (usize, RowError)> {
+/// Gives nullable columns levels and refuses a missing value of a required column, saying which row lacks it.
+fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
     if id.column().nullable {
         let rows = values.data.len();
         values.levels.get_or_insert_with(|| vec![1; rows]);
@@ -187,22 +183,12 @@ fn complete(
     {
         return Err((row, RowError::new("no value, but the column is required")));
     }
-    if let Data::Text(texts) = &values.data {
-        for (row, text) in texts.iter().enumerate() {
-            *text_bytes += text.len();
-            if text.len() > MAX_TEXT_BYTES || *text_bytes > MAX_BATCH_TEXT_BYTES {
-                return Err((row, RowError::new(format!("the text has {} bytes, too many to read", text.len()))));
-            }
-            if text.as_utf8().is_err() {
-                return Err((row, RowError::new("the text is not UTF-8")));
-            }
-        }
-    }
     Ok(values)
 }
 
 impl Leaf {
-    fn read(&mut self, kind: Kind, rows: usize) -> Parquet<Values> {
+    /// The next rows; counts the bytes of their texts.
+    fn read(&mut self, kind: Kind, rows: usize, text_bytes: &mut usize) -> Parquet<Values> {
         let max_level = self.max_level;
         let wrong_type = || ParquetError::General("a column changes its type".to_owned());
         let (data, levels) = match (kind, &mut self.reader) {
@@ -219,13 +205,9 @@ impl Leaf {
                 (Data::Float(values), levels)
             }
             (Kind::Text | Kind::Label | Kind::Json, ColumnReader::ByteArrayColumnReader(reader)) => {
-                let (mut values, levels) = scalars(reader, rows, max_level)?;
-                // The placeholder of a missing text has no buffer, and asking it for one would panic.
-                if let Some(levels) = &levels {
-                    let missing = levels.iter().zip(&mut values).filter(|(level, _)| **level == 0);
-                    missing.for_each(|(_, value)| *value = ByteArray::from(Bytes::new()));
-                }
-                (Data::Text(values), levels)
+                let (values, levels) = packed(reader, rows)?;
+                let levels = (max_level > 0).then_some(levels);
+                (texts(&values, levels.as_deref(), text_bytes)?, levels)
             }
             (Kind::Key, ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
                 let (values, levels) = scalars(reader, rows, max_level)?;
@@ -244,19 +226,56 @@ impl Leaf {
 /// Values, and the levels that tell where there is none.
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
+/// The values that are there, side by side, and the levels of all rows.
+fn packed<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
+    if read == rows { Ok((values, levels)) } else { Err(too_few(rows, read)) }
+}
+
 /// One value per row, with a placeholder where the level is 0.
 fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
-    let mut values = Vec::new();
-    let mut levels = Vec::new();
-    let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
-    if read != rows {
-        return Err(too_few(rows, read));
-    }
+    let (mut values, levels) = packed(reader, rows)?;
     if max_level == 0 {
         return Ok((values, None));
     }
     spread(&mut values, &levels);
     Ok((values, Some(levels)))
+}
+
+/// Texts in one piece, checked.
+fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &mut usize) -> Parquet<Data> {
+    let length: usize = values.iter().map(ByteArray::len).sum();
+    *text_bytes += length;
+    let longest = values.iter().map(ByteArray::len).max().unwrap_or(0);
+    if longest > MAX_TEXT_BYTES || *text_bytes > MAX_BATCH_TEXT_BYTES {
+        return Err(ParquetError::General(format!("a text of {longest} bytes is too long to read")));
+    }
+    let mut text = Vec::with_capacity(length);
+    let mut ends = Vec::with_capacity(levels.map_or(values.len(), <[i16]>::len));
+    match levels {
+        None => ends.extend(values.iter().map(|value| {
+            text.extend_from_slice(value.data());
+            text.len()
+        })),
+        Some(levels) => {
+            let mut values = values.iter();
+            for level in levels {
+                if *level == 1 {
+                    let value = values.next().ok_or_else(|| too_few(levels.len(), ends.len()))?;
+                    text.extend_from_slice(value.data());
+                }
+                ends.push(text.len());
+            }
+        }
+    }
+    let not_text = || ParquetError::General("a text is not UTF-8".to_owned());
+    // Checked as a whole, which is fast; what is left is a letter whose halves stand in two rows.
+    let text = String::from_utf8(text).map_err(|_| not_text())?;
+    if ends.iter().any(|end| !text.is_char_boundary(*end)) {
+        return Err(not_text());
+    }
+    Ok(Data::Text { ends, text })
 }
 
 /// Moves values that stand side by side to the rows whose level is 1.

@@ -5,24 +5,29 @@ use crate::batch::{Batch, Data, Row, Values};
 use crate::error::{Error, Result};
 use crate::limits::MAX_CHUNK_VALUES;
 use crate::parallel;
-use crate::record::column::Kind;
+use crate::record::cell::Cell;
+use crate::record::column::{Column, Kind};
 use crate::record::key::Key;
 use crate::record::table::{COLUMNS, ColumnId};
 use bytes::Bytes;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
-use parquet::data_type::FixedLenByteArray;
+use parquet::data_type::{ByteArray, FixedLenByteArray};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnPath, SchemaDescPtr};
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Rows of a row group, except the last of a file.
 pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
+
+/// Values in the lists of a row group beyond which it is not continued.
+const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
 /// Rows and bytes of a page: small, because a merge holds one page of every column of every file it reads.
 const PAGE_ROWS: usize = 1 << 13;
@@ -59,9 +64,21 @@ impl<W: Write + Send> PartWriter<W> {
         self.write_full_group()
     }
 
-    /// Adds a row of a batch, sharing its texts.
-    pub fn push_from(&mut self, batch: &Batch, row: usize) -> Result<()> {
-        self.rows.push_from(batch, row);
+    /// Adds rows that are all in memory, without bringing them together first.
+    pub fn push_all<R: Row + Sync>(&mut self, rows: &[&R]) -> Result<()> {
+        self.write_group()?;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (group, later) = rest.split_at(group_rows(rest));
+            self.write_columns(|column| Cow::Owned(Values::of(column, group)))?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a batch.
+    pub fn push_batch(&mut self, batch: &Batch) -> Result<()> {
+        self.rows.extend(batch, 0..batch.len());
         self.write_full_group()
     }
 
@@ -73,7 +90,7 @@ impl<W: Write + Send> PartWriter<W> {
     }
 
     fn write_full_group(&mut self) -> Result<()> {
-        let is_full = self.rows.len() >= ROW_GROUP_ROWS || self.rows.list_values() as u64 >= MAX_CHUNK_VALUES / 2;
+        let is_full = self.rows.len() >= ROW_GROUP_ROWS || self.rows.list_values() >= ROW_GROUP_LIST_VALUES;
         if is_full { self.write_group() } else { Ok(()) }
     }
 
@@ -82,8 +99,13 @@ impl<W: Write + Send> PartWriter<W> {
             return Ok(());
         }
         let rows = std::mem::replace(&mut self.rows, Batch::all_columns());
+        self.write_columns(|column| Cow::Borrowed(rows.values(column.id).expect("the batch has every column")))
+    }
+
+    /// Writes a row group, the columns on several threads.
+    fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
         let (schema, properties) = (&self.schema, &self.properties);
-        let chunks = parallel::map(COLUMNS.len(), |index| encode(schema, properties, &rows, COLUMNS[index].id));
+        let chunks = parallel::map(COLUMNS.len(), |index| encode(schema, properties, index, &values(&COLUMNS[index])));
         let written = self.writer.next_row_group().and_then(|mut group| {
             for chunk in chunks {
                 let (bytes, close) = chunk?;
@@ -95,17 +117,30 @@ impl<W: Write + Send> PartWriter<W> {
     }
 }
 
+/// How many of some rows go into the next row group; the cut is the same as when they are added one by one.
+fn group_rows<R: Row>(rows: &[&R]) -> usize {
+    let mut list_values = 0;
+    for (index, row) in rows.iter().enumerate() {
+        let lists = COLUMNS.iter().filter(|column| column.kind == Kind::List);
+        list_values +=
+            lists.map(|column| if let Cell::List(list) = row.cell(column.id) { list.len() } else { 0 }).sum::<usize>();
+        if index + 1 == ROW_GROUP_ROWS || list_values >= ROW_GROUP_LIST_VALUES {
+            return index + 1;
+        }
+    }
+    rows.len()
+}
+
 /// One column of some rows as the bytes of a column chunk.
 fn encode(
     schema: &SchemaDescPtr,
     properties: &Arc<WriterProperties>,
-    rows: &Batch,
-    id: ColumnId,
+    index: usize,
+    values: &Values,
 ) -> parquet::errors::Result<(Bytes, ColumnCloseResult)> {
-    let values = rows.values(id).expect("a batch to be written has every column");
     let mut buffer = TrackedWrite::new(Vec::new());
     let pages = Box::new(SerializedPageWriter::new(&mut buffer));
-    let mut writer = get_column_writer(schema.column(id as usize), Arc::clone(properties), pages);
+    let mut writer = get_column_writer(schema.column(index), Arc::clone(properties), pages);
     write_values(&mut writer, values)?;
     let close = writer.close()?;
     Ok((buffer.into_inner()?.into(), close))
@@ -160,8 +195,8 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
         (ColumnWriter::DoubleColumnWriter(writer), Data::Float(values)) => {
             writer.write_batch(&present(values, levels), levels, None)?;
         }
-        (ColumnWriter::ByteArrayColumnWriter(writer), Data::Text(values)) => {
-            writer.write_batch(&present(values, levels), levels, None)?;
+        (ColumnWriter::ByteArrayColumnWriter(writer), Data::Text { ends, text }) => {
+            writer.write_batch(&pieces(text, ends, levels), levels, None)?;
         }
         (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Data::Key(keys)) => {
             writer.write_batch(&fixed(keys), None, None)?;
@@ -176,7 +211,7 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
 }
 
 /// The values that are there, side by side as Parquet wants them.
-fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> std::borrow::Cow<'a, [T]> {
+fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
     match levels {
         Some(levels) if levels.contains(&0) => {
             values.iter().zip(levels).filter(|(_, level)| **level == 1).map(|(value, _)| value.clone()).collect()
@@ -185,10 +220,24 @@ fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> std::borrow
     }
 }
 
+/// The texts that are there, each a piece of one memory.
+fn pieces(text: &str, ends: &[usize], levels: Option<&[i16]>) -> Vec<ByteArray> {
+    let bytes = Bytes::copy_from_slice(text.as_bytes());
+    let mut start = 0;
+    let mut pieces = Vec::with_capacity(ends.len());
+    for (row, &end) in ends.iter().enumerate() {
+        if levels.is_none_or(|levels| levels[row] == 1) {
+            pieces.push(ByteArray::from(bytes.slice(start..end)));
+        }
+        start = end;
+    }
+    pieces
+}
+
 fn fixed(keys: &[Key]) -> Vec<FixedLenByteArray> {
     let bytes = Bytes::from(keys.iter().flat_map(|key| key.0).collect::<Vec<u8>>());
     let slices = (0..keys.len()).map(|index| bytes.slice(index * 16..(index + 1) * 16));
-    slices.map(|slice| FixedLenByteArray::from(parquet::data_type::ByteArray::from(slice))).collect()
+    slices.map(|slice| FixedLenByteArray::from(ByteArray::from(slice))).collect()
 }
 
 /// Definition and repetition levels of lists that end at the given places.

@@ -1,0 +1,153 @@
+//! Attention as one task, and the turning of pairs.
+//!
+//! Scores, their maximum, exponentials, sums and the weighted values are blocks of their own, so that a schedule can
+//! compute them for one head, or one query, at a time.
+
+use super::pointwise::{broadcast_read, unary};
+use super::{Output, Part, Result, Writer};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use models::{Op, UnaryOp};
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    match op {
+        Op::Attention { causal, scale, window, softcap } => {
+            let sight = Sight { causal: *causal, scale: *scale, window: *window, softcap: *softcap };
+            attention(writer, &sight, inputs, output)
+        }
+        Op::Rope { rotary, interleaved } => rope(writer, *rotary, *interleaved, inputs, output),
+        other => unreachable!("`{other:?}` is no attention"),
+    }
+}
+
+/// What a query sees, beside its scores.
+struct Sight {
+    causal: bool,
+    scale: f64,
+    window: Option<i64>,
+    softcap: Option<f64>,
+}
+
+impl Sight {
+    /// Whether the query at `own` sees a place; nothing when all see all.
+    fn condition(
+        &self,
+        own: &Expression,
+        place: &Expression,
+        places: i64,
+    ) -> std::result::Result<Option<Expression>, TvmError> {
+        let mut seen = None;
+        if self.causal {
+            seen = Some(place.at_most(own)?);
+        }
+        if let Some(window) = self.window {
+            // A window beyond all places is none; the difference must fit an index.
+            let first = own.sub(&index(window.min(2 * places))?)?;
+            seen = Some(super::movement::both(seen, place.greater(&first)?)?);
+        }
+        Ok(seen)
+    }
+}
+
+fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
+    let dtype = output.dtype;
+    let [batch, heads, rows] = [output.extents[0], output.extents[1], output.extents[2]];
+    let places = k.extents[2];
+    let shared = heads / k.extents[1];
+    let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };
+    let all = [batch, heads, rows, places];
+    let seen = |i: &[Expression], place: &Expression| {
+        let own = i[2].add(&index(places - rows)?)?;
+        sight.condition(&own, place, places.max(rows))
+    };
+    let width = axis("d", q.extents[3], true)?;
+    let products = writer.block(&output.name("attention_products"), Part::Helper, (dtype, &all), |i| {
+        let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
+        let right = k.at(&[i[0].clone(), source(&i[1])?, i[3].clone(), width.variable.clone()])?;
+        reduce(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
+    })?;
+    let scores = writer.block(&output.name("attention_scores"), Part::Helper, (dtype, &all), |i| {
+        let mut score = products.at(i)?.mul(&constant(dtype, sight.scale)?)?;
+        if let Some(softcap) = sight.softcap {
+            let bent = unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
+            score = bent.mul(&constant(dtype, softcap)?)?;
+        }
+        if let Some(mask) = inputs.get(3) {
+            score = score.add(&broadcast_read(mask, i)?)?;
+        }
+        match seen(i, &i[3])? {
+            Some(seen) => seen.select(&score, &lowest(dtype)?),
+            None => Ok(score),
+        }
+    })?;
+    let row = [batch, heads, rows];
+    let place = axis("t", places, true)?;
+    let at =
+        |i: &[Expression], place: &Expression| -> Vec<Expression> { i[..3].iter().chain([place]).cloned().collect() };
+    let largest = writer.block(&output.name("attention_largest"), Part::Helper, (dtype, &row), |i| {
+        reduce(Reduction::Max, dtype, &scores.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+    })?;
+    let weights = writer.block(&output.name("attention_weights"), Part::Helper, (dtype, &all), |i| {
+        let weight = unary(UnaryOp::Exp, &scores.at(i)?.sub(&largest.at(&i[..3])?)?, dtype)?;
+        // A query that sees nothing has no weight either, although its lowest scores are all equal.
+        match seen(i, &i[3])? {
+            Some(seen) => seen.select(&weight, &constant(dtype, 0.0)?),
+            None => Ok(weight),
+        }
+    })?;
+    let place = axis("t", places, true)?;
+    let sum = writer.block(&output.name("attention_sum"), Part::Helper, (dtype, &row), |i| {
+        reduce(Reduction::Sum, dtype, &weights.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+    })?;
+    let place = axis("t", places, true)?;
+    let weighted = writer.block(&output.name("attention_values"), Part::Anchor, output.like(), |i| {
+        let value = v.at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
+        let weight = weights.at(&at(i, &place.variable))?;
+        reduce(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
+    })?;
+    writer.block(&output.name("attention"), Part::Epilogue, output.like(), |i| {
+        let sum = sum.at(&i[..3])?;
+        // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
+        let sum = if sight.causal || sight.window.is_some() {
+            sum.equal(&constant(dtype, 0.0)?)?.select(&constant(dtype, 1.0)?, &sum)?
+        } else {
+            sum
+        };
+        weighted.at(i)?.div(&sum)
+    })
+}
+
+fn rope(writer: &mut Writer, rotary: i64, interleaved: bool, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let [data, cos, sin] = inputs else { unreachable!("rope has three inputs") };
+    let half = rotary / 2;
+    writer.block(&output.name("rope"), output.part(), output.like(), |i| {
+        let (own, leading) = i.split_last().expect("at least one dimension");
+        let with = |last: Expression| -> Vec<Expression> { leading.iter().cloned().chain([last]).collect() };
+        let half_index = index(half)?;
+        // Which pair an element belongs to, whether it is the first of it, and where the other stands. No read may stand
+        // in one side of a choice: TVM simplifies its place by the condition and then reads it for both sides.
+        let (pair, is_first, other) = if interleaved {
+            let pair = own.floor_div(&index(2)?)?;
+            let step = own.floor_mod(&index(2)?)?;
+            let other = own.add(&index(1)?)?.sub(&step.mul(&index(2)?)?)?;
+            (pair, step.equal(&index(0)?)?, other)
+        } else {
+            let other = own.add(&half_index)?.floor_mod(&index(rotary)?)?;
+            (own.floor_mod(&half_index)?, own.less(&half_index)?, other)
+        };
+        // Beyond the turned elements there is no angle, and perhaps no other element.
+        let last = *output.extents.last().expect("at least one dimension");
+        let is_partial = rotary < last;
+        let pair = if is_partial { pair.min(&index(half - 1)?)? } else { pair };
+        let other = if is_partial { other.min(&index(last - 1)?)? } else { other };
+        let place = with(pair);
+        let sign = is_first.select(&constant(output.dtype, -1.0)?, &constant(output.dtype, 1.0)?)?;
+        let crossed = data.at(&with(other))?.mul(&broadcast_read(sin, &place)?)?.mul(&sign)?;
+        let turned = data.at(i)?.mul(&broadcast_read(cos, &place)?)?.add(&crossed)?;
+        if !is_partial {
+            return Ok(turned);
+        }
+        own.less(&index(rotary)?)?.if_then_else(&turned, &data.at(i)?)
+    })
+}

@@ -1,0 +1,65 @@
+//! Numbers with a scale and a zero point, computed in 32-bit floats unless the scale is wider.
+
+use super::pointwise::axis_of;
+use super::{Output, Result, Writer};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Expression, Tensor, constant};
+use models::{DType, Op};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let wide = if inputs[1].dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let float = |x: Expression| x.cast(wide);
+    let zero = |place: &[Expression], axis: i64| -> std::result::Result<Option<Expression>, TvmError> {
+        inputs.get(2).map(|zero| float(per_channel(zero, place, axis)?)).transpose()
+    };
+    match op {
+        Op::Quantize { to, axis } => {
+            let (low, high) = to.integer_range().expect("checked by shape inference");
+            writer.block(&output.name("quantize"), output.part(), output.like(), |i| {
+                let scale = float(per_channel(&inputs[1], i, *axis)?)?;
+                let whole = float(inputs[0].at(i)?)?.div(&scale)?.nearest()?;
+                let moved = match zero(i, *axis)? {
+                    Some(zero) => whole.add(&zero)?,
+                    None => whole,
+                };
+                clamped(&moved, wide, low, high)?.cast(*to)
+            })
+        }
+        Op::Dequantize { axis } => {
+            writer.block(&output.name("dequantize"), output.part(), output.like(), |i| {
+                // Sums of 32 bits are moved before they lose digits.
+                let stored = inputs[0].at(i)?.cast(DType::I32)?;
+                let moved = match inputs.get(2) {
+                    Some(zero) => stored.sub(&per_channel(zero, i, *axis)?.cast(DType::I32)?)?,
+                    None => stored,
+                };
+                float(moved)?.mul(&float(per_channel(&inputs[1], i, *axis)?)?)?.cast(output.dtype)
+            })
+        }
+        Op::Requantize { to, axis, zero, low, high } => {
+            writer.block(&output.name("requantize"), output.part(), output.like(), |i| {
+                let multiplier = float(per_channel(&inputs[1], i, *axis)?)?;
+                let whole = float(inputs[0].at(i)?)?.mul(&multiplier)?.nearest()?;
+                clamped(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
+            })
+        }
+        other => unreachable!("`{other:?}` does not quantise"),
+    }
+}
+
+/// One number for all, or one per channel.
+fn per_channel(scale: &Tensor, place: &[Expression], axis: i64) -> Element {
+    if scale.extents.is_empty() {
+        return scale.at(&[]);
+    }
+    scale.at(&[place[axis_of(axis, place.len())].clone()])
+}
+
+/// Within bounds that are given as whole numbers. The largest of 32 bits is no narrow float: the next one below is.
+fn clamped(x: &Expression, wide: DType, low: i64, high: i64) -> Element {
+    const LARGEST: f64 = 2_147_483_520.0;
+    let high = if wide == DType::F32 && high as f64 > LARGEST { LARGEST } else { high as f64 };
+    x.max(&constant(wide, low as f64)?)?.min(&constant(wide, high)?)
+}

@@ -1,0 +1,189 @@
+//! Reductions of whole dimensions, arguments of the largest, and sums up to each element.
+
+use super::pointwise::{axis_of, unary};
+use super::{Output, Part, Result, Writer};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Axis, Expression, INDEX, Reduction, Tensor, axis, constant, index, reduce};
+use models::{DType, Op, ReduceOp, UnaryOp};
+
+type Element = std::result::Result<Expression, TvmError>;
+type Places = std::result::Result<Vec<Expression>, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let data = &inputs[0];
+    match op {
+        Op::Reduce { function, axes, keep } => {
+            let rank = data.extents.len();
+            let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: *keep };
+            reduce_rows(writer, *function, &rows, data, output)
+        }
+        Op::ArgReduce { largest, axis, keep, last } => {
+            let rows = Rows { axes: vec![axis_of(*axis, data.extents.len())], keep: *keep };
+            arg_reduce(writer, *largest, *last, &rows, data, output)
+        }
+        Op::CumSum { axis, exclusive, reverse } => {
+            let along = axis_of(*axis, data.extents.len());
+            cum_sum(writer, along, *exclusive, *reverse, data, output)
+        }
+        other => unreachable!("`{other:?}` does not reduce"),
+    }
+}
+
+/// The dimensions of a tensor that become one element.
+pub(super) struct Rows {
+    pub(super) axes: Vec<usize>,
+    /// Whether they stay with extent 1 in what is indexed.
+    pub(super) keep: bool,
+}
+
+impl Rows {
+    /// New loops over the reduced dimensions.
+    pub(super) fn loops(&self, data: &Tensor) -> Result<Vec<Axis>> {
+        let axes = self.axes.iter().map(|&dimension| axis(&format!("k{dimension}"), data.extents[dimension], true));
+        Ok(axes.collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// The place in the data of a place in the result.
+    pub(super) fn at(&self, place: &[Expression], loops: &[Axis]) -> Vec<Expression> {
+        let rank = if self.keep { place.len() } else { place.len() + self.axes.len() };
+        let mut rest = place.iter();
+        let mut at = Vec::with_capacity(rank);
+        for dimension in 0..rank {
+            let reduced = self.axes.iter().position(|&axis| axis == dimension);
+            if self.keep || reduced.is_none() {
+                let own = rest.next().expect("one per dimension of the result");
+                at.push(own.clone());
+            }
+            if let Some(number) = reduced {
+                at.truncate(dimension);
+                at.push(loops[number].variable.clone());
+            }
+        }
+        at
+    }
+
+    /// The place in the result of a place in the data.
+    pub(super) fn row(&self, at: &[Expression]) -> Places {
+        let places = at.iter().enumerate().filter_map(|(dimension, own)| match self.axes.contains(&dimension) {
+            true if self.keep => Some(index(0)),
+            true => None,
+            false => Some(Ok(own.clone())),
+        });
+        places.collect()
+    }
+
+    /// The extents of the result.
+    pub(super) fn extents(&self, data: &Tensor) -> Vec<i64> {
+        let extents =
+            data.extents.iter().enumerate().filter_map(|(dimension, &extent)| match self.axes.contains(&dimension) {
+                true if self.keep => Some(1),
+                true => None,
+                false => Some(extent),
+            });
+        extents.collect()
+    }
+
+    /// How many elements become one.
+    pub(super) fn count(&self, data: &Tensor) -> i64 {
+        self.axes.iter().map(|&axis| data.extents[axis]).product()
+    }
+}
+
+fn reduce_rows(writer: &mut Writer, function: ReduceOp, rows: &Rows, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let dtype = output.dtype;
+    if function == ReduceOp::LogSumExp {
+        return log_sum_exp(writer, rows, data, output);
+    }
+    let how = match function {
+        ReduceOp::Max => Reduction::Max,
+        ReduceOp::Min => Reduction::Min,
+        ReduceOp::Prod => Reduction::Product,
+        _ => Reduction::Sum,
+    };
+    let term = |x: Expression| match function {
+        ReduceOp::L1 => x.abs(),
+        ReduceOp::L2 | ReduceOp::SumSquare => x.mul(&x),
+        _ => Ok(x),
+    };
+    let loops = rows.loops(data)?;
+    let reduced = writer.block(&output.name(function.name()), Part::Anchor, output.like(), |i| {
+        reduce(how, dtype, &term(data.at(&rows.at(i, &loops))?)?, &loops)
+    })?;
+    let last = |writer: &mut Writer, name: &str, element: &dyn Fn(&Expression) -> Element| {
+        writer.block(&output.name(name), Part::Epilogue, output.like(), |i| element(&reduced.at(i)?))
+    };
+    match function {
+        ReduceOp::Mean => {
+            let share = constant(dtype, 1.0 / rows.count(data) as f64)?;
+            last(writer, "reduce_share", &|sum| sum.mul(&share))
+        }
+        ReduceOp::L2 => last(writer, "reduce_root", &|sum| unary(UnaryOp::Sqrt, sum, dtype)),
+        ReduceOp::LogSum => last(writer, "reduce_log", &|sum| unary(UnaryOp::Log, sum, dtype)),
+        _ => Ok(reduced),
+    }
+}
+
+/// The maximum, then the sum of what is left of it, so that no exponential overflows.
+fn log_sum_exp(writer: &mut Writer, rows: &Rows, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let dtype = output.dtype;
+    let loops = rows.loops(data)?;
+    let largest = writer.block(&output.name("reduce_largest"), Part::Helper, output.like(), |i| {
+        reduce(Reduction::Max, dtype, &data.at(&rows.at(i, &loops))?, &loops)
+    })?;
+    let loops = rows.loops(data)?;
+    let sum = writer.block(&output.name("reduce_sum_exp"), Part::Anchor, output.like(), |i| {
+        let shifted = data.at(&rows.at(i, &loops))?.sub(&largest.at(i)?)?;
+        reduce(Reduction::Sum, dtype, &unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
+    })?;
+    writer.block(&output.name("reduce_log"), Part::Epilogue, output.like(), |i| {
+        unary(UnaryOp::Log, &sum.at(i)?, dtype)?.add(&largest.at(i)?)
+    })
+}
+
+/// The extreme itself, then the first or last place that has it: two plain reductions where one would need a pair.
+fn arg_reduce(
+    writer: &mut Writer,
+    largest: bool,
+    last: bool,
+    rows: &Rows,
+    data: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
+    let how = if largest { Reduction::Max } else { Reduction::Min };
+    let loops = rows.loops(data)?;
+    let extreme = writer.block(&output.name("arg_extreme"), Part::Helper, (data.dtype, &output.extents), |i| {
+        reduce(how, data.dtype, &data.at(&rows.at(i, &loops))?, &loops)
+    })?;
+    let loops = rows.loops(data)?;
+    let (nearest, elsewhere) = if last { (Reduction::Max, -1) } else { (Reduction::Min, rows.count(data)) };
+    let place = writer.block(&output.name("arg_place"), Part::Anchor, (INDEX, &output.extents), |i| {
+        let is_extreme = data.at(&rows.at(i, &loops))?.equal(&extreme.at(i)?)?;
+        reduce(nearest, INDEX, &is_extreme.select(&loops[0].variable, &index(elsewhere)?)?, &loops)
+    })?;
+    writer.block(&output.name("arg_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
+}
+
+/// Every element adds up those before it: more work than a scan, but each is independent and the sum is the same.
+fn cum_sum(
+    writer: &mut Writer,
+    along: usize,
+    exclusive: bool,
+    reverse: bool,
+    data: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
+    let other = axis("k", data.extents[along], true)?;
+    writer.block(&output.name("cum_sum"), Part::Anchor, output.like(), |i| {
+        let mut at = i.to_vec();
+        at[along] = other.variable.clone();
+        let (k, own) = (&other.variable, &i[along]);
+        let counts = match (reverse, exclusive) {
+            (false, false) => k.at_most(own)?,
+            (false, true) => k.less(own)?,
+            (true, false) => k.at_least(own)?,
+            (true, true) => k.greater(own)?,
+        };
+        let term = counts.select(&data.at(&at)?, &constant(output.dtype, 0.0)?)?;
+        reduce(Reduction::Sum, output.dtype, &term, std::slice::from_ref(&other))
+    })
+}

@@ -1,0 +1,79 @@
+//! What the tests with real workers share: the workers, short measuring, and tasks from their texts.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use collector::campaign::{WorkerLimits, Workers};
+use collector::counters::{Backend, CounterRequest};
+use collector::job::RunJob;
+use collector::measure::{Method, Plan};
+use models::Task;
+use models::fuse::{Fuse, tasks};
+use std::path::Path;
+use std::time::Duration;
+
+/// The worker program of this build.
+pub const WORKER: &str = env!("CARGO_BIN_EXE_opcollect-worker");
+
+/// How long a job may take on a machine that is busy with other tests; nothing waits for it in a good run.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const MIB: u64 = 1 << 20;
+
+/// Limits as in a campaign.
+pub fn limits() -> WorkerLimits {
+    WorkerLimits {
+        builders: 2,
+        build_deadline: PATIENCE,
+        build_memory_bytes: 4096 * MIB,
+        run_memory_bytes: 8192 * MIB,
+        runner_jobs: 200,
+    }
+}
+
+/// Real workers.
+pub fn workers() -> Workers {
+    Workers::new(Path::new(WORKER), &limits())
+}
+
+/// One timed run: enough to see whether the result is right.
+pub fn one_run() -> Method {
+    let plan = Plan {
+        warm_up_time_ns: 0,
+        warm_up_runs: 0,
+        batch_precisions: 1,
+        batch_runs_max: 1,
+        samples_min: 1,
+        samples_max: 1,
+        sampling_time_min_ns: 0,
+        time_budget_ns: 0,
+        ..Plan::default()
+    };
+    plan.check().expect("the plan makes sense");
+    Method::Sample(plan)
+}
+
+/// A checked run without counters.
+pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
+    RunJob {
+        task: serde_json::to_string(task).expect("a task holds only JSON values"),
+        seed: 7,
+        object,
+        packings: vec![collector::lower::Packing::Plain; task.parameters.len()],
+        cpus: cpus.to_vec(),
+        method: one_run(),
+        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+        is_checked: true,
+        tvm_evaluator: None,
+    }
+}
+
+/// The task of a text: the long form as it stands, the short form as the campaign would cut it.
+#[track_caller]
+pub fn task(text: &str) -> Task {
+    if text.contains('(') {
+        return Task::from_text(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    }
+    let graph = models::simple::build(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    let mut found = tasks(&graph, Fuse::Epilogue).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    assert_eq!(found.len(), 1, "`{text}` is one task");
+    found.remove(0).task
+}

@@ -1,0 +1,281 @@
+//! Operators of sources that are a few of ours: rewrites that every reader would otherwise do on its own.
+//!
+//! Each function adds plain operators to a graph, so shapes, work and lowering need nothing new. Recurrent steps take
+//! the product with the input from outside, where it is one product for all steps.
+
+use crate::builder::GraphBuilder;
+use crate::error::{Error, Result};
+use crate::graph::ValueId;
+use crate::operator::{BinaryOp, Op, UnaryOp};
+
+/// In which order the channels of `depth_to_space` hold the places of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepthOrder {
+    /// Place in the block outside, channel inside.
+    BlockFirst,
+    /// Channel outside, place in the block inside.
+    ChannelFirst,
+}
+
+/// `x[n, c · block², h, w]` as `[n, c, h · block, w · block]`.
+pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
+    let [channels, height, width] = image(builder, x)?;
+    let area = area_of(builder, x, block)?;
+    let kept = channels / area;
+    let (shape, permutation) = match order {
+        DepthOrder::BlockFirst => (vec![0, block, block, kept, height, width], vec![0, 3, 4, 1, 5, 2]),
+        DepthOrder::ChannelFirst => (vec![0, kept, block, block, height, width], vec![0, 1, 4, 2, 5, 3]),
+    };
+    let x = builder.push(Op::Reshape { shape }, &[x])?;
+    let x = builder.push(Op::Transpose { permutation }, &[x])?;
+    builder.push(Op::Reshape { shape: vec![0, kept, height * block, width * block] }, &[x])
+}
+
+/// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`, the place in the block outside.
+pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64) -> Result<ValueId> {
+    let [channels, height, width] = image(builder, x)?;
+    let area = area_of(builder, x, block)?;
+    let shape = vec![0, channels, height / block, block, width / block, block];
+    let x = builder.push(Op::Reshape { shape }, &[x])?;
+    let x = builder.push(Op::Transpose { permutation: vec![0, 3, 5, 1, 2, 4] }, &[x])?;
+    builder.push(Op::Reshape { shape: vec![0, channels * area, height / block, width / block] }, &[x])
+}
+
+/// Extents of channel, height and width.
+fn image(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
+    let ty = builder.ty(x)?;
+    let known = crate::types::TensorType { dtype: ty.dtype, shape: ty.shape.get(1..).unwrap_or_default().to_vec() };
+    let extents = known.extents().and_then(|extents| <[i64; 3]>::try_from(extents).ok());
+    extents.ok_or_else(|| refused(builder, x, "must be an image of four dimensions, the last three numbers"))
+}
+
+/// Places of a block, of which a tensor cannot have too many.
+fn area_of(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
+    let area = block.checked_mul(block).filter(|_| block > 0);
+    area.ok_or_else(|| refused(builder, x, "cannot be cut into blocks of this extent"))
+}
+
+fn refused(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
+    let ty = builder.ty(x).map_or_else(|error| error.to_string(), ToString::to_string);
+    Error::Tensor { ty, reason: reason.to_owned() }
+}
+
+/// The product numpy makes of operands of any rank: a vector on the left is a row, on the right a column, and the
+/// dimension that made it a matrix is dropped again.
+pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<ValueId> {
+    let (a_rank, b_rank) = (builder.ty(a)?.rank(), builder.ty(b)?.rank());
+    let left = if a_rank == 1 { builder.push(Op::Reshape { shape: vec![1, -1] }, &[a])? } else { a };
+    let right = if b_rank == 1 { builder.push(Op::Reshape { shape: vec![-1, 1] }, &[b])? } else { b };
+    let product = builder.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[left, right])?;
+    if a_rank != 1 && b_rank != 1 {
+        return Ok(product);
+    }
+    // The dimensions that stay, by place: those before the last two, then the row or the column.
+    let rank = builder.ty(product)?.rank();
+    let mut shape = vec![0; rank - 2];
+    match (a_rank == 1, b_rank == 1) {
+        (true, false) => shape.push(-1),
+        (false, true) => shape.push(0),
+        (_, _) => {}
+    }
+    builder.push(Op::Reshape { shape }, &[product])
+}
+
+/// The part of a recurrent layer that reads its state: `weight[gates · units, units]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Recurrent {
+    /// One row per unit of each gate.
+    pub weight: ValueId,
+    /// One number per unit of each gate.
+    pub bias: Option<ValueId>,
+    /// Width of the state.
+    pub units: i64,
+}
+
+impl Recurrent {
+    fn of_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
+        let y = builder.push(Op::Dense, &[state, self.weight])?;
+        match self.bias {
+            Some(bias) => builder.push(Op::BiasAdd { axis: -1 }, &[y, bias]),
+            None => Ok(y),
+        }
+    }
+
+    /// One gate of all that were computed together.
+    fn gate(&self, builder: &mut GraphBuilder, x: ValueId, axis: i64, gate: i64) -> Result<ValueId> {
+        let (start, stop) = (gate.saturating_mul(self.units), gate.saturating_add(1).saturating_mul(self.units));
+        builder.push(Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] }, &[x])
+    }
+}
+
+fn binary(builder: &mut GraphBuilder, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+    builder.push(Op::Binary { function }, &[a, b])
+}
+
+fn unary(builder: &mut GraphBuilder, function: UnaryOp, x: ValueId) -> Result<ValueId> {
+    builder.push(Op::Unary { function }, &[x])
+}
+
+/// One step of a long short-term memory, as `(state, memory)`. `from_input[batch, 4 · units]` holds the product with the
+/// input and its bias; `order` says where the gates for input, forgetting, fresh content and output stand.
+pub fn lstm_step(
+    builder: &mut GraphBuilder,
+    from_input: ValueId,
+    (state, memory): (ValueId, ValueId),
+    recurrent: &Recurrent,
+    order: [i64; 4],
+) -> Result<(ValueId, ValueId)> {
+    let from_state = recurrent.of_state(builder, state)?;
+    let all = binary(builder, BinaryOp::Add, from_input, from_state)?;
+    let mut gate = |function: UnaryOp, index: usize| {
+        let x = recurrent.gate(builder, all, 1, order[index])?;
+        unary(builder, function, x)
+    };
+    let (input, forget) = (gate(UnaryOp::Sigmoid, 0)?, gate(UnaryOp::Sigmoid, 1)?);
+    let (fresh, output) = (gate(UnaryOp::Tanh, 2)?, gate(UnaryOp::Sigmoid, 3)?);
+    let kept = binary(builder, BinaryOp::Mul, forget, memory)?;
+    let added = binary(builder, BinaryOp::Mul, input, fresh)?;
+    let memory = binary(builder, BinaryOp::Add, kept, added)?;
+    let shown = unary(builder, UnaryOp::Tanh, memory)?;
+    Ok((binary(builder, BinaryOp::Mul, output, shown)?, memory))
+}
+
+/// Where the reset of a gated unit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// It scales the state, which is then multiplied with the weight.
+    BeforeProduct,
+    /// It scales the product of the state and the weight, bias included.
+    AfterProduct,
+}
+
+/// One step of a gated recurrent unit. `from_input[batch, 3 · units]` holds the product with the input and its bias;
+/// `order` says where reset, update and fresh content stand.
+pub fn gru_step(
+    builder: &mut GraphBuilder,
+    from_input: ValueId,
+    state: ValueId,
+    recurrent: &Recurrent,
+    order: [i64; 3],
+    reset_at: Reset,
+) -> Result<ValueId> {
+    let from_state = recurrent.of_state(builder, state)?;
+    let mut gate = |index: usize| {
+        let from_x = recurrent.gate(builder, from_input, 1, order[index])?;
+        let from_h = recurrent.gate(builder, from_state, 1, order[index])?;
+        let sum = binary(builder, BinaryOp::Add, from_x, from_h)?;
+        unary(builder, UnaryOp::Sigmoid, sum)
+    };
+    let (reset, update) = (gate(0)?, gate(1)?);
+    let from_h = match reset_at {
+        Reset::AfterProduct => {
+            let from_h = recurrent.gate(builder, from_state, 1, order[2])?;
+            binary(builder, BinaryOp::Mul, reset, from_h)?
+        }
+        Reset::BeforeProduct => {
+            let weight = recurrent.gate(builder, recurrent.weight, 0, order[2])?;
+            let bias = recurrent.bias.map(|bias| recurrent.gate(builder, bias, 0, order[2])).transpose()?;
+            let scaled = binary(builder, BinaryOp::Mul, reset, state)?;
+            Recurrent { weight, bias, units: recurrent.units }.of_state(builder, scaled)?
+        }
+    };
+    let from_x = recurrent.gate(builder, from_input, 1, order[2])?;
+    let fresh = binary(builder, BinaryOp::Add, from_h, from_x)?;
+    let fresh = unary(builder, UnaryOp::Tanh, fresh)?;
+    // (1 - update) · fresh + update · state, with one product less.
+    let change = binary(builder, BinaryOp::Sub, state, fresh)?;
+    let change = binary(builder, BinaryOp::Mul, change, update)?;
+    binary(builder, BinaryOp::Add, change, fresh)
+}
+
+/// One step of a plain recurrent layer.
+pub fn elman_step(
+    builder: &mut GraphBuilder,
+    from_input: ValueId,
+    state: ValueId,
+    recurrent: &Recurrent,
+    function: UnaryOp,
+) -> Result<ValueId> {
+    let from_state = recurrent.of_state(builder, state)?;
+    let sum = binary(builder, BinaryOp::Add, from_state, from_input)?;
+    unary(builder, function, sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Const;
+    use crate::reference::{Tensor, evaluate_graph};
+    use crate::types::TensorType;
+
+    /// What a graph of constants and one input answers.
+    fn run(x: Tensor, build: impl Fn(&mut GraphBuilder, ValueId) -> Result<ValueId>) -> (String, Vec<f64>) {
+        let mut builder = GraphBuilder::new("composed");
+        let input = builder.input("x", x.ty().clone()).unwrap();
+        let y = build(&mut builder, input).unwrap();
+        let graph = builder.finish(&[y]).unwrap();
+        let y = evaluate_graph(&graph, &[x]).unwrap().remove(0);
+        (y.ty().to_string(), y.numbers())
+    }
+
+    fn counting(extents: &[i64]) -> Tensor {
+        let numbers: Vec<f64> = (0..extents.iter().product()).map(|number: i64| number as f64).collect();
+        Tensor::from_numbers(TensorType::f32(extents), &numbers).unwrap()
+    }
+
+    #[test]
+    fn depth_and_space() {
+        let block_first = run(counting(&[1, 8, 1, 1]), |b, x| depth_to_space(b, x, 2, DepthOrder::BlockFirst));
+        assert_eq!(block_first, ("f32[1,2,2,2]".to_owned(), vec![0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]));
+        let channel_first = run(counting(&[1, 8, 1, 1]), |b, x| depth_to_space(b, x, 2, DepthOrder::ChannelFirst));
+        assert_eq!(channel_first.1, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let there_and_back = run(counting(&[1, 2, 4, 6]), |b, x| {
+            let deep = space_to_depth(b, x, 2)?;
+            depth_to_space(b, deep, 2, DepthOrder::BlockFirst)
+        });
+        assert_eq!(there_and_back, ("f32[1,2,4,6]".to_owned(), counting(&[1, 2, 4, 6]).numbers()));
+    }
+
+    #[test]
+    fn products_of_vectors() {
+        let with = |b: &mut GraphBuilder, extents: &[i64]| b.constant("w", TensorType::f32(extents), Const::Fill(1.0));
+        let dot = run(counting(&[3]), |b, x| with(b, &[3]).and_then(|w| mat_mul(b, x, w)));
+        assert_eq!(dot, ("f32[]".to_owned(), vec![3.0]));
+        let left = run(counting(&[3]), |b, x| with(b, &[2, 3, 4]).and_then(|w| mat_mul(b, x, w)));
+        assert_eq!(left, ("f32[2,4]".to_owned(), vec![3.0; 8]));
+        let right = run(counting(&[2, 2, 3]), |b, x| with(b, &[3]).and_then(|w| mat_mul(b, x, w)));
+        assert_eq!(right, ("f32[2,2]".to_owned(), vec![3.0, 12.0, 21.0, 30.0]));
+    }
+
+    /// With weights of zero every gate is the sigmoid or tangent of what comes from the input.
+    #[test]
+    fn recurrent_steps() {
+        let recurrent = |b: &mut GraphBuilder, gates: i64| -> Result<Recurrent> {
+            let weight = b.constant("w", TensorType::f32(&[gates, 1]), Const::Fill(0.0))?;
+            let bias = b.constant("b", TensorType::f32(&[gates]), Const::Fill(0.0))?;
+            Ok(Recurrent { weight, bias: Some(bias), units: 1 })
+        };
+        let state = |b: &mut GraphBuilder| b.constant("h", TensorType::f32(&[1, 1]), Const::Fill(2.0));
+        let gates =
+            |numbers: &[f64]| Tensor::from_numbers(TensorType::f32(&[1, numbers.len() as i64]), numbers).unwrap();
+        // Open gates for input (1) and forgetting (0), half-open for output (3); the content is tanh(0) = 0.
+        let (_, state_of_lstm) = run(gates(&[100.0, 100.0, 0.0, 0.0]), |b, x| {
+            let (recurrent, start) = (recurrent(b, 4)?, state(b)?);
+            Ok(lstm_step(b, x, (start, start), &recurrent, [1, 0, 2, 3])?.0)
+        });
+        assert!((state_of_lstm[0] - 0.5 * 2f64.tanh()).abs() < 1e-6);
+        for reset_at in [Reset::BeforeProduct, Reset::AfterProduct] {
+            // Half of the state is kept, the other half is tanh(100) = 1.
+            let (_, next) = run(gates(&[0.0, 0.0, 100.0]), |b, x| {
+                let (recurrent, start) = (recurrent(b, 3)?, state(b)?);
+                gru_step(b, x, start, &recurrent, [0, 1, 2], reset_at)
+            });
+            assert!((next[0] - 1.5).abs() < 1e-6);
+        }
+        let (_, next) = run(gates(&[-3.0]), |b, x| {
+            let (recurrent, start) = (recurrent(b, 1)?, state(b)?);
+            elman_step(b, x, start, &recurrent, UnaryOp::Relu)
+        });
+        assert_eq!(next, [0.0]);
+    }
+}
