@@ -71,6 +71,23 @@ impl GraphBuilder {
         })
     }
 
+    /// The contents of a value, when it is a constant.
+    pub fn data(&self, id: ValueId) -> Option<&Const> {
+        self.graph.value(id)?.data.as_ref()
+    }
+
+    /// Whether a value comes from outside or is a constant, so that no operator makes it.
+    pub fn is_given(&self, id: ValueId) -> bool {
+        self.data(id).is_some() || self.graph.inputs.contains(&id)
+    }
+
+    /// Gives a value the name it has in the source.
+    pub fn rename(&mut self, id: ValueId, name: &str) {
+        if let Some(value) = self.graph.values.get_mut(id.0 as usize) {
+            name.clone_into(&mut value.name);
+        }
+    }
+
     /// The graph, checked.
     pub fn finish(mut self, outputs: &[ValueId]) -> Result<Graph> {
         self.graph.outputs = outputs.to_vec();

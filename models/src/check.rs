@@ -4,9 +4,12 @@
 //! on a checked graph may index without looking and add up bytes without overflow.
 
 use crate::error::{Error, Result};
-use crate::graph::{Const, Graph, Node, Value, ValueId};
+use crate::graph::{Computed, Const, Graph, Node, Value, ValueId};
 use crate::infer::{check_type, infer};
-use crate::types::{Dim, is_identifier};
+use crate::types::{Dim, TensorType, is_identifier};
+
+/// Operators and contents one computed constant may be made of.
+pub const MAX_COMPUTED: usize = 64;
 
 /// Caps on what a graph may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +112,35 @@ fn check_value(value: &Value, limits: &Limits) -> Result<(), String> {
     if ty.bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {
         return Err(format!("{ty} is larger than the limit of {} bytes", limits.tensor_bytes));
     }
-    match &value.data {
-        None | Some(Const::Random { .. } | Const::Fill(_)) => Ok(()),
-        Some(Const::Small(numbers)) if ty.elements() == Some(numbers.len() as u64) => Ok(()),
-        Some(Const::Small(numbers)) => Err(format!("{ty} is given {} numbers", numbers.len())),
+    value.data.as_ref().map_or(Ok(()), |data| check_const(ty, data))
+}
+
+fn check_const(ty: &TensorType, data: &Const) -> Result<(), String> {
+    if data.size() > MAX_COMPUTED {
+        return Err(format!("its contents are computed by more than {MAX_COMPUTED} operators"));
     }
+    match data {
+        Const::Random { .. } | Const::Fill(_) => Ok(()),
+        Const::Small(numbers) if ty.elements() == Some(numbers.len() as u64) => Ok(()),
+        Const::Small(numbers) => Err(format!("{ty} is given {} numbers", numbers.len())),
+        Const::Bytes(contents) if ty.bytes() == Some(contents.bytes().len() as u64) => Ok(()),
+        Const::Bytes(contents) => Err(format!("{ty} is given {} bytes", contents.bytes().len())),
+        Const::File { length, .. } if ty.bytes() == Some(*length) => Ok(()),
+        Const::File { path, length, .. } => {
+            Err(format!("{ty} is given {length} bytes of the file `{}`", path.display()))
+        }
+        Const::Computed(computed) => check_computed(ty, computed),
+    }
+}
+
+/// Nesting is bounded because the number of operators is.
+fn check_computed(ty: &TensorType, computed: &Computed) -> Result<(), String> {
+    for (ty, data) in &computed.inputs {
+        check_const(ty, data)?;
+    }
+    let types: Vec<&TensorType> = computed.inputs.iter().map(|(ty, _)| ty).collect();
+    let inferred = infer(&computed.op, &types).map_err(|error| error.to_string())?;
+    if inferred == *ty { Ok(()) } else { Err(format!("{ty} is given computed contents of {inferred}")) }
 }
 
 fn space_unless_empty(text: &str) -> &'static str {
@@ -125,7 +152,6 @@ mod tests {
     use super::*;
     use crate::builder::GraphBuilder;
     use crate::operator::{BinaryOp, Op, UnaryOp};
-    use crate::types::TensorType;
 
     fn two_nodes() -> Graph {
         let mut builder = GraphBuilder::new("two");

@@ -86,6 +86,34 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A file cannot be read at all.
+    #[error("cannot read `{file}`: {reason}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A model file breaks the rules of its format.
+    #[error("`{file}`, {place}: {reason}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// The node, tensor or input.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A model file is right, and holds something this version cannot represent.
+    #[error("`{file}`, {place}: not supported: {reason}")]
+    Unsupported {
+        /// The file.
+        file: String,
+        /// The node, tensor or input, with its operator.
+        place: String,
+        /// What is missing.
+        reason: String,
+    },
     /// A count was asked of a shape that is not all numbers.
     #[error("`{ty}` has a dimension without a number, so {what} cannot be counted; bind its symbols first")]
     Symbolic {

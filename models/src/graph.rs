@@ -1,8 +1,10 @@
 //! A graph: the operators and tensors of one model, in topological order.
 
+use crate::contents::Contents;
 use crate::operator::Op;
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Index of a value in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +49,47 @@ pub enum Const {
     Fill(f64),
     /// Small tensors (shapes, indices), as numbers.
     Small(Vec<f64>),
+    /// A slice of the file the model came in.
+    Bytes(Contents),
+    /// Elements in another file, little-endian and without gaps, read when they are wanted.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Where the first element begins.
+        offset: u64,
+        /// How many bytes they take.
+        length: u64,
+    },
+    /// The result of an operator over other constants, computed when it is wanted: a transposed weight takes no memory.
+    Computed(Box<Computed>),
+}
+
+/// An operator whose inputs are all constants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Computed {
+    /// The operator.
+    pub op: Op,
+    /// Its inputs.
+    pub inputs: Vec<(TensorType, Const)>,
+}
+
+impl Const {
+    /// Operators and contents it is made of: what computing it costs, and how deep it can be nested.
+    pub fn size(&self) -> usize {
+        match self {
+            Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.size()).sum::<usize>(),
+            Const::Random { .. } | Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => 1,
+        }
+    }
+
+    /// The seed of a constant that is random or computed from a random one.
+    pub fn seed(&self) -> Option<u64> {
+        match self {
+            Const::Random { seed } => Some(*seed),
+            Const::Computed(computed) => computed.inputs.iter().find_map(|(_, data)| data.seed()),
+            Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => None,
+        }
+    }
 }
 
 /// One operator in its place.

@@ -7,12 +7,15 @@
 pub mod builder;
 pub mod check;
 pub mod compose;
+pub mod contents;
 pub mod dot;
 pub mod einsum;
 pub mod error;
+pub mod fold;
 pub mod fuse;
 pub mod graph;
 pub mod infer;
+pub mod onnx;
 pub mod operator;
 pub mod passes;
 pub mod reference;
@@ -24,9 +27,10 @@ pub mod work;
 pub mod zoo;
 
 pub use builder::GraphBuilder;
+pub use contents::Contents;
 pub use error::{Error, Result};
 pub use fuse::{Call, Fuse, Plan, plan, tasks};
-pub use graph::{Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
+pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
 pub use operator::{BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};

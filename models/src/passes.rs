@@ -4,13 +4,17 @@
 //! builder, so no pass can leave a type that disagrees with its operator.
 
 mod common;
+mod constants;
 mod dead;
 mod fold_batch_norm;
 mod identities;
 mod rebuild;
+mod recognise;
 mod retype;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub(crate) use dead::drop_dead_code;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -20,10 +24,21 @@ pub type Pass = fn(&Graph) -> Result<Graph>;
 
 /// The passes between a reader and the tasks, in their order.
 pub const PASSES: &[(&str, Pass)] = &[
+    ("fold constants", constants::fold_constants),
     ("drop identities", identities::drop_identities),
+    ("drop softmax guard", recognise::drop_softmax_guard),
+    ("recognise normalisations", recognise::recognise_normalisations),
+    ("absorb scales", recognise::absorb_scales),
+    ("absorb shifts", recognise::absorb_shifts),
+    ("recognise activations", recognise::recognise_activations),
+    ("matrix products to dense", recognise::mat_mul_to_dense),
+    ("sums to biases", recognise::sums_to_biases),
+    ("absorb pads", recognise::absorb_pads),
+    ("means to global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),
-    ("drop dead code", dead::drop_dead_code),
+    ("drop identities that were made", identities::drop_identities),
+    ("drop dead code", drop_dead_code),
 ];
 
 /// Runs every pass.

@@ -21,12 +21,13 @@ mod tests;
 mod window;
 
 pub use compare::{Comparison, Tolerance, compare, tolerance};
-pub use inputs::random_inputs;
+pub use inputs::{constant, random_inputs};
 pub use tensor::Tensor;
 
 use crate::einsum::Equation;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
+use crate::infer::infer;
 use crate::operator::Op;
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
@@ -81,6 +82,14 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         values[output] = Some(result);
     }
     graph.outputs.iter().map(|id| made(&values, *id).clone().into_tensor()).collect()
+}
+
+/// The result of one operator on these tensors.
+pub fn evaluate_operator(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
+    let types: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
+    let output = infer(op, &types)?;
+    let arrays = inputs.iter().map(Array::of).collect::<Result<Vec<_>>>()?;
+    apply(op, &arrays.iter().collect::<Vec<_>>(), &output)?.into_tensor()
 }
 
 fn made(values: &[Option<Array>], id: ValueId) -> &Array {

@@ -8,8 +8,10 @@ use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
+use models::onnx::{self, Options};
 use models::{Class, Graph, Op, Task};
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 
 /// A task of the campaign with where it was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,20 +49,81 @@ pub struct Attempt {
 pub enum PlanningError {
     #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
-    #[error("unknown model source `{0}`; this version has `local` and `simple`")]
+    #[error("unknown model source `{0}`; this version has `local`, `simple`, `onnx` and `remoteonnx`")]
     UnknownSource(String),
+    #[error(
+        "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
+    )]
+    NotLocal(String),
     #[error("cannot describe the attempt")]
     Record(#[from] datasets::RowError),
 }
 
+/// A graph, and what a person should know about where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The graph.
+    pub graph: Graph,
+    /// Sentences: what the file was, what of it was left out.
+    pub notes: Vec<String>,
+}
+
 /// The graph of a model.
 pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
+    Ok(load_with_notes(request)?.graph)
+}
+
+/// The graph of a model, and what to know about it.
+pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> {
+    let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
-        "local" => models::zoo::build(&request.name, request.batch),
-        "simple" => models::simple::build(&request.name),
+        "local" => models::zoo::build(&request.name, request.batch).map(without_notes),
+        "simple" => models::simple::build(&request.name).map(without_notes),
+        "onnx" => load_file(request, Path::new(&request.name)),
+        "remoteonnx" => load_file(request, &local_path(&request.name)?),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
+}
+
+/// What to know about the models of a configuration.
+pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
+    let is_file = |model: &&ModelRequest| matches!(model.source.as_str(), "onnx" | "remoteonnx");
+    let mut notes = Vec::new();
+    for model in config.models.iter().filter(is_file) {
+        for note in load_with_notes(model)?.notes {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    Ok(notes)
+}
+
+fn load_file(request: &ModelRequest, path: &Path) -> Result<Loaded, models::Error> {
+    let options = Options {
+        batch: request.batch,
+        shapes: request.shapes.clone(),
+        skip_unsupported: request.skip_unsupported,
+        ..Options::default()
+    };
+    let imported = onnx::load(path, &options)?;
+    let hash = &imported.hash;
+    let mut notes = vec![format!("`{}` is {} bytes with the BLAKE3 hash {hash}", path.display(), imported.bytes)];
+    for skipped in &imported.skipped {
+        let onnx::Skipped { place, operator, reason } = skipped;
+        notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
+    }
+    Ok(Loaded { graph: imported.graph, notes })
+}
+
+/// The path a name stands for: itself, or what follows `file://`.
+fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
+    match name.split_once("://") {
+        None => Ok(PathBuf::from(name)),
+        Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+        Some(_) => Err(PlanningError::NotLocal(name.to_owned())),
+    }
 }
 
 /// The distinct tasks of all models, in the order of their first place.

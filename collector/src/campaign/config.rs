@@ -5,6 +5,7 @@ use crate::measure::Plan;
 use datasets::CacheState;
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A configuration as written; everything left out has a default.
@@ -40,13 +41,19 @@ pub struct RawConfig {
 }
 
 /// One model as written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawModel {
-    /// `local` or `simple`.
+    /// `local`, `simple`, `onnx` or `remoteonnx`.
     pub source: String,
     /// Its name there.
     pub name: String,
+    /// Shapes of inputs by name, for files that leave dimensions open.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Whether operators that cannot be represented are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skip_unsupported: bool,
 }
 
 /// Where schedules come from.
@@ -135,14 +142,20 @@ impl Default for Limits {
 }
 
 /// A model to be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// `local` or `simple`.
+    /// `local`, `simple`, `onnx` or `remoteonnx`.
     pub source: String,
     /// Its name there.
     pub name: String,
     /// Batch size.
     pub batch: i64,
+    /// Shapes of inputs by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Whether operators that cannot be represented are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skip_unsupported: bool,
 }
 
 /// A checked, complete configuration.
@@ -230,7 +243,13 @@ impl RawConfig {
         let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
         each("cache", &cache, "", |_| true)?;
         let models = self.models.iter().flat_map(|model| {
-            batch.iter().map(|&batch| ModelRequest { source: model.source.clone(), name: model.name.clone(), batch })
+            batch.iter().map(|&batch| ModelRequest {
+                source: model.source.clone(),
+                name: model.name.clone(),
+                batch,
+                shapes: model.shapes.clone(),
+                skip_unsupported: model.skip_unsupported,
+            })
         });
         Ok(Config {
             models: models.collect(),

@@ -69,9 +69,17 @@ pub struct Models {
     /// Name of a model in its source; may be given several times
     ///
     /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
-    /// `matmul:m=512,n=512,k=512`.
+    /// `matmul:m=512,n=512,k=512`, for `onnx` the path of a file, for `remoteonnx` a path or a `file://` address.
     #[arg(long, value_name = "NAME")]
     pub modelname: Vec<String>,
+    /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
+    ///
+    /// Without it, dimensions that are called a batch become the batch size, and others are an error.
+    #[arg(long, value_name = "NAME=SHAPE")]
+    pub shape: Vec<String>,
+    /// Leave out operators of a file that this version cannot represent, and tell which
+    #[arg(long)]
+    pub skip_unsupported: bool,
     /// Batch sizes, such as 1 or 1,8,32 [default: 1]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub batchsize: Vec<i64>,
@@ -93,6 +101,10 @@ pub enum ModelSource {
     Local,
     /// One operator given as text
     Simple,
+    /// An ONNX file
+    Onnx,
+    /// An ONNX file that was fetched from elsewhere
+    Remoteonnx,
 }
 
 impl ModelSource {
@@ -101,6 +113,8 @@ impl ModelSource {
         match self {
             ModelSource::Local => "local",
             ModelSource::Simple => "simple",
+            ModelSource::Onnx => "onnx",
+            ModelSource::Remoteonnx => "remoteonnx",
         }
     }
 }

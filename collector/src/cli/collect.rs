@@ -4,7 +4,8 @@ use super::arguments::Collect;
 use super::failure::{Failure, chain};
 use super::peaks;
 use super::progress::Progress;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
+use crate::campaign::attempt::notes;
 use crate::campaign::{Artifacts, Attempt, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_tasks};
 use crate::host::Facts;
 use crate::report::operators::{Peaks, Summary, render, summarise};
@@ -43,6 +44,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let versions = machine::versions(&mut workers)?;

@@ -2,8 +2,8 @@
 
 use super::arguments::{GraphFormat, Models, Sweep};
 use super::failure::{Failure, chain};
-use super::{DONE, Result, machine, print, print_json, settings};
-use crate::campaign::attempt::load;
+use super::{DONE, Result, machine, print, print_json, settings, tell};
+use crate::campaign::attempt::{load_with_notes, notes};
 use crate::campaign::{Config, planned_tasks};
 use crate::report::number;
 use crate::report::table::{new_table, right_align};
@@ -45,7 +45,9 @@ pub fn list(as_json: bool) -> Result<u8> {
 /// The graph of each model.
 pub fn graph(arguments: &Models, raw: bool, format: GraphFormat) -> Result<u8> {
     for request in &config_of(arguments)?.models {
-        let mut graph = load(request).map_err(|error| Failure::usage(chain(&error)))?;
+        let loaded = load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
+        tell(&loaded.notes);
+        let mut graph = loaded.graph;
         if !raw {
             graph = models::passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         }
@@ -62,6 +64,7 @@ pub fn graph(arguments: &Models, raw: bool, format: GraphFormat) -> Result<u8> {
 pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     let config = config_of(arguments)?;
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut rows = Vec::new();
     for planned in &planned {
         let work = planned.task.work().map_err(|error| Failure::usage(chain(&error)))?;

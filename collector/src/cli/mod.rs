@@ -76,6 +76,13 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Says what a person should know beside the result.
+fn tell(notes: &[String]) {
+    for note in notes {
+        eprintln!("note: {note}");
+    }
+}
+
 /// Prints one JSON document on one line.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&serde_json::to_string(value).map_err(Failure::environment)?)

@@ -7,6 +7,7 @@ use crate::campaign::config::{CacheChoice, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
 use crate::counters::Backend;
 use crate::measure::affinity;
+use std::collections::BTreeMap;
 
 /// The complete configuration of a command that measures or builds.
 pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
@@ -36,6 +37,14 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
             Failure::usage("`--modelname` needs `--modelsource`").with_hint("add `--modelsource local` for the zoo")
         })?;
         raw.models = models.modelname.iter().map(|name| model(source, name)).collect();
+        let shapes = models.shape.iter().map(|text| shape(text)).collect::<Result<BTreeMap<_, _>>>()?;
+        for model in &mut raw.models {
+            model.shapes.clone_from(&shapes);
+            model.skip_unsupported = models.skip_unsupported;
+        }
+    } else if !models.shape.is_empty() || models.skip_unsupported {
+        let message = "`--shape` and `--skip-unsupported` need `--modelname`";
+        return Err(Failure::usage(message).with_hint("in a configuration, give `shapes` and `skip_unsupported`"));
     } else if let (Some(_), true) = (models.modelsource, raw.models.is_empty()) {
         return Err(Failure::usage("`--modelsource` needs `--modelname`").with_hint("see `opcollect list`"));
     }
@@ -55,7 +64,18 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
 }
 
 fn model(source: ModelSource, name: &str) -> RawModel {
-    RawModel { source: source.name().to_owned(), name: name.to_owned() }
+    RawModel { source: source.name().to_owned(), name: name.to_owned(), ..RawModel::default() }
+}
+
+/// `x=1x3x224x224`; the name may hold any sign.
+fn shape(text: &str) -> Result<(String, Vec<i64>)> {
+    let parsed = text.rsplit_once('=').and_then(|(name, extents)| {
+        let extents = extents.split('x').filter(|extent| !extent.is_empty());
+        Some((name.to_owned(), extents.map(|extent| extent.parse().ok()).collect::<Option<Vec<i64>>>()?))
+    });
+    parsed.ok_or_else(|| {
+        Failure::usage(format!("`--shape {text}` is not a name and a shape")).with_hint("write it as `x=1x3x224x224`")
+    })
 }
 
 fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {

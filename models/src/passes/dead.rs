@@ -4,7 +4,7 @@ use super::rebuild::Rebuild;
 use crate::error::Result;
 use crate::graph::Graph;
 
-pub(super) fn drop_dead_code(graph: &Graph) -> Result<Graph> {
+pub(crate) fn drop_dead_code(graph: &Graph) -> Result<Graph> {
     let mut is_used = vec![false; graph.values.len()];
     for id in &graph.outputs {
         is_used[id.0 as usize] = true;

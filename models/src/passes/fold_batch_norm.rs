@@ -3,12 +3,15 @@
 //! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g + shift`: the
 //! weight is scaled and one bias remains. Where there is no contraction to take the scale, the normalisation becomes
 //! `ScaleShift`. Random contents stay random, because any values are as good as others; equal and listed contents
-//! are computed. A listed scale cannot go into a weight that is one number, so that case stays `ScaleShift` too.
+//! are computed at once, large weights when they are wanted.
 
 use super::rebuild::Rebuild;
 use crate::error::Result;
-use crate::graph::{Const, Graph, Node, ValueId};
+use crate::fold;
+use crate::graph::{Computed, Const, Graph, Node, ValueId};
 use crate::operator::Op;
+use crate::reference;
+use crate::types::TensorType;
 use std::collections::HashMap;
 
 pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
@@ -59,14 +62,13 @@ impl Folds {
             let Some(mut contraction) = single_producer(node.inputs[0]) else { continue };
             let mut bias = None;
             if let Node { op: Op::BiasAdd { axis: 1 }, inputs, .. } = &graph.nodes[contraction] {
-                let (Some(data), Some(producer)) = (data(graph, inputs[1]), single_producer(inputs[0])) else {
+                let (Some(data), Some(producer)) = (vector(graph, inputs[1]), single_producer(inputs[0])) else {
                     continue;
                 };
                 bias = Some((contraction, inputs[0], data));
                 contraction = producer;
             }
-            let Some(weight) = foldable_weight(graph, &graph.nodes[contraction]) else { continue };
-            let Some(scaled) = scaled_weight(weight, &affine.scale) else { continue };
+            let Some(scaled) = scaled_weight(graph, &graph.nodes[contraction], &affine) else { continue };
             let shift = match &bias {
                 Some((.., bias)) => combine([bias, &affine.scale, &affine.shift], |[b, g, s]| b * g + s),
                 None => affine.shift,
@@ -81,6 +83,7 @@ impl Folds {
 
 /// A normalisation as one multiplication and one addition per channel.
 struct Affine {
+    channels: TensorType,
     scale: Const,
     shift: Const,
 }
@@ -89,35 +92,46 @@ impl Affine {
     /// Of a normalisation whose vectors are all constants.
     fn of(graph: &Graph, node: &Node) -> Option<Affine> {
         let Op::BatchNorm { epsilon } = node.op else { return None };
-        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| data(graph, node.inputs[index]));
+        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| vector(graph, node.inputs[index]));
         let (scale, shift, mean, variance) = (scale?, shift?, mean?, variance?);
-        let scale = combine([scale, variance], |[scale, variance]| scale / (variance + epsilon).sqrt());
-        let shift = combine([shift, mean, &scale], |[shift, mean, scale]| shift - mean * scale);
-        Some(Affine { scale, shift })
+        let scale = combine([&scale, &variance], |[scale, variance]| scale / (variance + epsilon).sqrt());
+        let shift = combine([&shift, &mean, &scale], |[shift, mean, scale]| shift - mean * scale);
+        Some(Affine { channels: graph.value(node.inputs[1])?.ty.clone(), scale, shift })
     }
 }
 
-/// The constant weight of a contraction whose outputs are the channels of dimension 1.
-fn foldable_weight<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Const> {
-    let takes_scale = match &node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } => true,
-        Op::Dense => graph.value(node.outputs[0])?.ty.rank() == 2,
-        _ => false,
+/// The constant weight of a contraction whose outputs are the channels of dimension 1, times the scale of each.
+fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
+    let axis = match &node.op {
+        Op::Conv { .. } => 0,
+        Op::ConvTranspose { groups: 1, .. } => 1,
+        Op::Dense if graph.value(node.outputs[0])?.ty.rank() == 2 => 0,
+        _ => return None,
     };
-    takes_scale.then(|| data(graph, node.inputs[1]))?
-}
-
-fn scaled_weight(weight: &Const, scale: &Const) -> Option<Const> {
-    match (weight, scale) {
-        (Const::Random { .. }, _) | (_, Const::Random { .. } | Const::Fill(_)) => {
-            Some(combine([weight, scale], |[weight, scale]| weight * scale))
+    let weight = graph.value(node.inputs[1])?;
+    match (weight.data.as_ref()?, &affine.scale) {
+        (weight, scale) if weight.seed().is_some() || scale.seed().is_some() => {
+            Some(Const::Random { seed: mixed_seed([weight, scale])? })
         }
-        (Const::Fill(_) | Const::Small(_), Const::Small(_)) => None,
+        (Const::Fill(weight), Const::Fill(scale)) => Some(Const::Fill(weight * scale)),
+        (data, scale) => {
+            let weight = (weight.ty.clone(), data.clone());
+            let scale = (affine.channels.clone(), scale.clone());
+            let zero = (affine.channels.clone(), Const::Fill(0.0));
+            let computed = Computed { op: Op::ScaleShift { axis }, inputs: vec![weight, scale, zero] };
+            fold::bounded(Const::Computed(Box::new(computed)))
+        }
     }
 }
 
-fn data(graph: &Graph, id: ValueId) -> Option<&Const> {
-    graph.value(id)?.data.as_ref()
+/// A constant vector as a seed, one number or a list.
+fn vector(graph: &Graph, id: ValueId) -> Option<Const> {
+    let value = graph.value(id)?;
+    match value.data.as_ref()? {
+        data if data.seed().is_some() => Some(Const::Random { seed: data.seed()? }),
+        Const::Fill(number) => Some(Const::Fill(*number)),
+        data => Some(Const::Small(reference::constant(&value.ty, data).ok()?.numbers())),
+    }
 }
 
 /// How often each value is read, the graph's outputs included.
@@ -129,25 +143,27 @@ fn uses(graph: &Graph) -> Vec<usize> {
     uses
 }
 
-/// Element by element. Whatever has a random part is random; equal contents give equal contents.
+/// A seed that depends on those of all parts, when one is random.
+fn mixed_seed<const N: usize>(parts: [&Const; N]) -> Option<u64> {
+    let seeds = parts.iter().filter_map(|part| part.seed());
+    seeds.reduce(|a, b| a.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(b))
+}
+
+/// Vectors combined element by element. Whatever has a random part is random; equal contents give equal contents.
 fn combine<const N: usize>(parts: [&Const; N], function: impl Fn([f64; N]) -> f64) -> Const {
-    let seeds = parts.iter().filter_map(|part| match part {
-        Const::Random { seed } => Some(*seed),
-        Const::Fill(_) | Const::Small(_) => None,
-    });
-    if let Some(seed) = seeds.reduce(|a, b| a.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(b)) {
+    if let Some(seed) = mixed_seed(parts) {
         return Const::Random { seed };
     }
     let at = |index: usize| {
         parts.map(|part| match part {
             Const::Small(numbers) => numbers[index],
             Const::Fill(number) => *number,
-            Const::Random { .. } => unreachable!("random parts were answered above"),
+            _ => unreachable!("a vector is random, one number or a list"),
         })
     };
     let lengths = parts.iter().filter_map(|part| match part {
         Const::Small(numbers) => Some(numbers.len()),
-        Const::Fill(_) | Const::Random { .. } => None,
+        _ => None,
     });
     match lengths.min() {
         Some(length) => Const::Small((0..length).map(|index| function(at(index))).collect()),

@@ -69,6 +69,16 @@ impl<'a> Rebuild<'a> {
         self.builder.constant(&value.name, (self.retype)(&value.ty), data)
     }
 
+    /// A constant that the old graph does not have.
+    pub(super) fn constant(&mut self, name: &str, ty: TensorType, data: Const) -> Result<ValueId> {
+        self.builder.constant(name, ty, data)
+    }
+
+    /// Type and contents of a new value that is a constant.
+    pub(super) fn constant_of(&self, new: ValueId) -> Option<(TensorType, Const)> {
+        Some((self.builder.ty(new).ok()?.clone(), self.builder.data(new)?.clone()))
+    }
+
     pub(super) fn finish(mut self) -> Result<Graph> {
         let outputs = self.old.outputs.iter().map(|&id| self.get(id)).collect::<Result<Vec<_>>>()?;
         self.builder.finish(&outputs)

@@ -4,13 +4,14 @@
 //! argument of a logarithm) the values lie in [0.5, 1.5), and indices are below the extent they look into.
 
 use super::tensor::{Array, Tensor, elements};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, ValueId};
 use crate::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
 use crate::task::{Operand, Task};
 use crate::types::{DType, Dim, TensorType};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::io::{Read, Seek, SeekFrom};
 
 /// One tensor per parameter of a task.
 pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
@@ -44,8 +45,7 @@ pub(super) fn constants(graph: &Graph) -> Result<Vec<Option<Array>>> {
             }
             random(ty, draw, *seed, 0)
         }
-        Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; elements(ty)?]),
-        Const::Small(numbers) => Tensor::from_numbers(ty.clone(), numbers),
+        data => constant(ty, data),
     };
     (0..)
         .zip(&graph.values)
@@ -54,6 +54,32 @@ pub(super) fn constants(graph: &Graph) -> Result<Vec<Option<Array>>> {
             None => Ok(None),
         })
         .collect()
+}
+
+/// The contents of one constant.
+pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
+    match data {
+        Const::Random { seed } => random(ty, Draw::Any, *seed, 0),
+        Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; elements(ty)?]),
+        Const::Small(numbers) => Tensor::from_numbers(ty.clone(), numbers),
+        Const::Bytes(contents) => Tensor::from_bytes(ty.clone(), contents.bytes().to_vec()),
+        Const::File { path, offset, length } => {
+            elements(ty)?;
+            let unreadable = |error: std::io::Error| Error::Unreadable {
+                file: path.display().to_string(),
+                reason: format!("{error} (looking for {length} bytes at offset {offset})"),
+            };
+            let mut file = std::fs::File::open(path).map_err(unreadable)?;
+            file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
+            let mut bytes = Vec::new();
+            file.take(*length).read_to_end(&mut bytes).map_err(unreadable)?;
+            Tensor::from_bytes(ty.clone(), bytes)
+        }
+        Const::Computed(computed) => {
+            let inputs = computed.inputs.iter().map(|(ty, data)| constant(ty, data)).collect::<Result<Vec<_>>>()?;
+            super::evaluate_operator(&computed.op, &inputs)
+        }
+    }
 }
 
 /// Which numbers an operator can work with.

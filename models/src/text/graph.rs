@@ -1,8 +1,10 @@
 //! Graphs as text.
 
 use super::scan::{Scan, Scanned, write_call};
+use crate::check::MAX_COMPUTED;
+use crate::contents::LEFT_OUT;
 use crate::error::{Error, Result};
-use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
+use crate::graph::{Computed, Const, Graph, Node, Origin, Value, ValueId};
 use crate::types::TensorType;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -67,6 +69,14 @@ fn quote(text: &str) -> String {
 
 fn write_const(data: &Const) -> String {
     match data {
+        Const::Bytes(contents) => format!("{contents:?}"),
+        Const::File { path, offset, length } => {
+            format!("file({}, {offset}, {length})", quote(&path.to_string_lossy()))
+        }
+        Const::Computed(computed) => {
+            let input = |(ty, data): &(TensorType, Const)| format!("{ty} {}", write_const(data));
+            format!("computed {}", write_call(&computed.op, &computed.inputs.iter().map(input).collect::<Vec<_>>()))
+        }
         Const::Random { seed } => format!("random({seed})"),
         Const::Fill(number) => format!("fill({number:?})"),
         Const::Small(numbers) => {
@@ -115,7 +125,7 @@ impl Reader {
         } else if scan.take("constant ") {
             let (id, mut value) = declaration(&mut scan, Some('='))?;
             scan.expect("=")?;
-            value.data = Some(constant(&mut scan)?);
+            value.data = Some(constant(&mut scan, 0)?);
             self.add(id, value)?;
         } else if scan.take("output") {
             let mut outputs = Vec::new();
@@ -179,12 +189,26 @@ fn declaration(scan: &mut Scan<'_>, end: Option<char>) -> Scanned<(ValueId, Valu
     Ok((id, Value { name, ty, data: None }))
 }
 
-fn constant(scan: &mut Scan<'_>) -> Scanned<Const> {
+/// A type, then the contents of a constant.
+fn typed(scan: &mut Scan<'_>, depth: usize) -> Scanned<(TensorType, Const)> {
+    let ty = format!("{}]", scan.up_to(&[']'], "a type")?);
+    scan.expect("]")?;
+    Ok((ty.parse().map_err(|error| format!("{error}"))?, constant(scan, depth)?))
+}
+
+fn constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
+    if depth > MAX_COMPUTED {
+        return Err(format!("constants are nested deeper than {MAX_COMPUTED}"));
+    }
     let number = |scan: &mut Scan<'_>| -> Scanned<f64> {
         let text = scan.up_to(&[',', ')'], "a number")?;
         text.parse().map_err(|_| format!("`{text}` is no number"))
     };
     let kind = scan.word()?;
+    if kind == "computed" {
+        let (op, inputs) = scan.call(|scan| typed(scan, depth + 1))?;
+        return Ok(Const::Computed(Box::new(Computed { op, inputs })));
+    }
     scan.expect("(")?;
     let data = match kind {
         "random" => Const::Random { seed: scan.number()? },
@@ -199,7 +223,15 @@ fn constant(scan: &mut Scan<'_>) -> Scanned<Const> {
             }
             return Ok(Const::Small(numbers));
         }
-        other => return Err(format!("`{other}` is none of `random`, `fill`, `list`")),
+        "file" => {
+            let path = scan.quoted()?.into();
+            scan.expect(",")?;
+            let offset = scan.number()?;
+            scan.expect(",")?;
+            Const::File { path, offset, length: scan.number()? }
+        }
+        "bytes" => return Err(LEFT_OUT.to_owned()),
+        other => return Err(format!("`{other}` is none of `random`, `fill`, `list`, `file`, `computed`")),
     };
     scan.expect(")")?;
     Ok(data)

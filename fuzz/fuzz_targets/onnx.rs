@@ -1,0 +1,18 @@
+//! Feeds arbitrary bytes to the reader of ONNX files; it must answer with an error or a graph, whatever they are.
+//!
+//! Run with `. scripts/env` and `cargo +nightly fuzz run onnx`; a good start is a folder with some small models, such as
+//! those that `scripts/onnx_cases.py` writes.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use models::onnx::{Options, import};
+
+fuzz_target!(|bytes: &[u8]| {
+    for skip_unsupported in [false, true] {
+        let options = Options { skip_unsupported, ..Options::default() };
+        if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.onnx", None, &options) {
+            let _ = models::passes::simplify(&imported.graph);
+        }
+    }
+});

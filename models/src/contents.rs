@@ -1,0 +1,59 @@
+//! Elements of a constant as they lie in a file: a shared slice, never copied.
+//!
+//! A weight can have gigabytes, so a text, a message or a JSON document names its size and its hash instead.
+
+use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// Bytes of a tensor, little-endian and without gaps.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Contents(Bytes);
+
+impl Contents {
+    /// These bytes.
+    pub fn new(bytes: impl Into<Bytes>) -> Contents {
+        Contents(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Stable identity of the bytes: 32 hexadecimal digits.
+    pub fn hash(&self) -> String {
+        blake3::hash(&self.0).to_hex()[..32].to_owned()
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bytes({}, \"{}\")", self.0.len(), self.hash())
+    }
+}
+
+/// What stands for the bytes in a document.
+#[derive(Serialize)]
+struct Summary {
+    length: usize,
+    blake3: String,
+}
+
+impl Serialize for Contents {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Summary { length: self.0.len(), blake3: self.hash() }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Contents {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Contents, D::Error> {
+        let _ = serde::de::IgnoredAny::deserialize(deserializer)?;
+        Err(D::Error::custom(LEFT_OUT))
+    }
+}
+
+/// Why a document cannot be read back.
+pub(crate) const LEFT_OUT: &str =
+    "the contents of this constant were left out when this was written; read the model's own file instead";

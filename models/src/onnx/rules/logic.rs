@@ -1,0 +1,74 @@
+//! Comparisons, choices, and functions of truth values and bits.
+
+use super::pointwise::operands;
+use crate::graph::ValueId;
+use crate::onnx::call::{Call, Outcome, malformed};
+use crate::onnx::emit::Emit;
+use crate::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+macro_rules! compare {
+    ($($name:ident => $function:ident,)*) => {
+        $(pub(super) fn $name(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+            let (a, b) = operands(emit, call)?;
+            Ok(vec![emit.push(Op::Compare { function: CompareOp::$function }, &[a, b])?])
+        })*
+    };
+}
+
+compare! {
+    equal => Equal,
+    less => Less,
+    less_or_equal => LessOrEqual,
+    greater => Greater,
+    greater_or_equal => GreaterOrEqual,
+}
+
+macro_rules! binary {
+    ($($name:ident => $function:ident,)*) => {
+        $(pub(super) fn $name(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+            let (a, b) = operands(emit, call)?;
+            Ok(vec![emit.binary(BinaryOp::$function, a, b)?])
+        })*
+    };
+}
+
+binary! {
+    and => And,
+    or => Or,
+    xor => Xor,
+    bit_and => BitAnd,
+    bit_or => BitOr,
+    bit_xor => BitXor,
+}
+
+pub(super) fn not(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::Not, call.input(0)?)?])
+}
+
+pub(super) fn bit_not(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::BitNot, call.input(0)?)?])
+}
+
+pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let function = match call.text("direction") {
+        Some("LEFT") => BinaryOp::ShiftLeft,
+        Some("RIGHT") => BinaryOp::ShiftRight,
+        other => return malformed(format!("`direction` is {other:?}")),
+    };
+    Ok(vec![emit.binary(function, call.input(0)?, call.input(1)?)?])
+}
+
+pub(super) fn is_nan(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.unary(UnaryOp::IsNan, call.input(0)?)?])
+}
+
+pub(super) fn is_inf(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (negative, positive) = (call.int("detect_negative", 1) != 0, call.int("detect_positive", 1) != 0);
+    Ok(vec![emit.unary(UnaryOp::IsInf { negative, positive }, call.input(0)?)?])
+}
+
+pub(super) fn choose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![emit.push(Op::Where, &[call.input(0)?, call.input(1)?, call.input(2)?])?])
+}

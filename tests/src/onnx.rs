@@ -1,0 +1,212 @@
+//! Cases of the ONNX project's backend tests: a model, inputs, and what must come out.
+//!
+//! A case folder is `model.onnx` with `test_data_set_0/{input,output}_K.pb`. Inputs that decide shapes are data to the
+//! suite and constants to us: they are bound only when the model cannot be read without, smallest set first.
+
+use models::onnx::{self, Options};
+use models::reference::{self, Tensor};
+use models::{DType, Error, Graph};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// One case, read.
+pub struct Case {
+    /// Kind and name, such as `node/test_relu`.
+    pub name: String,
+    /// Operators of the file, without those that only carry constants.
+    pub operators: BTreeSet<String>,
+    model: bytes::Bytes,
+    inputs: Vec<(String, Tensor)>,
+    outputs: Vec<Option<Tensor>>,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All outputs are right.
+    Passed,
+    /// The file was read and something came out wrong.
+    Failed(String),
+    /// The file holds something that cannot be represented.
+    Unsupported(String),
+}
+
+/// A case that was read into a graph.
+pub struct Prepared {
+    /// As read.
+    pub graph: Graph,
+    /// One tensor per input of the graph.
+    pub inputs: Vec<Tensor>,
+}
+
+/// The case folders below a folder, in order.
+pub fn folders(root: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        if folder.join("model.onnx").is_file() {
+            found.push(folder);
+            continue;
+        }
+        for entry in folder.read_dir()? {
+            let path = entry?.path();
+            if path.is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+impl Case {
+    /// Reads a case; data that is no tensor of a known type makes it unsupported.
+    pub fn read(root: &Path, folder: &Path) -> Result<Case, Verdict> {
+        let failed = |error: Error| verdict(&error);
+        let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+        let model = onnx::read(&folder.join("model.onnx")).map_err(failed)?;
+        let names = onnx::input_names(model.clone(), &name).map_err(failed)?;
+        let operators = onnx::operators(model.clone(), &name).map_err(failed)?;
+        let data = folder.join("test_data_set_0");
+        let tensor = |kind: &str, index: usize| -> Result<Option<Tensor>, Verdict> {
+            let path = data.join(format!("{kind}_{index}.pb"));
+            if !path.is_file() {
+                return Ok(None);
+            }
+            let bytes = onnx::read(&path).map_err(failed)?;
+            onnx::tensor(bytes, &path.display().to_string())
+                .map(|(_, tensor)| Some(tensor))
+                .map_err(|error| Verdict::Unsupported(format!("its data: {}", reason(&error))))
+        };
+        let mut inputs = Vec::new();
+        for (index, name) in names.into_iter().enumerate() {
+            match tensor("input", index)? {
+                Some(tensor) => inputs.push((name, tensor)),
+                None => return Err(Verdict::Unsupported(format!("its input `{name}` is no tensor"))),
+            }
+        }
+        let count = onnx::output_count(model.clone(), &name).map_err(failed)?;
+        let outputs = (0..count).map(|index| tensor("output", index)).collect::<Result<Vec<_>, _>>()?;
+        if outputs.iter().all(Option::is_none) {
+            return Err(Verdict::Unsupported("none of its outputs is a tensor".to_owned()));
+        }
+        Ok(Case { name, operators, model, inputs, outputs })
+    }
+
+    /// Reads the model, binding as few inputs as it takes.
+    pub fn prepare(&self) -> Result<Prepared, Verdict> {
+        let mut first = None;
+        for is_bound in BINDINGS {
+            let bindings: BTreeMap<String, Tensor> = (0..)
+                .zip(&self.inputs)
+                .filter(|(index, (_, tensor))| is_bound(*index, tensor))
+                .map(|(_, input)| input.clone())
+                .collect();
+            let shape = |tensor: &Tensor| tensor.ty().extents().expect("a tensor has numbers for extents");
+            let free = || self.inputs.iter().filter(|(name, _)| !bindings.contains_key(name));
+            let shapes = free().map(|(name, tensor)| (name.clone(), shape(tensor))).collect();
+            let inputs = free().map(|(_, tensor)| tensor.clone()).collect();
+            let options = Options { shapes, bindings, ..Options::default() };
+            match onnx::import(self.model.clone(), &self.name, None, &options) {
+                Ok(imported) => return Ok(Prepared { graph: imported.graph, inputs }),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.map_or(Verdict::Failed("it was never read".to_owned()), |error| verdict(&error)))
+    }
+
+    /// Compares what came out with what must.
+    pub fn judge(&self, actual: &[Tensor]) -> Verdict {
+        if actual.len() != self.outputs.len() {
+            return Verdict::Failed(format!("{} outputs instead of {}", actual.len(), self.outputs.len()));
+        }
+        for (index, (actual, expected)) in actual.iter().zip(&self.outputs).enumerate() {
+            let Some(expected) = expected else { continue };
+            if let Err(why) = agrees(actual, expected, &self.operators) {
+                return Verdict::Failed(format!("output {index}: {why}"));
+            }
+        }
+        Verdict::Passed
+    }
+
+    /// Evaluates the graph as read and after all passes with the reference.
+    pub fn evaluate(&self) -> Verdict {
+        let prepared = match self.prepare() {
+            Ok(prepared) => prepared,
+            Err(verdict) => return verdict,
+        };
+        let simplified = match models::passes::simplify(&prepared.graph) {
+            Ok(simplified) => simplified,
+            Err(error) => return Verdict::Failed(chain(&error)),
+        };
+        for (graph, what) in [(&prepared.graph, "as read"), (&simplified, "after passes")] {
+            let judged = match reference::evaluate_graph(graph, &prepared.inputs) {
+                Ok(actual) => self.judge(&actual),
+                Err(error) => Verdict::Failed(chain(&error)),
+            };
+            if let Verdict::Failed(why) = judged {
+                return Verdict::Failed(format!("{what}, {why}"));
+            }
+        }
+        Verdict::Passed
+    }
+}
+
+/// Which inputs are constants, in the order of trying.
+const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
+    |_, _| false,
+    |index, tensor| index > 0 && !tensor.ty().dtype.is_float() && tensor.ty().rank() <= 1,
+    |index, tensor| index > 0 && tensor.ty().rank() <= 1,
+    |index, _| index > 0,
+    |_, _| true,
+];
+
+/// The suite's tolerances: `|a - b| <= 1e-7 + 1e-3 |b|`, wider for 16-bit floats, of which it is less than two steps. Quantised outputs may be one step
+/// off on one element in two hundred, because it is not fixed in which precision a scale is applied.
+fn agrees(actual: &Tensor, expected: &Tensor, operators: &BTreeSet<String>) -> Result<(), String> {
+    let relative = match expected.ty().dtype {
+        DType::BF16 => f64::from(-6).exp2(),
+        DType::F16 => f64::from(-9).exp2(),
+        _ => 1e-3,
+    };
+    let tolerance = reference::Tolerance { absolute: 1e-7, relative };
+    let comparison = reference::compare(actual, expected, tolerance).map_err(|error| error.to_string())?;
+    if comparison.ok {
+        return Ok(());
+    }
+    let (a, b) = (actual.numbers(), expected.numbers());
+    let is_quantised = operators.iter().any(|operator| operator.contains("Quantize") || operator.contains("QLinear"));
+    if is_quantised && !expected.ty().dtype.is_float() && comparison.max_abs_error <= 1.0 {
+        let off = a.iter().zip(&b).filter(|(a, b)| a != b).count();
+        if off * 200 <= a.len() {
+            return Ok(());
+        }
+    }
+    let worst = comparison.worst_index;
+    Err(format!("element {worst} is {}, must be {}", a[worst], b[worst]))
+}
+
+fn verdict(error: &Error) -> Verdict {
+    match error {
+        Error::Unsupported { .. } => Verdict::Unsupported(reason(error)),
+        _ => Verdict::Failed(chain(error)),
+    }
+}
+
+/// Without the names that differ from case to case.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Unsupported { reason, .. } | Error::Malformed { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    text
+}
