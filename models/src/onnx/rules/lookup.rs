@@ -84,7 +84,7 @@ pub(super) fn range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let limit = emit.known_number(call.input(1)?, "limit")?;
     let delta = emit.known_number(call.input(2)?, "delta")?;
     let count = ((limit - start) / delta).ceil().max(0.0);
-    if !(count <= MAX_MADE as f64) {
+    if !count.is_finite() || count > MAX_MADE as f64 {
         return malformed(format!(
             "from {start} to {limit} in steps of {delta} is no list of at most {MAX_MADE} numbers"
         ));
