@@ -1,0 +1,370 @@
+//! Whole campaigns with the real program: what is known is not measured again, whatever ends a run leaves a sound
+//! store, and the same request proposes the same attempts wherever it is made.
+#![allow(missing_docs)]
+
+use datasets::{Key, Record};
+use nix::sys::signal::Signal;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tests::{Bench, Ran, Running, install_with_worker, processes, run, start, stores};
+
+/// Two small operators: ten attempts.
+const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
+                   --schedules 5 --config quick.toml";
+
+fn collect(bench: &Bench, arguments: &str) -> Command {
+    bench.opcollect(&format!("{arguments} --json"))
+}
+
+#[track_caller]
+fn count(ran: &Ran, field: &str) -> u64 {
+    let document = ran.json();
+    document[field].as_u64().unwrap_or_else(|| panic!("`{field}` is no count in {document}"))
+}
+
+/// How many attempts ended well in this run.
+fn made(ran: &Ran) -> u64 {
+    ran.json()["outcomes"]["counts"]["ok"].as_u64().unwrap_or(0)
+}
+
+/// Key sets do not depend on the order of shards or runs.
+fn key_set(path: &Path) -> BTreeSet<Key> {
+    stores::keys(&stores::records(path)).into_iter().collect()
+}
+
+#[track_caller]
+fn check_sound(bench: &Bench, store: &str) -> serde_json::Value {
+    let report = run(bench.opcollect(&format!("dataset verify --store {store} --json"))).expect(0).json();
+    assert_eq!(report["problems"], serde_json::json!([]), "{report}");
+    report
+}
+
+#[test]
+fn what_is_known_is_not_measured_again() {
+    let bench = Bench::new();
+    let arguments = format!("{FEW} --store store");
+    let first = run(collect(&bench, &arguments)).expect(0);
+    assert_eq!((count(&first, "attempts"), count(&first, "known_before"), made(&first)), (10, 0, 10));
+    let records = stores::records(&bench.path("store"));
+    assert_eq!(records.len(), 10);
+
+    let second = run(collect(&bench, &arguments)).expect(0);
+    assert_eq!((count(&second, "attempts"), count(&second, "known_before"), made(&second)), (10, 10, 0));
+    assert_eq!(stores::records(&bench.path("store")), records, "nothing was written");
+    let third = run(bench.opcollect(&arguments)).expect(0);
+    assert!(third.stdout.contains("10 attempts: nothing new, 10 known before"), "{third}");
+
+    let again = run(collect(&bench, &format!("{arguments} --again"))).expect(0);
+    assert_eq!((count(&again, "known_before"), made(&again)), (0, 10));
+    let stats = run(bench.opcollect("dataset stats --store store --json")).expect(0).json();
+    assert_eq!((stats["rows"].as_u64(), stats["duplicates"].as_u64()), (Some(10), Some(10)), "{stats}");
+    assert_eq!(stores::records(&bench.path("store")), records, "among equals the first stays");
+    check_sound(&bench, "store");
+}
+
+#[test]
+fn the_report_has_its_fields() {
+    let bench = Bench::new();
+    let arguments = "--modelsource local --modelname mlp --schedules 2 --config quick.toml --store store";
+    let ran = run(collect(&bench, arguments)).expect(0);
+    assert_eq!(ran.stdout.lines().count(), 1, "one document and nothing else\n{ran}");
+    assert_eq!(ran.stderr, "", "progress is for people who watch");
+    let report = ran.json();
+    let fields = |value: &serde_json::Value| {
+        let object = value.as_object().unwrap_or_else(|| panic!("{value} is no object"));
+        object.keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    expect_test::expect![
+        "attempts config_hash host host_class known_before models outcomes peaks seconds store target"
+    ]
+    .assert_eq(&fields(&report));
+    expect_test::expect!["broken build_ms counts left run_ms"].assert_eq(&fields(&report["outcomes"]));
+    expect_test::expect!["batch missing model rows total_ns"].assert_eq(&fields(&report["models"][0]));
+    expect_test::expect!["count default_over_best difference gflops measured median_ns roofline schedule share spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
+    let rows = report["models"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 4, "one row per task of the model");
+    let total: f64 = rows.iter().map(|row| row["median_ns"].as_f64().expect("a time")).sum();
+    let told = report["models"][0]["total_ns"].as_f64().expect("a time");
+    assert!((total - told).abs() <= 1e-9 * told, "{total} {told}");
+    for record in stores::records(&bench.path("store")) {
+        assert_eq!(
+            (record.model_name.as_deref(), record.host_class.as_str()),
+            (Some("mlp"), report["host_class"].as_str().expect("a text"))
+        );
+        assert_eq!(record.config_hash.as_deref(), report["config_hash"].as_str());
+    }
+}
+
+#[test]
+fn the_same_seed_proposes_the_same_schedules() {
+    let bench = Bench::new();
+    let arguments = "--modelsource simple --modelname matmul:m=32,n=48,k=64 --schedules 6 --config quick.toml";
+    let schedules = |store: &str, seed: u64| {
+        run(collect(&bench, &format!("{arguments} --seed {seed} --store {store}"))).expect(0);
+        let records = stores::records(&bench.path(store));
+        records.into_iter().map(|record| record.schedule_hash.expect("a schedule")).collect::<Vec<_>>()
+    };
+    let first = schedules("first", 1);
+    assert_eq!(first.len(), 6);
+    assert_eq!(schedules("again", 1), first);
+    let other = schedules("other", 2);
+    assert_eq!(other[0], first[0], "the default schedule depends on no seed");
+    assert_ne!(other[1..], first[1..]);
+    assert_eq!(key_set(&bench.path("again")), key_set(&bench.path("first")));
+}
+
+#[test]
+fn shards_make_a_whole() {
+    let bench = Bench::new();
+    let shard =
+        |store: &str, shard: &str| run(collect(&bench, &format!("{FEW} --store {store} --shard {shard}"))).expect(0);
+    let (one, two) = (shard("one", "1/2"), shard("two", "2/2"));
+    assert_eq!(count(&one, "attempts") + count(&two, "attempts"), 10);
+    assert!(key_set(&bench.path("one")).is_disjoint(&key_set(&bench.path("two"))));
+
+    // A job array says the same as the flag.
+    let mut array = collect(&bench, &format!("{FEW} --store two"));
+    array.env("SLURM_ARRAY_TASK_ID", "8").env("SLURM_ARRAY_TASK_MIN", "7").env("SLURM_ARRAY_TASK_COUNT", "2");
+    let array = run(array).expect(0);
+    assert_eq!(
+        (count(&array, "attempts"), count(&array, "known_before")),
+        (count(&two, "attempts"), count(&two, "attempts"))
+    );
+
+    let merge = |into: &str, stores: &str| {
+        run(bench.opcollect(&format!("dataset merge --store {into} {stores}"))).expect(0);
+        run(bench.opcollect(&format!("dataset compact --store {into}"))).expect(0);
+        check_sound(&bench, into);
+        stores::parts(&bench.path(into))
+    };
+    let (forth, back) = (merge("forth", "one two"), merge("back", "two one"));
+    assert_eq!(forth.len(), 1);
+    assert!(forth == back, "the order of merging leaves no trace");
+
+    let whole = run(collect(&bench, &format!("{FEW} --store forth"))).expect(0);
+    assert_eq!((count(&whole, "known_before"), made(&whole)), (10, 0), "the parts are the whole");
+}
+
+#[test]
+fn exports_come_back_as_they_went() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    let records = stores::records(&bench.path("store"));
+    for format in ["csv", "parquet", "jsonl"] {
+        let told = run(bench.opcollect(&format!("dataset export --store store --out rows.{format}"))).expect(0);
+        assert!(told.stdout.starts_with("10 records"), "{told}");
+        run(bench.opcollect(&format!("dataset import --store {format} rows.{format}"))).expect(0);
+        assert_eq!(stores::records(&bench.path(format)), records, "by {format}");
+        // Without a journal, all of them are one part whatever way they took.
+        run(bench.opcollect(&format!("dataset compact --store {format}"))).expect(0);
+        check_sound(&bench, format);
+    }
+    run(bench.opcollect("dataset compact --store store")).expect(0);
+    for format in ["csv", "parquet", "jsonl"] {
+        assert!(stores::parts(&bench.path(format)) == stores::parts(&bench.path("store")), "by {format}");
+    }
+}
+
+#[test]
+fn built_here_and_run_there_is_the_same_experiment() {
+    let bench = Bench::new();
+    let models = FEW.replace("--config quick.toml", "");
+    run(bench.opcollect(&format!("build {models} --config quick.toml --out artifacts"))).expect(0);
+    let ran = run(bench.opcollect("run artifacts --store store --json")).expect(0);
+    assert_eq!((count(&ran, "attempts"), made(&ran)), (10, 10));
+    let known = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    assert_eq!((count(&known, "known_before"), made(&known)), (10, 0));
+    check_sound(&bench, "store");
+}
+
+#[test]
+fn an_operator_too_large_for_its_worker_is_an_outcome() {
+    let bench = Bench::new();
+    bench.write("small.toml", &format!("{}run_memory_mib = 64\n", tests::QUICK));
+    let arguments = "--modelsource simple --modelname relu:shape=1000x1000x100 --modelname relu:shape=64 \
+                     --schedules 1 --config small.toml --store store";
+    let ran = run(collect(&bench, arguments)).expect(1);
+    assert_eq!(made(&ran), 1);
+    let records = stores::records(&bench.path("store"));
+    let outcomes: Vec<&str> = records.iter().map(|record| record.outcome.name()).collect();
+    assert!(["crashed", "run_failed"].contains(&outcomes[0]) && outcomes[1] == "ok", "{outcomes:?}");
+    assert!(records[0].reason.is_some(), "a failure has a reason");
+    let again = run(collect(&bench, arguments)).expect(1);
+    assert_eq!((count(&again, "known_before"), made(&again)), (2, 0), "losses are known too");
+}
+
+/// Starts a campaign and waits for some records of its own in its journal.
+#[track_caller]
+fn start_and_wait(command: Command, store: &Path, lines: usize) -> Running {
+    let mut running = start(command);
+    let seen = running.until(|_| (stores::journal_lines(store).len() >= lines).then_some(()));
+    if seen.is_none() {
+        panic!("ended before {lines} records\n{}", running.finish());
+    }
+    running
+}
+
+/// Twenty attempts or so, some seconds of work.
+const MANY: &str = "--modelsource local --modelname mlp --schedules 16 --config quick.toml";
+
+#[test]
+fn an_interrupted_campaign_keeps_what_it_has() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let bench = Bench::new();
+        let running = start_and_wait(collect(&bench, &format!("{MANY} --store store")), &bench.path("store"), 1);
+        let workers = processes::children(running.pid());
+        assert!(!workers.is_empty(), "builders and runner");
+        processes::send(running.pid(), signal);
+        let ran = running.finish().expect(code);
+        let report = ran.json();
+        let records = stores::records(&bench.path("store"));
+        assert!(!records.is_empty() && report["outcomes"]["left"].as_u64() > Some(0), "{ran}");
+        assert_eq!(made(&ran), records.len() as u64);
+        assert_eq!(stores::files(&bench.path("store/journal")).len(), 0, "everything is sealed");
+        assert!(processes::have_ended(&workers), "no worker is left");
+        check_sound(&bench, "store");
+    }
+}
+
+#[test]
+fn a_budget_ends_a_campaign_in_good_order() {
+    let bench = Bench::new();
+    let ran = run(collect(&bench, &format!("{MANY} --store store --budget 0.001"))).expect(0);
+    let left = ran.json()["outcomes"]["left"].as_u64().expect("a count");
+    assert_eq!(left + made(&ran), count(&ran, "attempts"));
+    assert!(left > 0, "{ran}");
+    check_sound(&bench, "store");
+}
+
+/// Small numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// Enough for many kills.
+const MORE: &str = "--modelsource local --modelname mlp --schedules 28 --config quick.toml";
+
+/// What is in the journals as soon as there is something that was not known.
+fn first_records(running: &mut Running, store: &Path, known: &HashSet<Key>) -> HashSet<Key> {
+    let news = running.until(|_| {
+        let journaled: HashSet<Key> = stores::journal_lines(store).iter().map(|line| key_of(line)).collect();
+        (!journaled.is_subset(known)).then_some(journaled)
+    });
+    news.expect("the campaign goes on: more attempts are needed")
+}
+
+/// Waits until any file comes or goes. Nothing is journaled then.
+fn first_change(running: &mut Running, store: &Path) -> HashSet<Key> {
+    let before = stores::files(store);
+    running.until(|_| (stores::files(store) != before).then_some(()));
+    HashSet::new()
+}
+
+/// Kills the orchestrator alone, or everything in some order.
+fn kill_all(running: &mut Running, dice: &mut Dice) {
+    let pid = running.pid();
+    let workers = processes::children(pid);
+    let victims: Vec<i32> = match dice.roll(3) {
+        0 => vec![pid],
+        1 => [vec![pid], workers.clone()].concat(),
+        _ => [workers.clone(), vec![pid]].concat(),
+    };
+    victims.iter().for_each(|&victim| processes::send(victim, Signal::SIGKILL));
+    assert!(processes::have_ended(&workers), "workers end with their orchestrator");
+}
+
+#[test]
+fn a_campaign_killed_at_any_moment_goes_on_where_it_was() {
+    const KILLS: usize = 24;
+    let bench = Bench::new();
+    let store = bench.path("store");
+    run(collect(&bench, &format!("{MORE} --store reference"))).expect(0);
+    let planned = stores::keys(&stores::records(&bench.path("reference")));
+
+    let mut dice = Dice(20);
+    let mut known: HashSet<Key> = HashSet::new();
+    for kill in 1..=KILLS {
+        let mut running = start(collect(&bench, &format!("{MORE} --store store")));
+        let moment = dice.roll(4);
+        let journaled = match moment {
+            // Somewhere while it starts, or builds.
+            0 => HashSet::new(),
+            // When it begins to seal what the last one left.
+            1 => first_change(&mut running, &store),
+            // After a record of its own, where most of its life is.
+            _ => first_records(&mut running, &store, &known),
+        };
+        // Where exactly the program is then nobody knows, which is the point; so this waits by the clock.
+        std::thread::sleep(Duration::from_micros(dice.roll([400_000, 5_000, 60_000, 60_000][moment as usize])));
+        assert!(running.is_alive(), "the campaign ended before kill {kill}: more attempts are needed");
+        kill_all(&mut running, &mut dice);
+        running.finish();
+        if !store.join("opcollect-store.json").exists() {
+            continue;
+        }
+        let there: HashSet<Key> = stores::keys(&stores::records(&store)).into_iter().collect();
+        assert!(known.is_subset(&there) && journaled.is_subset(&there), "kill {kill}: a record is lost");
+        let expected: HashSet<Key> = planned[..there.len()].iter().copied().collect();
+        assert!(there == expected, "kill {kill}: attempts are made one after the other, so there is no gap");
+        known = there;
+        if kill % 6 == 0 {
+            check_sound(&bench, "store");
+        }
+    }
+    assert!(known.len() > KILLS / 3, "{} records: most runs got as far as a record", known.len());
+    let last = run(collect(&bench, &format!("{MORE} --store store"))).expect(0);
+    assert_eq!(count(&last, "known_before"), known.len() as u64);
+    assert_eq!(count(&last, "known_before") + made(&last), planned.len() as u64);
+    check_sound(&bench, "store");
+    run(bench.opcollect("dataset compact --store store")).expect(0);
+    let stats = run(bench.opcollect("dataset stats --store store --json")).expect(0).json();
+    assert_eq!((stats["rows"].as_u64(), stats["duplicates"].as_u64()), (Some(planned.len() as u64), Some(0)));
+    assert_eq!(key_set(&store), planned.into_iter().collect());
+    let swept = check_sound(&bench, "store");
+    assert_eq!((&swept["leftovers"], &swept["journals"]), (&serde_json::json!([]), &serde_json::json!(0)), "{swept}");
+}
+
+/// The key in a line of a journal.
+fn key_of(line: &str) -> Key {
+    let record: serde_json::Value = serde_json::from_str(line).expect("a complete line is JSON");
+    record["key"].as_str().and_then(|key| key.parse().ok()).expect("a record has a key")
+}
+
+#[test]
+fn a_full_disk_ends_a_campaign_between_two_records() {
+    let bench = Bench::new();
+    // The limit is for the orchestrator's files; its workers write objects, which are not what this is about.
+    let program = install_with_worker(&bench, "ulimit -S -f unlimited; exec REAL $@");
+    let script = format!("trap '' XFSZ; ulimit -S -f 24; exec {} {FEW} --store store --json", program.display());
+    let mut command = bench.command(Path::new("sh"), "-c");
+    command.arg(script);
+    let ran = run(command).expect(3);
+    assert!(ran.stderr.starts_with("error: no space left while") && ran.stderr.contains("\nhint: free space"), "{ran}");
+    let kept = stores::records(&bench.path("store"));
+    assert!(!kept.is_empty() && kept.len() < 10, "{} records\n{ran}", kept.len());
+    check_sound(&bench, "store");
+    let rest = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    assert_eq!((count(&rest, "known_before"), made(&rest)), (kept.len() as u64, 10 - kept.len() as u64));
+    let all: Vec<Record> = stores::records(&bench.path("store"));
+    assert_eq!(all[..kept.len()], kept, "what was kept is as it was");
+}
+
+#[test]
+fn a_damaged_part_is_named() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    let (part, mut content) = stores::parts(&bench.path("store")).remove(0);
+    let middle = content.len() / 2;
+    content[middle] ^= 0x55;
+    let path = bench.path("store").join(&part);
+    std::fs::write(&path, content).expect("a part can be damaged");
+    let verified = run(bench.opcollect("dataset verify --store store")).expect(1);
+    assert!(verified.stdout.contains(&part.display().to_string()), "{verified}");
+}
