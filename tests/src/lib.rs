@@ -2,3 +2,4 @@
 
 pub mod conformance;
 pub mod onnx;
+pub mod through_tvm;
