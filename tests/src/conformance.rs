@@ -1,12 +1,13 @@
 //! The command line around the conformance cases, and its report.
 
 use crate::onnx::{Case, Verdict, folders};
+use crate::through_tvm::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--report FILE] [--failures] [--at-least N]";
+const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--report FILE] [--failures] [--at-least N] [--tvm]";
 
 /// What was typed.
 #[derive(Default)]
@@ -15,6 +16,7 @@ struct Request {
     only: String,
     report: Option<PathBuf>,
     wants_failures: bool,
+    wants_tvm: bool,
     at_least: usize,
 }
 
@@ -47,6 +49,7 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
             "--only" => request.only = value()?,
             "--report" => request.report = Some(value()?.into()),
             "--at-least" => request.at_least = value()?.parse().map_err(|_| USAGE.to_owned())?,
+            "--tvm" => request.wants_tvm = true,
             "--failures" => request.wants_failures = true,
             _ if request.cases.as_os_str().is_empty() => request.cases = argument.into(),
             _ => return Err(USAGE.to_owned()),
@@ -60,17 +63,22 @@ struct Ended {
     name: String,
     operators: BTreeSet<String>,
     verdict: Verdict,
+    /// Which of all tasks it is made of, when they were asked for.
+    tasks: Result<Vec<usize>, String>,
 }
 
 fn run(request: &Request) -> Result<(String, usize), String> {
     let root = &request.cases;
     let found = folders(root).map_err(|error| format!("cannot list `{}`: {error}", root.display()))?;
     let mut ended = Vec::new();
+    let mut tasks = Tasks::default();
     for folder in found.iter().filter(|folder| folder.to_string_lossy().contains(&request.only)) {
-        ended.push(one(root, folder));
+        ended.push(one(root, folder, request.wants_tvm.then_some(&mut tasks)));
     }
+    let through_tvm = if request.wants_tvm { Some(ThroughTvm::of(&tasks, &ended)?) } else { None };
     if let Some(path) = &request.report {
-        std::fs::write(path, report(&ended)).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+        std::fs::write(path, report(&ended, through_tvm.as_ref()))
+            .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
     }
     let mut text = String::new();
     for case in &ended {
@@ -80,15 +88,64 @@ fn run(request: &Request) -> Result<(String, usize), String> {
         }
     }
     let (passed, failed, unsupported) = count(ended.iter());
+    if let Some(through_tvm) = &through_tvm {
+        let _ = writeln!(text, "{}", through_tvm.summary());
+    }
     let _ = write!(text, "{passed} passed, {failed} failed, {unsupported} unsupported");
     Ok((text, passed))
 }
 
-fn one(root: &Path, folder: &Path) -> Ended {
+fn one(root: &Path, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
     let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-    match Case::read(root, folder) {
-        Ok(case) => Ended { verdict: case.evaluate(), name, operators: case.operators },
-        Err(verdict) => Ended { name, operators: BTreeSet::new(), verdict },
+    let case = match Case::read(root, folder) {
+        Ok(case) => case,
+        Err(verdict) => return Ended { name, operators: BTreeSet::new(), verdict, tasks: Ok(vec![]) },
+    };
+    let verdict = case.evaluate();
+    let tasks = match tasks {
+        Some(tasks) if verdict == Verdict::Passed => case.simplified().and_then(|graph| tasks.add(&graph)),
+        _ => Ok(vec![]),
+    };
+    Ended { verdict, name, operators: case.operators, tasks }
+}
+
+/// What became of the tasks of all cases that pass.
+struct ThroughTvm {
+    tasks: usize,
+    right: usize,
+    /// Cases with at least one task, and those of them whose tasks are all right.
+    cases: (usize, usize),
+    /// What is wrong with tasks, with the number of cases that have it.
+    wrong: BTreeMap<String, usize>,
+}
+
+impl ThroughTvm {
+    fn of(tasks: &Tasks, ended: &[Ended]) -> Result<ThroughTvm, String> {
+        let results = tasks.run()?;
+        let right = results.iter().filter(|wrong| wrong.is_none()).count();
+        let mut found = ThroughTvm { tasks: tasks.count(), right, cases: (0, 0), wrong: BTreeMap::new() };
+        for case in ended {
+            let mut wrong: Vec<&String> = Vec::new();
+            match &case.tasks {
+                Ok(indices) if indices.is_empty() => continue,
+                Ok(indices) => wrong.extend(indices.iter().filter_map(|&index| results[index].as_ref())),
+                Err(why) => wrong.push(why),
+            }
+            found.cases.0 += 1;
+            found.cases.1 += usize::from(wrong.is_empty());
+            for why in wrong {
+                *found.wrong.entry(why.clone()).or_default() += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    fn summary(&self) -> String {
+        let (cases, right) = self.cases;
+        format!(
+            "Through TVM: {} of {} distinct tasks are right; {right} of {cases} passing cases have only such tasks",
+            self.right, self.tasks
+        )
     }
 }
 
@@ -101,7 +158,7 @@ fn count<'a>(ended: impl Iterator<Item = &'a Ended>) -> (usize, usize, usize) {
 }
 
 /// The coverage page: cases by operator, and reasons of what does not pass.
-fn report(ended: &[Ended]) -> String {
+fn report(ended: &[Ended], through_tvm: Option<&ThroughTvm>) -> String {
     let (passed, failed, unsupported) = count(ended.iter());
     let mut text = format!(
         "# ONNX coverage\n\nWritten by `scripts/onnx-conformance`; do not edit.\n\n\
@@ -110,6 +167,14 @@ fn report(ended: &[Ended]) -> String {
          A case counts for every operator of its model.\n\n| operator | passed | failed | unsupported |\n|---|---|---|---|\n",
         ended.len()
     );
+    if let Some(through_tvm) = through_tvm {
+        let tables = text.split_off(text.find("## Cases by").unwrap_or(text.len()));
+        let _ = write!(text, "{}.\n\n", through_tvm.summary());
+        for (why, cases) in &through_tvm.wrong {
+            let _ = writeln!(text, "- {} ({cases} cases)", why.lines().next().unwrap_or_default());
+        }
+        let _ = write!(text, "\n{tables}");
+    }
     let operators: BTreeSet<&String> = ended.iter().flat_map(|case| &case.operators).collect();
     for operator in operators {
         let (passed, failed, unsupported) = count(ended.iter().filter(|case| case.operators.contains(operator)));

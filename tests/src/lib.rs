@@ -9,6 +9,7 @@ pub mod golden;
 pub mod onnx;
 pub mod processes;
 pub mod stores;
+pub mod through_tvm;
 
 use serde_json::Value;
 use std::io::Read;

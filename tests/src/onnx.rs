@@ -129,6 +129,12 @@ impl Case {
         Verdict::Passed
     }
 
+    /// The graph after all passes.
+    pub fn simplified(&self) -> Result<Graph, String> {
+        let prepared = self.prepare().map_err(|verdict| format!("{verdict:?}"))?;
+        models::passes::simplify(&prepared.graph).map_err(|error| chain(&error))
+    }
+
     /// Evaluates the graph as read and after all passes with the reference.
     pub fn evaluate(&self) -> Verdict {
         let prepared = match self.prepare() {
