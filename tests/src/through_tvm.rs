@@ -54,6 +54,7 @@ impl Tasks {
     pub fn run(&self) -> Result<Vec<Option<String>>, String> {
         let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
         let limits = WorkerLimits {
+            start_deadline: Duration::from_secs(60),
             builders: 2,
             build_deadline: PATIENCE,
             build_memory_bytes: 4 << 30,
