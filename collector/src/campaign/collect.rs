@@ -56,16 +56,17 @@ pub struct Outside<'a, E> {
 
 /// Where built code comes from.
 pub trait Artifacts {
-    /// What became of each job, in their order; `done` hears of each as it ends.
-    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build>;
+    /// What became of each job, in their order. `done` hears of each as it ends and says whether to go on; when not,
+    /// the last jobs are left out.
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build>;
 }
 
 /// From builders, now.
 pub struct BuildNow;
 
 impl Artifacts for BuildNow {
-    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build> {
-        workers.build(jobs, done)
+    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build> {
+        workers.build_while(jobs, done)
     }
 }
 
@@ -105,7 +106,10 @@ pub fn collect<E: From<RowError>>(
         }
         let jobs: Vec<BuildJob> = batch.iter().map(|group| build_job(&group[0], tasks, target)).collect();
         let building = Instant::now();
-        let builds = artifacts.get(&jobs, workers, &mut || (outside.listener)(Event::Built));
+        let builds = artifacts.get(&jobs, workers, &mut || {
+            (outside.listener)(Event::Built);
+            !is_over(outside)
+        });
         outcomes.build_ms += elapsed_ms(building);
         for (group, build) in batch.iter().zip(builds) {
             for attempt in *group {

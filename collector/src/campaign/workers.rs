@@ -79,17 +79,27 @@ impl Workers {
 
     /// Builds all jobs on all builders; results in the order of the jobs. `done` hears of each as it ends.
     pub fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
+        self.build_while(jobs, &mut || {
+            done();
+            true
+        })
+    }
+
+    /// The same as long as `done` says to go on. When it does not, what is being built is given up, and the list ends
+    /// before the first job without a result.
+    pub fn build_while(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut() -> bool) -> Vec<Build> {
         let mut results: Vec<Option<Build>> = (0..jobs.len()).map(|_| None).collect();
         let mut at_work: Vec<Option<usize>> = vec![None; self.builders.len()];
         let mut next = 0;
-        loop {
+        let mut goes_on = true;
+        while goes_on {
             for (builder, job) in self.builders.iter_mut().zip(&mut at_work).filter(|(_, job)| job.is_none()) {
-                while job.is_none() && next < jobs.len() {
+                while goes_on && job.is_none() && next < jobs.len() {
                     match builder.send(&jobs[next], self.build_deadline) {
                         Ok(()) => *job = Some(next),
                         Err(fault) => {
                             results[next] = Some(Build::Fault(fault));
-                            done();
+                            goes_on &= done();
                         }
                     }
                     next += 1;
@@ -104,9 +114,12 @@ impl Workers {
                 Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
                 Err(fault) => Build::Fault(fault),
             });
-            done();
+            goes_on &= done();
         }
-        results.into_iter().map(|result| result.expect("every job was sent and answered")).collect()
+        for (builder, _) in self.builders.iter_mut().zip(&at_work).filter(|(_, job)| job.is_some()) {
+            builder.recycle();
+        }
+        results.into_iter().map_while(|result| result).collect()
     }
 
     /// Runs one job.

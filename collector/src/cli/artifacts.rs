@@ -255,7 +255,7 @@ fn read_object(dir: &Path, name: &str) -> Result<Vec<u8>> {
 }
 
 impl Artifacts for Stored {
-    fn get(&mut self, jobs: &[BuildJob], _workers: &mut Workers, done: &mut dyn FnMut()) -> Vec<Build> {
+    fn get(&mut self, jobs: &[BuildJob], _workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build> {
         let found = jobs.iter().map(|job| {
             done();
             let build = self.0.get(&(job.task.clone(), job.schedule.clone())).cloned();
