@@ -229,6 +229,23 @@ fn an_interrupted_campaign_keeps_what_it_has() {
 }
 
 #[test]
+fn a_campaign_interrupted_while_it_builds_ends_soon() {
+    let bench = Bench::new();
+    // All in one batch, so that nothing is measured before everything is built.
+    let one_batch = tests::QUICK.replace("build_batch = 4", "build_batch = 1024\nbuilders = 2");
+    bench.write("quick.toml", &one_batch);
+    let mut running = start(collect(&bench, &format!("{MANY} --store store")));
+    // The first one is asked for its versions before; the second has nothing but building to do.
+    let has_begun = |pid: i32| Some(processes::children(pid)).filter(|workers| workers.len() == 2);
+    let workers = running.until(has_begun).expect("the campaign builds");
+    processes::send(running.pid(), Signal::SIGTERM);
+    let ran = running.finish().expect(143);
+    assert_eq!(ran.json()["outcomes"]["left"].as_u64(), Some(count(&ran, "attempts")), "not one was measured\n{ran}");
+    assert!(processes::have_ended(&workers), "no builder is left");
+    check_sound(&bench, "store");
+}
+
+#[test]
 fn a_budget_ends_a_campaign_in_good_order() {
     let bench = Bench::new();
     let ran = run(collect(&bench, &format!("{MANY} --store store --budget 0.001"))).expect(0);
@@ -354,6 +371,18 @@ fn a_full_disk_ends_a_campaign_between_two_records() {
     assert_eq!((count(&rest, "known_before"), made(&rest)), (kept.len() as u64, 10 - kept.len() as u64));
     let all: Vec<Record> = stores::records(&bench.path("store"));
     assert_eq!(all[..kept.len()], kept, "what was kept is as it was");
+}
+
+#[test]
+fn a_record_can_be_measured_again() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    let record = stores::records(&bench.path("store")).remove(3);
+    let ran = run(bench.opcollect(&format!("replay --key {} --store store --json", record.key))).expect(0);
+    let replayed = ran.json();
+    assert_eq!(replayed["key"].as_str(), Some(record.key.hex().as_str()));
+    assert_eq!(replayed["recorded_median_ns"].as_f64(), record.median_ns);
+    assert!(replayed["median_ns"].as_f64().is_some(), "{ran}");
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! The commands that show what would be done: complete, the same every time, and readable by programs.
+#![allow(missing_docs)]
+
+use models::Graph;
+use serde_json::Value;
+use std::process::Stdio;
+use tests::{Bench, run, start};
+
+fn document(arguments: &str) -> Value {
+    run(Bench::new().opcollect(arguments)).expect(0).json()
+}
+
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
+}
+
+#[test]
+fn the_list_names_every_model() {
+    let listed = document("list --json");
+    let names: Vec<&str> = array(&listed).iter().map(|model| model["name"].as_str().expect("a name")).collect();
+    let zoo: Vec<&str> = models::zoo::list().iter().map(|entry| entry.name).collect();
+    assert_eq!(names, zoo);
+    assert!(array(&listed).iter().all(|model| model["macs"].as_u64() > Some(0)));
+}
+
+#[test]
+fn a_graph_reads_back() {
+    let bench = Bench::new();
+    let ran = run(bench.opcollect("graph --modelsource local --modelname mlp")).expect(0);
+    let graph = Graph::from_text(&ran.stdout).unwrap_or_else(|error| panic!("{error}\n{ran}"));
+    assert_eq!(format!("{}\n", graph.to_text().trim_end()), ran.stdout);
+    let json = document("graph --modelsource local --modelname mlp --format json");
+    let read: Graph = serde_json::from_value(json).expect("a graph");
+    assert_eq!(read, graph);
+    let dot = run(bench.opcollect("graph --modelsource local --modelname mlp --format dot")).expect(0);
+    assert!(dot.stdout.starts_with("digraph"), "{dot}");
+}
+
+#[test]
+fn tasks_are_those_of_the_graph() {
+    let tasks = document("tasks --modelsource local --modelname mlp --json");
+    let texts: Vec<&str> = array(&tasks).iter().map(|task| task["text"].as_str().expect("a text")).collect();
+    assert_eq!(texts.len(), 4, "{texts:?}");
+    let unfused = document("tasks --modelsource local --modelname mlp --fuse none --json");
+    assert!(array(&unfused).len() > texts.len());
+}
+
+#[test]
+fn samples_depend_on_the_seed_alone() {
+    let space = |seed: u64| {
+        let task = "--modelsource simple --modelname matmul:m=64,n=64,k=64";
+        document(&format!("space {task} --sample 20 --seed {seed} --json"))
+    };
+    let first = space(1);
+    assert_eq!(array(&first[0]["sample"]).len(), 20);
+    assert_eq!(space(1), first);
+    assert_ne!(space(2)[0]["sample"], first[0]["sample"]);
+}
+
+#[test]
+fn the_doctor_finds_this_build_s_libraries() {
+    let findings = document("doctor --json");
+    let libraries =
+        array(&findings).iter().filter(|finding| finding["topic"].as_str().is_some_and(|t| t.contains("TVM")));
+    let states: Vec<(&Value, &Value)> = libraries.map(|finding| (&finding["topic"], &finding["status"])).collect();
+    assert!(states.len() >= 3 && states.iter().all(|(_, status)| *status == "ok"), "{states:?}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let bench = Bench::new();
+    let mut command = bench.opcollect("list");
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    command.stdout(Stdio::from(writer)).stderr(Stdio::piped());
+    let output = command.output().expect("the program starts");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}
+
+#[test]
+fn the_version_is_told() {
+    let bench = Bench::new();
+    let running = start(bench.opcollect("--version"));
+    let ran = running.finish().expect(0);
+    assert_eq!(ran.stdout, format!("opcollect {}\n", env!("CARGO_PKG_VERSION")));
+}
