@@ -83,8 +83,9 @@ pub(super) fn range(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let start = emit.known_number(call.input(0)?, "start")?;
     let limit = emit.known_number(call.input(1)?, "limit")?;
     let delta = emit.known_number(call.input(2)?, "delta")?;
-    let count = ((limit - start) / delta).ceil().max(0.0);
-    if !(count <= MAX_MADE as f64) {
+    let steps = (limit - start) / delta;
+    let count = steps.ceil().max(0.0);
+    if steps.is_nan() || count > MAX_MADE as f64 {
         return malformed(format!(
             "from {start} to {limit} in steps of {delta} is no list of at most {MAX_MADE} numbers"
         ));
