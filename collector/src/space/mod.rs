@@ -58,6 +58,9 @@ struct Limits {
     unrolled_elements: i64,
 }
 
+/// How much longer an element takes to compile by itself than as part of a vector.
+const SCALAR_COST: i64 = 8;
+
 /// Whether a compiler makes good code of vectors of this many elements: short ones and powers of two.
 fn is_vector(width: i64) -> bool {
     width <= 16 || width.count_ones() == 1
@@ -79,6 +82,10 @@ impl Space {
             return false;
         }
         let steps = if knobs.number("unroll") == Some(1) { number("split_r") } else { 1 };
-        tile * vector <= self.limits.tile_elements && tile * vector * steps <= self.limits.unrolled_elements
+        let written_out = tile * vector * steps;
+        // Single elements take the compiler far longer than vectors of them.
+        let is_scalar = knobs.choice("vectorize") == Some("no");
+        let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
+        tile * vector <= self.limits.tile_elements && written_out <= self.limits.unrolled_elements
     }
 }
