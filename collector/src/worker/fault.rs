@@ -60,5 +60,5 @@ fn signal_name(signal: i32) -> String {
 }
 
 fn said(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
+    if stderr.trim().is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
 }
