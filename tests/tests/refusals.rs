@@ -74,11 +74,13 @@ fn models_that_are_none() {
     check(
         "--modelsource moon --modelname mlp --store store",
         expect![[r#"
-        error: invalid value 'moon' for '--modelsource <SOURCE>'
-          [possible values: local, simple]
+            error: invalid value 'moon' for '--modelsource <SOURCE>'
+              [possible values: local, simple, onnx, remoteonnx]
 
-        For more information, try '--help'.
-    "#]],
+              tip: a similar value exists: 'remoteonnx'
+
+            For more information, try '--help'.
+        "#]],
     );
     check(
         "--modelname mlp --store store",
@@ -310,8 +312,8 @@ fn configurations_that_are_none() {
         bench.opcollect("--config bad.toml --store store"),
         2,
         expect![[r#"
-        error: unknown model source `moon`; this version has `local` and `simple`
-    "#]],
+            error: unknown model source `moon`; this version has `local`, `simple`, `onnx` and `remoteonnx`
+        "#]],
     );
 }
 
