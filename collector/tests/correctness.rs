@@ -30,6 +30,7 @@ struct Effort {
 }
 
 const USUAL: Effort = Effort { template: 3, metaschedule: 0 };
+const LITTLE: Effort = Effort { template: 2, metaschedule: 0 };
 const BOTH: Effort = Effort { template: 3, metaschedule: 2 };
 
 /// What the tests of this program share.
@@ -238,7 +239,7 @@ fn matrix_products_with_the_tuner_s_space_too() {
 #[test]
 fn normalisations() {
     check(
-        USUAL,
+        LITTLE,
         &[
             "batch_norm:shape=2x7x10x10",
             "batch_norm:shape=1x10x3,epsilon=0.001",
@@ -339,9 +340,9 @@ fn functions_of_one_element() {
         "clip",
     ];
     let texts: Vec<String> = functions.iter().map(|function| format!("{function}:shape=3x7x17")).collect();
-    check(USUAL, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    check(LITTLE, &texts.iter().map(String::as_str).collect::<Vec<_>>());
     check(
-        USUAL,
+        LITTLE,
         &[
             "relu:shape=1",
             "relu:shape=1000",
@@ -363,9 +364,9 @@ fn functions_of_two_elements() {
         .iter()
         .flat_map(|function| ["7x10", "3x1x17,other=5x1"].map(|shape| format!("{function}:shape={shape}")))
         .collect();
-    check(USUAL, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    check(LITTLE, &texts.iter().map(String::as_str).collect::<Vec<_>>());
     check(
-        USUAL,
+        LITTLE,
         &[
             "add:shape=1x7x10x10,other=7x1x1",
             "mul:shape=1,other=3x7",
@@ -380,7 +381,7 @@ fn functions_of_two_elements() {
 #[test]
 fn casts_and_other_element_types() {
     check(
-        USUAL,
+        LITTLE,
         &[
             "cast:shape=3x17,dtype=f32,to=f64",
             "cast:shape=3x17,dtype=f64,to=f32",
@@ -419,7 +420,7 @@ fn casts_and_other_element_types() {
 #[test]
 fn movements() {
     check(
-        USUAL,
+        LITTLE,
         &[
             "reshape(f32[3,7,10]) shape=[7,-1]",
             "reshape(f32[6,7]) shape=[2,3,7,1]",
@@ -448,7 +449,7 @@ fn movements() {
 #[test]
 fn resampling() {
     check(
-        USUAL,
+        LITTLE,
         &[
             "resize_nearest:shape=1x3x7x5,to=14x10",
             "resize_nearest:shape=1x3x7x10,to=3x17",
@@ -471,7 +472,7 @@ fn fused_epilogues() {
     let pool = "pool(f32[1,7,17,17]) kernel=[3,3] strides=[2,2] pads=[1,1,1,1] dilations=[1,1] ceil=false";
     let relu = r#"unary(_) function="relu""#;
     check(
-        Effort { template: 4, metaschedule: 0 },
+        USUAL,
         &[
             "conv2d:ci=10,hw=7,co=17,k=3,p=1,bias=1,act=relu",
             "conv2d:ci=10,hw=7,co=16,k=1,bias=1,act=hard_swish",
@@ -561,8 +562,7 @@ fn any_pool() -> impl Strategy<Value = String> {
 
 #[test]
 fn any_legal_window() {
-    let few = Effort { template: 2, metaschedule: 0 };
-    check_tasks(few, &draw(20, any_conv()));
-    check_tasks(few, &draw(10, any_transposed_conv()));
-    check_tasks(few, &draw(14, any_pool()));
+    check_tasks(LITTLE, &draw(20, any_conv()));
+    check_tasks(LITTLE, &draw(10, any_transposed_conv()));
+    check_tasks(LITTLE, &draw(14, any_pool()));
 }

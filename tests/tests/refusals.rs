@@ -10,9 +10,18 @@ use tests::{Bench, Ran, install_with_worker, program, run, stores};
 /// A command that is refused with this code and this text, and leaves the folder as it was.
 #[track_caller]
 fn check_command(bench: &Bench, command: Command, code: i32, expected: Expect) -> Ran {
+    check_refused(bench, command, code, |said| {
+        expected.assert_eq(said);
+        true
+    })
+}
+
+/// The same, where only a part of the text is the point: the rest lists what grows with the program.
+#[track_caller]
+fn check_refused(bench: &Bench, command: Command, code: i32, is_right: impl FnOnce(&str) -> bool) -> Ran {
     let before = listing(bench);
     let ran = run(command).expect(code);
-    expected.assert_eq(&anywhere(bench, &ran.stderr));
+    assert!(is_right(&anywhere(bench, &ran.stderr)), "{ran}");
     assert_eq!(ran.stderr.matches("error:").count(), 1, "one error\n{ran}");
     assert_eq!(ran.stdout, "", "results only\n{ran}");
     assert_eq!(listing(bench), before, "nothing is written");
@@ -43,18 +52,32 @@ fn check(arguments: &str, expected: Expect) {
     check_command(&bench, bench.opcollect(arguments), 2, expected);
 }
 
+#[track_caller]
+fn check_says(arguments: &str, beginning: &str) {
+    let bench = Bench::new();
+    check_refused(&bench, bench.opcollect(arguments), 2, |said| said.starts_with(beginning));
+}
+
 /// The same for a campaign of the smallest model.
 #[track_caller]
 fn check_mlp(arguments: &str, expected: Expect) {
     check(&format!("--modelsource local --modelname mlp --store store {arguments}"), expected);
 }
 
+const BAD: &str = "--modelsource local --modelname mlp --store store --config bad.toml";
+
 #[track_caller]
 fn check_configuration(text: &str, expected: Expect) {
     let bench = Bench::new();
     bench.write("bad.toml", text);
-    let arguments = "--modelsource local --modelname mlp --store store --config bad.toml";
-    check_command(&bench, bench.opcollect(arguments), 2, expected);
+    check_command(&bench, bench.opcollect(BAD), 2, expected);
+}
+
+#[track_caller]
+fn check_configuration_says(text: &str, beginning: &str) {
+    let bench = Bench::new();
+    bench.write("bad.toml", text);
+    check_refused(&bench, bench.opcollect(BAD), 2, |said| said.starts_with(beginning));
 }
 
 #[test]
@@ -71,16 +94,9 @@ fn models_that_are_none() {
             error: cannot use model `qqqqqqqqq`: unknown model `qqqqqqqqq`; `opcollect list` shows all names
         "#]],
     );
-    check(
+    check_says(
         "--modelsource moon --modelname mlp --store store",
-        expect![[r#"
-            error: invalid value 'moon' for '--modelsource <SOURCE>'
-              [possible values: local, simple, onnx, remoteonnx]
-
-              tip: a similar value exists: 'remoteonnx'
-
-            For more information, try '--help'.
-        "#]],
+        "error: invalid value 'moon' for '--modelsource <SOURCE>'\n  [possible values: local, simple",
     );
     check(
         "--modelname mlp --store store",
@@ -251,25 +267,15 @@ fn configurations_that_are_none() {
         missing comma between array elements, expected `,`
     "#]],
     );
-    check_configuration(
+    check_configuration_says(
         "seed = 3\nschedles = 3\n",
-        expect![[r#"
-        error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1
-          |
-        2 | schedles = 3
-          | ^^^^^^^^
-        unknown field `schedles`, expected one of `models`, `batch`, `target`, `threads`, `samplers`, `schedules`, `fuse`, `cache`, `seed`, `budget_seconds`, `measure`, `counters`, `limits`
-    "#]],
+        "error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1\n  |\n2 | schedles = 3\n  | ^^^^^^^^\n\
+         unknown field `schedles`, expected one of `models`, `batch`",
     );
-    check_configuration(
+    check_configuration_says(
         "[measure]\nprecison = 0.1\n",
-        expect![[r#"
-        error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1
-          |
-        2 | precison = 0.1
-          | ^^^^^^^^
-        unknown field `precison`, expected one of `warm_up_time_ns`, `warm_up_runs`, `batch_precisions`, `batch_runs_max`, `precision`, `confidence`, `samples_min`, `samples_slow_min`, `samples_max`, `sampling_time_min_ns`, `time_budget_ns`, `time_limit_ns`, `cache`, `samples_kept_max`
-    "#]],
+        "error: `bad.toml` is not a configuration: TOML parse error at line 2, column 1\n  |\n2 | precison = 0.1\n  | ^^^^^^^^\n\
+         unknown field `precison`, expected one of `warm_up_time_ns`",
     );
     check_configuration(
         "[limits]\nbuild_seconds = -1.0\n",
@@ -305,16 +311,13 @@ fn configurations_that_are_none() {
         error: cannot read `.`: Is a directory (os error 21)
     "#]],
     );
+    let source = "models = [{ source = 'moon', name = 'mlp' }]\n";
     let bench = Bench::new();
-    bench.write("bad.toml", "models = [{ source = 'moon', name = 'mlp' }]\n");
-    check_command(
-        &bench,
-        bench.opcollect("--config bad.toml --store store"),
-        2,
-        expect![[r#"
-            error: unknown model source `moon`; this version has `local`, `simple`, `onnx` and `remoteonnx`
-        "#]],
-    );
+    bench.write("bad.toml", source);
+    let command = bench.opcollect("--config bad.toml --store store");
+    check_refused(&bench, command, 2, |said| {
+        said.starts_with("error: unknown model source `moon`; this version has `local`")
+    });
 }
 
 #[test]
