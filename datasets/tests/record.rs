@@ -41,9 +41,9 @@ fn rules_name_the_column_they_defend() {
           at field `n`"#]],
     );
     check_refusal(
-        |r| r.n = 4,
+        |r| r.n = 2,
         expect![[r#"
-        the number of samples differs from `n`
+        there are more samples than `n`
           at field `samples_ns`"#]],
     );
     check_refusal(
