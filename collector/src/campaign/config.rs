@@ -44,7 +44,7 @@ pub struct RawConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawModel {
-    /// `local`, `simple`, `onnx` or `remoteonnx`.
+    /// `local`, `simple`, `onnx`, `remoteonnx` or `tflite`.
     pub source: String,
     /// Its name there.
     pub name: String,
@@ -144,7 +144,7 @@ impl Default for Limits {
 /// A model to be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// `local`, `simple`, `onnx` or `remoteonnx`.
+    /// `local`, `simple`, `onnx`, `remoteonnx` or `tflite`.
     pub source: String,
     /// Its name there.
     pub name: String,

@@ -69,7 +69,8 @@ pub struct Models {
     /// Name of a model in its source; may be given several times
     ///
     /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
-    /// `matmul:m=512,n=512,k=512`, for `onnx` the path of a file, for `remoteonnx` a path or a `file://` address.
+    /// `matmul:m=512,n=512,k=512`, for `onnx` and `tflite` the path of a file, for `remoteonnx` a path or a `file://`
+    /// address.
     #[arg(long, value_name = "NAME")]
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
@@ -105,6 +106,8 @@ pub enum ModelSource {
     Onnx,
     /// An ONNX file that was fetched from elsewhere
     Remoteonnx,
+    /// A TFLite file
+    Tflite,
 }
 
 impl ModelSource {
@@ -115,6 +118,7 @@ impl ModelSource {
             ModelSource::Simple => "simple",
             ModelSource::Onnx => "onnx",
             ModelSource::Remoteonnx => "remoteonnx",
+            ModelSource::Tflite => "tflite",
         }
     }
 }
