@@ -8,6 +8,8 @@ use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
+use models::fuse::plan_with;
+use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
 use models::{Class, Graph, Op, Task, onnx, tflite};
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,9 @@ pub struct PlannedTask {
     pub places: Vec<String>,
     /// Places in all models of the campaign, by index of the model.
     pub counts: Vec<(usize, usize)>,
+    /// The library that would compute it, when it is not the target's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 /// One thing to be measured, and its record as far as it is known before.
@@ -135,17 +140,19 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
 pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = std::collections::HashMap::new();
+    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
     for (model_index, model) in config.models.iter().enumerate() {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
         let graph = models::passes::simplify(&load(model)?).map_err(failed)?;
-        for found in models::fuse::tasks(&graph, config.fuse.into()).map_err(failed)? {
-            let index = *index_of.entry(found.task.hash()).or_insert_with(|| {
+        for found in plan_with(&graph, config.fuse.into(), &claims(&graph, &partners)).map_err(failed)?.tasks {
+            let index = *index_of.entry((found.task.hash(), found.partner.clone())).or_insert_with(|| {
                 planned.push(PlannedTask {
                     json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
                     task: found.task.clone(),
                     model: model.clone(),
                     places: found.places.clone(),
                     counts: Vec::new(),
+                    partner: found.partner.clone(),
                 });
                 planned.len() - 1
             });

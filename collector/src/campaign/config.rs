@@ -16,7 +16,7 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
-    /// `llvm`, or TVM's JSON of a target.
+    /// `llvm`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
@@ -165,6 +165,9 @@ pub struct Config {
     pub models: Vec<ModelRequest>,
     /// `llvm`, or TVM's JSON of a target.
     pub target: String,
+    /// Libraries that take the operators they support before the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partners: Vec<String>,
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Where schedules come from.
@@ -197,6 +200,8 @@ pub enum ConfigError {
     Malformed { path: PathBuf, why: String },
     #[error("`{field}` is {found}; {allowed}")]
     OutOfRange { field: &'static str, found: String, allowed: String },
+    #[error("{0}")]
+    Target(String),
     #[error(transparent)]
     Plan(#[from] crate::measure::PlanError),
 }
@@ -223,9 +228,12 @@ impl RawConfig {
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
         let target = self.target.unwrap_or_else(|| "llvm".to_owned());
+        let composite = crate::target::composite(&target).map_err(ConfigError::Target)?;
+        let target = composite.rest;
         each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
             crate::target::is_llvm(text)
         })?;
+        let partners = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
@@ -254,6 +262,7 @@ impl RawConfig {
         Ok(Config {
             models: models.collect(),
             target,
+            partners,
             threads,
             samplers,
             schedules,

@@ -88,6 +88,9 @@ pub struct Models {
     #[arg(long, value_enum)]
     pub fuse: Option<FuseArgument>,
     /// What to compile for [default: llvm]
+    ///
+    /// `llvm`, or TVM's JSON of a target. Libraries that take the operators they support may stand before it, as in
+    /// `cpu-vendor, llvm`.
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
     /// Read settings from this TOML file; flags win over it
@@ -202,6 +205,9 @@ pub enum Command {
         /// How to show it
         #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
         format: GraphFormat,
+        /// Write a page with a drawing of its tasks to this file, to open in a browser
+        #[arg(long, value_name = "FILE", conflicts_with = "format")]
+        html: Option<PathBuf>,
     },
     /// Show the tasks of a model with their work and places
     Tasks {

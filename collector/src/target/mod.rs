@@ -1,7 +1,9 @@
 //! What code is made for: the text TVM understands and the facts a space needs.
 
+mod composite;
 mod llvm;
 
+pub use composite::{Composite, composite};
 pub use llvm::{described, is_llvm, llvm};
 
 use serde::{Deserialize, Serialize};
