@@ -107,7 +107,20 @@ mod tests {
             .collect();
         lines.sort();
         lines.dedup();
-        expect![[r#""#]].assert_eq(&lines.join("\n"));
+        expect![[r#"
+            conv2d+bias for cpu-vendor
+            conv2d+bias+add for cpu-vendor
+            conv2d+bias+hard_swish for cpu-vendor
+            conv2d+bias+relu for cpu-vendor
+            dense+bias for cpu-vendor
+            depthwise_conv2d+bias+hard_swish for cpu-vendor
+            depthwise_conv2d+bias+relu for cpu-vendor
+            global_average_pool for cpu-vendor
+            hard_sigmoid for the compiler
+            hard_swish for the compiler
+            mul for the compiler
+        "#]]
+        .assert_eq(&format!("{}\n", lines.join("\n")));
         // Every operator is in exactly one call.
         let plain = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
         let covered = |plan: &crate::fuse::Plan| {
