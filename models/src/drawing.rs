@@ -19,6 +19,8 @@ use std::fmt::Write;
 /// What the page looks like; the places of the drawing and its facts are marked.
 const PAGE: &str = include_str!("drawing/page.html");
 const HEIGHT: f64 = 44.0;
+/// Letters of a line in a box.
+const LONGEST: usize = 48;
 
 /// One box of the drawing.
 struct Card {
@@ -159,8 +161,10 @@ impl Drawing {
     }
 
     fn widths(&self) -> Vec<f64> {
-        let longest = |card: &Card| card.title.chars().count().max(card.subtitle.chars().count());
-        self.cards.iter().map(|card| 28.0 + 6.9 * longest(card).clamp(8, 48) as f64).collect()
+        // Letters of the title are bold, those of the type all alike.
+        let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
+        let widest = |card: &Card| width(&card.title, 7.6).max(width(&card.subtitle, 6.5));
+        self.cards.iter().map(|card| 24.0 + widest(card)).collect()
     }
 }
 
@@ -245,7 +249,8 @@ fn curve(points: &[(f64, f64)]) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    if text.chars().count() <= 48 { text.to_owned() } else { text.chars().take(47).chain(['…']).collect() }
+    let is_short = text.chars().count() <= LONGEST;
+    if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
 fn escaped(text: &str) -> String {

@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::operator::Class;
+use crate::operator::{Class, Op};
 use crate::partition::Claim;
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,12 @@ impl<'a> Cut<'a> {
 
     /// The pointwise operator that may join a group.
     fn follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
-        let value = self.output(group[group.len() - 1]);
+        let last = group[group.len() - 1];
+        // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
+        if let Op::Quantize { .. } | Op::Requantize { .. } = self.graph.nodes[last].op {
+            return None;
+        }
+        let value = self.output(last);
         let [next] = self.readers[value.0 as usize].as_slice() else { return None };
         let node = &self.graph.nodes[*next];
         let at = node.inputs.iter().position(|&id| id == value)?;

@@ -171,10 +171,12 @@ fn finish(widths: &[f64], places: &[Place], edges: &[(usize, usize)], chains: &[
     let y = |index: usize| (places[index].layer as f64 + 0.5) * LAYER_HEIGHT;
     let boxes = widths.iter().enumerate().map(|(index, &width)| Placed { x: x(index), y: y(index), width });
     let lines = edges.iter().zip(chains).map(|(&(from, to), chain)| {
-        let mut points: Vec<(f64, f64)> = chain.iter().map(|&index| (x(index), y(index))).collect();
-        let last = points.len() - 1;
-        points[0].1 += super::HEIGHT / 2.0;
-        points[last].1 -= super::HEIGHT / 2.0;
+        // A line goes straight down beside the boxes of every layer it crosses.
+        let half = super::HEIGHT / 2.0;
+        let sides = chain.iter().flat_map(|&index| [(x(index), y(index) - half), (x(index), y(index) + half)]);
+        let mut points: Vec<(f64, f64)> = sides.collect();
+        points.pop();
+        points.remove(0);
         Line { from, to, points }
     });
     Layered {
@@ -199,7 +201,7 @@ mod tests {
         }
         let (a, b) = (drawing.boxes[1], drawing.boxes[2]);
         assert!((a.x - b.x).abs() >= (a.width + b.width) / 2.0 + GAP - 1e-9);
-        assert_eq!(drawing.edges[5].points.len(), 4);
+        assert_eq!(drawing.edges[5].points.len(), 6);
         assert!(drawing.boxes.iter().all(|found| found.x - found.width / 2.0 >= 0.0 && found.x <= drawing.width));
     }
 }
