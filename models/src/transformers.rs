@@ -1,0 +1,216 @@
+//! Transformers by name or from a folder, built here from their configuration alone.
+//!
+//! A configuration is a `config.json` as published models carry it: shipped ones lie in `configs/transformers`, others
+//! in a folder of their own, with weights in safetensors files or without. Each family of architectures is one
+//! description in terms of the layers of `net`; the names of its modules are those of the published weights. Values of
+//! weights are never read here, so that a model of any size becomes a graph in no time.
+
+mod bert;
+mod fields;
+mod net;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, ValueId};
+use crate::names;
+use crate::operator::UnaryOp;
+use fields::Fields;
+use net::Net;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use weights::Weights;
+
+/// A configuration has a few kilobytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// What a run of a model reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Sequences at once.
+    pub batch: i64,
+    /// Tokens of each; in a decoding step those that were read before. Models of images have their own number.
+    pub sequence: i64,
+    /// Which part of the work.
+    pub phase: Phase,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { batch: 1, sequence: 128, phase: Phase::Prefill }
+    }
+}
+
+/// Which part of the work a graph is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The whole sequence at once. Decoders also answer with the keys and values of each layer.
+    #[default]
+    Prefill,
+    /// One more token: the keys and values of those before it come from outside.
+    Decode,
+}
+
+/// A graph, and what a person should know about where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The graph.
+    pub graph: Graph,
+    /// Sentences.
+    pub notes: Vec<String>,
+}
+
+/// How the graph of a family is made.
+type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
+
+/// A family of architectures.
+struct Family {
+    /// `model_type` of its configurations.
+    name: &'static str,
+    /// What its published weights may have before their names.
+    prefix: &'static str,
+    /// Whether it can read one token after the other.
+    is_decoder: bool,
+    build: Build,
+}
+
+const fn encoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+    Family { name, prefix, is_decoder: false, build }
+}
+
+const FAMILIES: &[Family] = &[
+    encoder("albert", "albert.", bert::albert),
+    encoder("bert", "bert.", bert::bert),
+    encoder("camembert", "roberta.", bert::roberta),
+    encoder("distilbert", "distilbert.", bert::distilbert),
+    encoder("electra", "electra.", bert::electra),
+    encoder("roberta", "roberta.", bert::roberta),
+    encoder("xlm-roberta", "roberta.", bert::roberta),
+];
+
+/// A shipped configuration.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names; case, `-`, `_` and `.` never matter, nor does what stands before a `/`.
+    pub aliases: &'static [&'static str],
+    text: &'static str,
+}
+
+macro_rules! shipped {
+    ($name:literal $(, $alias:literal)*) => {
+        Entry {
+            name: $name,
+            aliases: &[$($alias),*],
+            text: include_str!(concat!("../../configs/transformers/", $name, ".json")),
+        }
+    };
+}
+
+const SHIPPED: &[Entry] = &[shipped!("bert-base-uncased", "bert-base", "bert")];
+
+impl Entry {
+    /// The graph of this configuration, with random weights.
+    pub fn build(&self, options: &Options) -> Result<Graph> {
+        Ok(made(self.name, &Fields::parse(self.text, self.name)?, None, options)?.graph)
+    }
+}
+
+/// Every shipped configuration.
+pub fn list() -> &'static [Entry] {
+    SHIPPED
+}
+
+/// The graph of a name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`, whose
+/// fields may also follow the name of a shipped configuration.
+pub fn load(name: &str, options: &Options) -> Result<Loaded> {
+    let config = Path::new(name).join("config.json");
+    if config.is_file() {
+        let text = crate::files::text(&config, MAX_CONFIG_BYTES)?;
+        return from_config(&text, &config.display().to_string(), Some(Path::new(name)), options);
+    }
+    let (base, changes) = name.split_once(':').unwrap_or((name, ""));
+    let mut fields = match find(base) {
+        Ok(entry) => Fields::parse(entry.text, name)?,
+        Err(error) => match FAMILIES.iter().find(|family| family.name == base) {
+            Some(family) => Fields::parse(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
+            None => return Err(error),
+        },
+    };
+    for change in changes.split(',').filter(|change| !change.is_empty()) {
+        let Some((key, value)) = change.split_once('=') else {
+            let reason = format!("`{change}` is not a field and its value, such as `num_hidden_layers=2`");
+            return Err(Error::Model { model: name.to_owned(), reason });
+        };
+        fields.set(key, value);
+    }
+    made(name, &fields, None, options)
+}
+
+/// The graph of the text of a configuration, with the weights of a folder where it has some.
+pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+    made(file, &Fields::parse(text, file)?, folder, options)
+}
+
+fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence", options.sequence, 1 << 20)] {
+        if !(1..=most).contains(&number) {
+            return Err(refused(format!("a {what} of {number} must be from 1 to {most}")));
+        }
+    }
+    let wanted = fields.text_or("model_type", "")?;
+    let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
+        let names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
+        fields.unsupported("model_type", format!("`{wanted}` is none of {}", names.join(", ")))
+    })?;
+    if options.phase == Phase::Decode && !family.is_decoder {
+        return Err(refused(format!("`{}` reads all tokens at once and has no decoding steps", family.name)));
+    }
+    let weights = folder.map(|folder| Weights::of_folder(folder, family.prefix)).transpose()?.flatten();
+    let mut notes = Vec::new();
+    if folder.is_some() && weights.is_none() {
+        notes.push(format!("`{name}`: there are no safetensors files beside it; weights are random"));
+    }
+    let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
+    let outputs = (family.build)(&mut net, fields)?;
+    let (graph, weights) = net.finish(&outputs)?;
+    if let Some((count, first)) = weights.unused() {
+        notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
+    }
+    Ok(Loaded { graph, notes })
+}
+
+/// The shipped configuration of a name.
+fn find(name: &str) -> Result<&'static Entry> {
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
+    names::find(own, spellings)
+        .map(|index| &SHIPPED[index])
+        .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
+}
+
+/// The activation a field names.
+fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
+    Ok(match config.text_or(field, default)? {
+        "gelu" | "gelu_python" => UnaryOp::Gelu,
+        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_accurate" => UnaryOp::GeluTanh,
+        "relu" => UnaryOp::Relu,
+        "silu" | "swish" => UnaryOp::Silu,
+        "quick_gelu" => UnaryOp::Swish { beta: 1.702 },
+        "tanh" => UnaryOp::Tanh,
+        "sigmoid" => UnaryOp::Sigmoid,
+        "mish" => UnaryOp::Mish,
+        other => return Err(config.unsupported(field, format!("the activation `{other}` is not known"))),
+    })
+}
+
+/// Heads must divide a width.
+fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result<()> {
+    if width % heads == 0 {
+        return Ok(());
+    }
+    Err(config.malformed(field, format!("{heads} do not divide a width of {width}")))
+}
