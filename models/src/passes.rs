@@ -11,10 +11,12 @@ mod identities;
 mod rebuild;
 mod recognise;
 mod retype;
+mod split_attention;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use dead::drop_dead_code;
+pub use split_attention::split_attention;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;

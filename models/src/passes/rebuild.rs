@@ -63,6 +63,12 @@ impl<'a> Rebuild<'a> {
         Ok(new)
     }
 
+    /// An operator beside the one that takes the place of a node.
+    pub(super) fn insert(&mut self, node: &Node, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        self.builder.set_origin(node.origin.clone());
+        self.builder.push(op, inputs)
+    }
+
     /// A constant of the type of an old value with other contents.
     pub(super) fn constant_like(&mut self, id: ValueId, data: Const) -> Result<ValueId> {
         let value = &self.old.values[id.0 as usize];

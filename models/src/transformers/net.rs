@@ -318,7 +318,10 @@ impl Net {
         mask: Option<ValueId>,
         sight: Sight,
     ) -> Result<ValueId> {
-        let Sight { causal, window, scale } = sight;
+        // What hides nothing is left out, so that equal work is one task.
+        let (rows, places) = (self.extents(q)?[2], self.extents(k)?[2]);
+        let (causal, window) = (sight.causal && rows > 1, sight.window.filter(|window| *window < places));
+        let scale = sight.scale;
         let inputs: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();
         let y = self.push(scope, Op::Attention { causal, scale, window, softcap: None }, &inputs)?;
         self.merge_heads(scope, y)
@@ -363,11 +366,11 @@ impl Net {
     }
 
     /// Turns queries and keys by their places. Angles are `place · frequency`, one frequency per turned pair.
-    pub fn rotate(&mut self, scope: &str, x: ValueId, frequencies: &[f64], factor: f64) -> Result<ValueId> {
+    pub fn rotate(&mut self, scope: &str, x: ValueId, frequencies: &[f64]) -> Result<ValueId> {
         let (first, count) = (self.past(), self.fresh());
         let mut tables = Vec::new();
         for (name, function) in [("rotary.cos", UnaryOp::Cos), ("rotary.sin", UnaryOp::Sin)] {
-            tables.push(self.formula(name, || angles(function, first, count, frequencies, factor))?);
+            tables.push(self.formula(name, || angles(function, first, count, frequencies))?);
         }
         let rotary = 2 * frequencies.len() as i64;
         self.push(scope, Op::Rope { rotary, interleaved: false }, &[x, tables[0], tables[1]])
@@ -379,19 +382,13 @@ impl Net {
 }
 
 /// A function of `place · frequency`, written down and not computed: long prompts would take megabytes.
-fn angles(function: UnaryOp, first: i64, count: i64, frequencies: &[f64], factor: f64) -> (TensorType, Const) {
+fn angles(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (TensorType, Const) {
     let pairs = frequencies.len() as i64;
     let places = (TensorType::f32(&[count, 1]), counting(DType::F32, &[count, 1], 0, first));
     let frequencies = (TensorType::f32(&[1, pairs]), Const::Small(frequencies.to_vec()));
     let ty = TensorType::f32(&[count, pairs]);
     let angle = computed(Op::Binary { function: BinaryOp::Mul }, vec![places, frequencies]);
-    let turned = computed(Op::Unary { function }, vec![(ty.clone(), angle)]);
-    if factor == 1.0 {
-        return (ty, turned);
-    }
-    let factor = (TensorType::f32(&[]), Const::Fill(factor));
-    let scaled = computed(Op::Binary { function: BinaryOp::Mul }, vec![(ty.clone(), turned), factor]);
-    (ty, scaled)
+    (ty.clone(), computed(Op::Unary { function }, vec![(ty, angle)]))
 }
 
 /// The numbers from `first` on along one dimension; the others have extent 1.
