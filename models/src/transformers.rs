@@ -6,10 +6,16 @@
 //! weights are never read here, so that a model of any size becomes a graph in no time.
 
 mod bert;
+mod decoder;
 mod fields;
+mod llama;
 mod net;
+mod pairs;
+mod rotary;
+mod swin;
 #[cfg(test)]
 mod tests;
+mod vision;
 mod weights;
 
 use crate::error::{Error, Result};
@@ -80,13 +86,36 @@ const fn encoder(name: &'static str, prefix: &'static str, build: Build) -> Fami
     Family { name, prefix, is_decoder: false, build }
 }
 
+const fn decoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+    Family { name, prefix, is_decoder: true, build }
+}
+
 const FAMILIES: &[Family] = &[
     encoder("albert", "albert.", bert::albert),
+    decoder("bart", "model.", pairs::bart),
     encoder("bert", "bert.", bert::bert),
     encoder("camembert", "roberta.", bert::roberta),
+    encoder("clip_text_model", "text_model.", vision::clip_text),
+    encoder("clip_vision_model", "vision_model.", vision::clip_vision),
+    encoder("deit", "deit.", vision::deit),
     encoder("distilbert", "distilbert.", bert::distilbert),
     encoder("electra", "electra.", bert::electra),
+    decoder("gemma", "model.", llama::gemma),
+    decoder("gpt2", "transformer.", decoder::gpt2),
+    decoder("gpt_neo", "transformer.", decoder::gpt_neo),
+    decoder("gpt_neox", "gpt_neox.", decoder::gpt_neox),
+    decoder("llama", "model.", llama::llama),
+    decoder("mistral", "model.", llama::mistral),
+    decoder("opt", "model.", decoder::opt),
+    decoder("phi", "model.", decoder::phi),
+    decoder("phi3", "model.", llama::phi3),
+    decoder("qwen2", "model.", llama::qwen2),
+    decoder("qwen3", "model.", llama::qwen3),
     encoder("roberta", "roberta.", bert::roberta),
+    encoder("swin", "swin.", swin::swin),
+    decoder("t5", "", pairs::t5),
+    encoder("vit", "vit.", vision::vit),
+    decoder("whisper", "model.", pairs::whisper),
     encoder("xlm-roberta", "roberta.", bert::roberta),
 ];
 

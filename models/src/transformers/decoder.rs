@@ -197,7 +197,8 @@ pub(super) fn opt(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (inner, words) = (config.size("ffn_dim")?, config.size("vocab_size")?);
     let embedding = config.size_or("word_embed_proj_dim", width)?;
     let activation = activation(config, "activation_function", "relu")?;
-    let (is_before, bias) = (config.flag_or("do_layer_norm_before", true)?, config.flag_or("enable_bias", true)?.into());
+    let (is_before, bias) =
+        (config.flag_or("do_layer_norm_before", true)?, config.flag_or("enable_bias", true)?.into());
     let has_last_norm = is_before && !config.flag_or("_remove_final_layer_norm", false)?;
     let (cut, epsilon) = ([heads, width / heads], 1e-5);
     let tokens = net.tokens("tokens", net.fresh())?;

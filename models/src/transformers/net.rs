@@ -342,27 +342,23 @@ impl Net {
         Ok(all)
     }
 
-    /// Keys and values over the places of an encoder: made with it, or given from outside in later steps.
+    /// Keys and values over the places of an encoder: made of its result, or given from outside in later steps.
     pub fn recall(
         &mut self,
         layer: i64,
         heads: Heads,
         places: i64,
-        make: impl FnOnce(&mut Net) -> Result<[ValueId; 2]>,
+        memory: Option<ValueId>,
+        make: impl FnOnce(&mut Net, ValueId) -> Result<[ValueId; 2]>,
     ) -> Result<[ValueId; 2]> {
-        let both = match self.options.phase {
-            Phase::Prefill => {
-                let both = make(self)?;
-                self.kept.extend(both);
-                both
-            }
-            Phase::Decode => {
-                let extents = [self.options.batch, heads.kept, places, heads.width];
-                let k = self.input(&format!("encoder_keys.{layer}"), DType::F32, &extents)?;
-                [k, self.input(&format!("encoder_values.{layer}"), DType::F32, &extents)?]
-            }
-        };
-        Ok(both)
+        if let Some(memory) = memory {
+            let both = make(self, memory)?;
+            self.kept.extend(both);
+            return Ok(both);
+        }
+        let extents = [self.options.batch, heads.kept, places, heads.width];
+        let k = self.input(&format!("encoder_keys.{layer}"), DType::F32, &extents)?;
+        Ok([k, self.input(&format!("encoder_values.{layer}"), DType::F32, &extents)?])
     }
 
     /// Turns queries and keys by their places. Angles are `place · frequency`, one frequency per turned pair.
