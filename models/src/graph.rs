@@ -82,6 +82,17 @@ impl Const {
         }
     }
 
+    /// Whether it is a formula of plain numbers (a mask, angles of positions), which nobody has learned.
+    pub fn is_formula(&self) -> bool {
+        match self {
+            Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
+                Const::Fill(_) | Const::Small(_) => true,
+                data => data.is_formula(),
+            }),
+            Const::Random { .. } | Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => false,
+        }
+    }
+
     /// The seed of a constant that is random or computed from a random one.
     pub fn seed(&self) -> Option<u64> {
         match self {
@@ -141,7 +152,10 @@ impl Graph {
         }
         let mut count = ParameterCount::default();
         for (value, is_statistic) in self.values.iter().zip(is_statistic) {
-            if value.data.is_some() && value.ty.dtype.is_float() {
+            // A number on its own is a factor or an epsilon that its file wrote down as a tensor.
+            let is_number = value.ty.rank() == 0 && matches!(value.data, Some(Const::Fill(_)));
+            let is_counted = value.data.as_ref().is_some_and(|data| !data.is_formula()) && !is_number;
+            if is_counted && value.ty.dtype.is_float() {
                 let sum = if is_statistic { &mut count.statistics } else { &mut count.learned };
                 *sum = sum.saturating_add(value.ty.elements().unwrap_or(0));
             }

@@ -138,7 +138,44 @@ macro_rules! shipped {
     };
 }
 
-const SHIPPED: &[Entry] = &[shipped!("bert-base-uncased", "bert-base", "bert")];
+const SHIPPED: &[Entry] = &[
+    shipped!("bert-base-uncased", "bert", "bert-base"),
+    shipped!("bert-large-uncased", "bert-large"),
+    shipped!("roberta-base", "roberta"),
+    shipped!("xlm-roberta-base", "xlm-roberta"),
+    shipped!("distilbert-base-uncased", "distilbert"),
+    shipped!("albert-base-v2", "albert"),
+    shipped!("electra-small-discriminator", "electra"),
+    shipped!("gpt2", "gpt2-small"),
+    shipped!("gpt2-medium"),
+    shipped!("gpt2-large"),
+    shipped!("gpt2-xl"),
+    shipped!("gpt-neo-125m", "gpt-neo"),
+    shipped!("gpt-neox-20b", "gpt-neox"),
+    shipped!("pythia-160m", "pythia"),
+    shipped!("opt-125m", "opt"),
+    shipped!("phi-2", "phi"),
+    shipped!("t5-small", "t5"),
+    shipped!("t5-base"),
+    shipped!("bart-base", "bart"),
+    shipped!("llama-7b", "llama"),
+    shipped!("llama-2-7b", "llama-2"),
+    shipped!("llama-3.2-1b", "llama-3.2"),
+    shipped!("tinyllama-1.1b", "tinyllama"),
+    shipped!("mistral-7b-v0.1", "mistral", "mistral-7b"),
+    shipped!("qwen2-0.5b", "qwen2"),
+    shipped!("qwen3-0.6b", "qwen3"),
+    shipped!("gemma-2b", "gemma"),
+    shipped!("phi-3-mini-4k", "phi-3", "phi-3-mini"),
+    shipped!("vit-base-patch16-224", "vit", "vit-base"),
+    shipped!("vit-large-patch16-224", "vit-large"),
+    shipped!("deit-base-distilled-patch16-224", "deit", "deit-base"),
+    shipped!("swin-tiny-patch4-window7-224", "swin", "swin-tiny"),
+    shipped!("whisper-tiny", "whisper"),
+    shipped!("whisper-base"),
+    shipped!("clip-vit-base-patch32-text", "clip-text"),
+    shipped!("clip-vit-base-patch32-vision", "clip-vision"),
+];
 
 impl Entry {
     /// The graph of this configuration, with random weights.

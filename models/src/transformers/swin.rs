@@ -1,12 +1,12 @@
 //! Swin: attention within windows of an image, every other time within shifted ones, and patches merged between stages.
 
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight};
+use super::net::{Bias, Net, Sight, computed};
 use super::vision::patches;
 use super::{activation, check_divides};
 use crate::error::Result;
 use crate::graph::{Const, ValueId};
-use crate::operator::{Op, ReduceOp, UnaryOp};
+use crate::operator::{CompareOp, Op, ReduceOp, UnaryOp};
 use crate::types::{DType, TensorType};
 
 /// Sizes of one stage.
@@ -172,13 +172,16 @@ fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
         let (row, column) = (at / count * window + place / window, at % count * window + place % window);
         3 * band(row) + band(column)
     };
-    let mut numbers = Vec::new();
-    for at in 0..count * count {
-        for a in 0..places {
-            numbers.extend((0..places).map(|b| if region(at, a) == region(at, b) { 0.0 } else { -100.0 }));
-        }
-    }
-    (TensorType::f32(&[count * count, 1, places, places]), Const::Small(numbers))
+    let all = (0..count * count).flat_map(|at| (0..places).map(move |place| (at, place)));
+    let regions = Const::Small(all.map(|(at, place)| region(at, place) as f64).collect());
+    let of_queries = TensorType::new(DType::I64, &[count * count, 1, places, 1]);
+    let of_keys = TensorType::new(DType::I64, &[count * count, 1, 1, places]);
+    let same =
+        computed(Op::Compare { function: CompareOp::Equal }, vec![(of_queries, regions.clone()), (of_keys, regions)]);
+    let extents = [count * count, 1, places, places];
+    let number = |number: f64| (TensorType::f32(&[]), Const::Fill(number));
+    let same = (TensorType::new(DType::Bool, &extents), same);
+    (TensorType::f32(&extents), computed(Op::Where, vec![same, number(0.0), number(-100.0)]))
 }
 
 /// Four neighbours become one patch of twice the width.
