@@ -8,8 +8,8 @@ use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
-use models::onnx::{self, Options};
-use models::{Class, Graph, Op, Task, TaskUse, transformers};
+use models::reader::{Imported, Options, Skipped};
+use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,10 @@ pub struct Attempt {
 pub enum PlanningError {
     #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
-    #[error("unknown model source `{0}`; this version has `local`, `simple`, `onnx`, `remoteonnx` and `transformers`")]
+    #[error(
+        "unknown model source `{0}`; this version has `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` and \
+         `transformers`"
+    )]
     UnknownSource(String),
     #[error(
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
@@ -79,8 +82,10 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
     let loaded = match request.source.as_str() {
         "local" => models::zoo::build(&request.name, request.batch).map(without_notes),
         "simple" => models::simple::build(&request.name).map(without_notes),
-        "onnx" => load_file(request, Path::new(&request.name)),
-        "remoteonnx" => load_file(request, &local_path(&request.name)?),
+        "onnx" => load_file(request, Path::new(&request.name), onnx::load),
+        "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
+        "tflite" => load_file(request, Path::new(&request.name), tflite::load),
+        "torch" => load_file(request, Path::new(&request.name), torch::load),
         TRANSFORMERS => load_transformer(request),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
@@ -101,18 +106,22 @@ pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     Ok(notes)
 }
 
-fn load_file(request: &ModelRequest, path: &Path) -> Result<Loaded, models::Error> {
+fn load_file(
+    request: &ModelRequest,
+    path: &Path,
+    reader: fn(&Path, &Options) -> models::Result<Imported>,
+) -> Result<Loaded, models::Error> {
     let options = Options {
         batch: request.batch,
         shapes: request.shapes.clone(),
         skip_unsupported: request.skip_unsupported,
         ..Options::default()
     };
-    let imported = onnx::load(path, &options)?;
+    let imported = reader(path, &options)?;
     let hash = &imported.hash;
     let mut notes = vec![format!("`{}` is {} bytes with the BLAKE3 hash {hash}", path.display(), imported.bytes)];
     for skipped in &imported.skipped {
-        let onnx::Skipped { place, operator, reason } = skipped;
+        let Skipped { place, operator, reason } = skipped;
         notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
     }
     Ok(Loaded { graph: imported.graph, notes })

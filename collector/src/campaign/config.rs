@@ -51,7 +51,7 @@ pub struct RawConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawModel {
-    /// `local`, `simple`, `onnx`, `remoteonnx` or `transformers`.
+    /// `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
     pub source: String,
     /// Its name there.
     pub name: String,
@@ -163,7 +163,7 @@ impl Default for Limits {
 /// A model to be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// `local`, `simple`, `onnx`, `remoteonnx` or `transformers`.
+    /// `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
     pub source: String,
     /// Its name there.
     pub name: String,

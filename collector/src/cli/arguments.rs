@@ -69,9 +69,9 @@ pub struct Models {
     /// Name of a model in its source; may be given several times
     ///
     /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
-    /// `matmul:m=512,n=512,k=512`, for `onnx` the path of a file, for `remoteonnx` a path or a `file://` address, for
-    /// `transformers` a folder with a `config.json`, a shipped configuration, or either with changed fields such as
-    /// `llama-7b:num_hidden_layers=2`.
+    /// `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file, for `remoteonnx` a path or a
+    /// `file://` address, for `transformers` a folder with a `config.json`, a shipped configuration, or either with
+    /// changed fields such as `llama-7b:num_hidden_layers=2`.
     #[arg(long, value_name = "NAME")]
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
@@ -120,6 +120,10 @@ pub enum ModelSource {
     Onnx,
     /// An ONNX file that was fetched from elsewhere
     Remoteonnx,
+    /// A TFLite file
+    Tflite,
+    /// An archive of `torch.export`, a `.pt2` file
+    Torch,
     /// A transformer by its configuration
     Transformers,
 }
@@ -132,6 +136,8 @@ impl ModelSource {
             ModelSource::Simple => "simple",
             ModelSource::Onnx => "onnx",
             ModelSource::Remoteonnx => "remoteonnx",
+            ModelSource::Tflite => "tflite",
+            ModelSource::Torch => "torch",
             ModelSource::Transformers => "transformers",
         }
     }

@@ -63,10 +63,17 @@ impl<'a> Rebuild<'a> {
         Ok(new)
     }
 
-    /// An operator beside the one that takes the place of a node.
-    pub(super) fn insert(&mut self, node: &Node, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
-        self.builder.set_origin(node.origin.clone());
+    /// An operator before those of a node.
+    pub(super) fn insert(&mut self, node: Option<&Node>, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        if let Some(node) = node {
+            self.builder.set_origin(node.origin.clone());
+        }
         self.builder.push(op, inputs)
+    }
+
+    /// The type of a new value.
+    pub(super) fn ty(&self, new: ValueId) -> Result<&TensorType> {
+        self.builder.ty(new)
     }
 
     /// A constant of the type of an old value with other contents.

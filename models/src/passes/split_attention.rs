@@ -93,35 +93,35 @@ fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
     let shared_rows = heads / kept * rows;
     let mut q = inputs[0];
     if is_shared {
-        q = rebuild.insert(node, Op::Reshape { shape: vec![batch, kept, shared_rows, -1] }, &[q])?;
+        q = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, -1] }, &[q])?;
     }
-    let mut scores = rebuild.insert(node, Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
+    let mut scores = rebuild.insert(Some(node), Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
     if is_shared {
-        scores = rebuild.insert(node, Op::Reshape { shape: vec![batch, heads, rows, places] }, &[scores])?;
+        scores = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, heads, rows, places] }, &[scores])?;
     }
     scores = with_number(rebuild, node, BinaryOp::Mul, scores, scale, shape.dtype)?;
     if let Some(softcap) = softcap {
         scores = with_number(rebuild, node, BinaryOp::Div, scores, softcap, shape.dtype)?;
-        scores = rebuild.insert(node, Op::Unary { function: UnaryOp::Tanh }, &[scores])?;
+        scores = rebuild.insert(Some(node), Op::Unary { function: UnaryOp::Tanh }, &[scores])?;
         scores = with_number(rebuild, node, BinaryOp::Mul, scores, softcap, shape.dtype)?;
     }
     if let Some(&mask) = inputs.get(3) {
-        scores = rebuild.insert(node, Op::Binary { function: BinaryOp::Add }, &[scores, mask])?;
+        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, mask])?;
     }
     if let Some((ty, hidden)) = shape.hidden() {
         let hidden = rebuild.constant("hidden", ty, hidden)?;
-        scores = rebuild.insert(node, Op::Binary { function: BinaryOp::Add }, &[scores, hidden])?;
+        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, hidden])?;
     }
-    let mut weights = rebuild.insert(node, Op::Softmax { axis: 3, log: false }, &[scores])?;
+    let mut weights = rebuild.insert(Some(node), Op::Softmax { axis: 3, log: false }, &[scores])?;
     if is_shared {
-        weights = rebuild.insert(node, Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
+        weights = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
     }
     let product = Op::MatMul { transpose_a: false, transpose_b: false };
     if !is_shared {
         rebuild.emit(node, product, &[weights, inputs[2]])?;
         return Ok(());
     }
-    let values = rebuild.insert(node, product, &[weights, inputs[2]])?;
+    let values = rebuild.insert(Some(node), product, &[weights, inputs[2]])?;
     rebuild.emit(node, Op::Reshape { shape: vec![batch, heads, rows, width] }, &[values])?;
     Ok(())
 }
@@ -135,7 +135,7 @@ fn with_number(
     dtype: DType,
 ) -> Result<ValueId> {
     let number = rebuild.constant("number", TensorType::new(dtype, &[]), Const::Fill(number))?;
-    rebuild.insert(node, Op::Binary { function }, &[x, number])
+    rebuild.insert(Some(node), Op::Binary { function }, &[x, number])
 }
 
 #[cfg(test)]

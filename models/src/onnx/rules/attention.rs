@@ -1,9 +1,9 @@
 //! Attention and rotated positions.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::reference::Tensor;
 use crate::types::{DType, TensorType};
 

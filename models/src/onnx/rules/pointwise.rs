@@ -1,10 +1,10 @@
 //! Functions of single elements.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -123,7 +123,7 @@ pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
     let to = tensor::dtype(code)
-        .or_else(|reason| crate::onnx::call::unsupported(format!("it casts to a type whose {reason}")))?;
+        .or_else(|reason| crate::reader::unsupported(format!("it casts to a type whose {reason}")))?;
     Ok(vec![emit.cast(x, to)?])
 }
 

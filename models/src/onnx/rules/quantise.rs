@@ -3,10 +3,10 @@
 use super::contraction::product;
 use super::window::convolve;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;

@@ -2,9 +2,9 @@
 
 use super::movement::integers;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{Op, ReduceOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;

@@ -1,0 +1,93 @@
+//! What all readers of model files share: how a file is asked for, what comes of it, and why a part of it is refused.
+
+mod emit;
+
+pub(crate) use emit::Emit;
+
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::reference::Tensor;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How a file is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For dimensions that are called a batch.
+    pub batch: i64,
+    /// Shapes of inputs by name.
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Inputs that are constants: their values decide shapes.
+    pub bindings: BTreeMap<String, Tensor>,
+    /// Leave out what cannot be represented, and tell.
+    pub skip_unsupported: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { batch: 1, shapes: BTreeMap::new(), bindings: BTreeMap::new(), skip_unsupported: false }
+    }
+}
+
+/// A graph, and what of the file it lacks.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The graph.
+    pub graph: Graph,
+    /// Nodes that were left out, in their order.
+    pub skipped: Vec<Skipped>,
+    /// Size of the file, without data in other files.
+    pub bytes: u64,
+    /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.
+    pub hash: String,
+}
+
+/// A node that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its name, or that of its first output.
+    pub place: String,
+    /// Its operator.
+    pub operator: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The contents of a file of bounded size.
+pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
+    let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
+    let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is not a file".to_owned()));
+    }
+    if metadata.len() > most_bytes {
+        return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
+    }
+    std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Why a rule refuses a node.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The node breaks the rules of its operator, or does not fit its inputs.
+    Malformed(String),
+    /// The node may be right, but nothing here can represent it.
+    Unsupported(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Malformed(error.to_string())
+    }
+}
+
+pub(crate) type Outcome<T> = Result<T, Refusal>;
+
+pub(crate) fn malformed<T>(reason: impl Into<String>) -> Outcome<T> {
+    Err(Refusal::Malformed(reason.into()))
+}
+
+pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Outcome<T> {
+    Err(Refusal::Unsupported(reason.into()))
+}
