@@ -1,8 +1,8 @@
 //! A graph: the operators and tensors of one model, in topological order.
 
 use crate::contents::Contents;
-use crate::operator::Op;
-use crate::types::TensorType;
+use crate::operator::{BinaryOp, Op};
+use crate::types::{DType, TensorType};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -80,6 +80,20 @@ impl Const {
             Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.size()).sum::<usize>(),
             Const::Random { .. } | Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => 1,
         }
+    }
+
+    /// The result of an operator over constants.
+    pub fn computed(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
+        Const::Computed(Box::new(Computed { op, inputs }))
+    }
+
+    /// The numbers from `first` on along one dimension, written down and not listed; the others have extent 1.
+    pub fn counting(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
+        let ty = TensorType::new(dtype, extents);
+        let ones = vec![(ty.clone(), Const::Fill(1.0))];
+        let places = Const::computed(Op::CumSum { axis, exclusive: true, reverse: false }, ones);
+        let first = (TensorType::new(dtype, &[]), Const::Fill(first as f64));
+        Const::computed(Op::Binary { function: BinaryOp::Add }, vec![(ty, places), first])
     }
 
     /// Whether it is a formula of plain numbers (a mask, angles of positions), which nobody has learned.

@@ -178,6 +178,17 @@ const SHIPPED: &[Entry] = &[
 ];
 
 impl Entry {
+    /// How many tokens one input usually has.
+    pub fn usual_sequence(&self) -> i64 {
+        match self.name {
+            // All the text that CLIP reads.
+            name if name.ends_with("-text") => 77,
+            // What Whisper writes about half a minute of speech.
+            name if name.starts_with("whisper") => 32,
+            _ => Options::default().sequence,
+        }
+    }
+
     /// The graph of this configuration, with random weights.
     pub fn build(&self, options: &Options) -> Result<Graph> {
         Ok(made(self.name, &Fields::parse(self.text, self.name)?, None, options)?.graph)
@@ -243,6 +254,10 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
     let outputs = (family.build)(&mut net, fields)?;
     let (graph, weights) = net.finish(&outputs)?;
+    if let (Some(_), [first, ..]) = (folder, fields.unused().as_slice()) {
+        let count = fields.unused().len();
+        notes.push(format!("`{name}`: {count} fields do not change the graph and were not read, such as `{first}`"));
+    }
     if let Some((count, first)) = weights.unused() {
         notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
     }

@@ -291,7 +291,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let task = &planned.task;
     let mut record = base.clone();
     record.model_source = Some(planned.model.source.clone());
-    record.model_name = Some(planned.model.name.clone());
+    record.model_name = Some(planned.model.label());
     record.batch = Some(planned.model.batch);
     record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
     record.place_count = i64::try_from(planned.places.len()).ok();

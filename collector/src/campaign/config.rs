@@ -180,6 +180,17 @@ pub struct ModelRequest {
     pub tokens: Option<Tokens>,
 }
 
+impl ModelRequest {
+    /// The model's name with what of it is run.
+    pub fn label(&self) -> String {
+        match self.tokens {
+            None => self.name.clone(),
+            Some(Tokens { sequence, phase: Phase::Prefill }) => format!("{} prefill {sequence}", self.name),
+            Some(Tokens { sequence, phase: Phase::Decode }) => format!("{} decode {sequence}", self.name),
+        }
+    }
+}
+
 /// What of a transformer is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {

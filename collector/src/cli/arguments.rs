@@ -226,7 +226,7 @@ pub enum CacheArgument {
 /// Everything but collecting.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the models of the zoo
+    /// List the models that have names
     List {
         /// Print a JSON array
         #[arg(long)]

@@ -6,7 +6,7 @@
 
 use super::rebuild::Rebuild;
 use crate::error::Result;
-use crate::graph::{Computed, Const, Graph, Node, ValueId};
+use crate::graph::{Const, Graph, Node, ValueId};
 use crate::operator::{BinaryOp, Op, UnaryOp};
 use crate::types::{DType, TensorType};
 
@@ -58,12 +58,15 @@ impl Shape {
         let ty = TensorType::new(self.dtype, &[self.rows, self.places]);
         let triangle = |(upper, diagonal): (bool, i64)| {
             let lowest = (ty.clone(), Const::Fill(lowest(self.dtype)));
-            computed(Op::Trilu { upper, diagonal }, vec![lowest])
+            Const::computed(Op::Trilu { upper, diagonal }, vec![lowest])
         };
         let hidden = match (later.map(triangle), earlier.map(triangle)) {
             (Some(later), Some(earlier)) => {
                 // Nothing is both, so the sum is one of them.
-                computed(Op::Binary { function: BinaryOp::Add }, vec![(ty.clone(), later), (ty.clone(), earlier)])
+                Const::computed(
+                    Op::Binary { function: BinaryOp::Add },
+                    vec![(ty.clone(), later), (ty.clone(), earlier)],
+                )
             }
             (later, earlier) => later.or(earlier)?,
         };
@@ -81,10 +84,6 @@ fn lowest(dtype: DType) -> f64 {
     }
 }
 
-fn computed(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
-    Const::Computed(Box::new(Computed { op, inputs }))
-}
-
 fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
     let Op::Attention { scale, softcap, .. } = node.op else { unreachable!("a shape is that of an attention") };
     let Shape { batch, heads, kept, rows, places, width, .. } = *shape;
@@ -95,7 +94,8 @@ fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
     if is_shared {
         q = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, -1] }, &[q])?;
     }
-    let mut scores = rebuild.insert(Some(node), Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
+    let mut scores =
+        rebuild.insert(Some(node), Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
     if is_shared {
         scores = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, heads, rows, places] }, &[scores])?;
     }
@@ -114,7 +114,8 @@ fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
     }
     let mut weights = rebuild.insert(Some(node), Op::Softmax { axis: 3, log: false }, &[scores])?;
     if is_shared {
-        weights = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
+        weights =
+            rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
     }
     let product = Op::MatMul { transpose_a: false, transpose_b: false };
     if !is_shared {

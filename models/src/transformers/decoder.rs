@@ -104,6 +104,10 @@ fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     for entry in value.as_array().ok_or_else(malformed)? {
         let kinds = entry.get(0).and_then(|kinds| kinds.as_array()).ok_or_else(malformed)?;
         let times = entry.get(1).and_then(|times| times.as_u64()).ok_or_else(malformed)?;
+        // No model has more layers than this.
+        if layers.len() >= 1024 {
+            break;
+        }
         for _ in 0..times.min(1024) {
             for kind in kinds.iter().take(16) {
                 layers.push(match kind.as_str() {

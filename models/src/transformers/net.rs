@@ -7,10 +7,13 @@ use super::weights::{Stored, Weights};
 use super::{Options, Phase};
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
-use crate::graph::{Computed, Const, Graph, ValueId};
+use crate::graph::{Const, Graph, ValueId};
 use crate::operator::{BinaryOp, Op, UnaryOp};
 use crate::types::{DType, TensorType};
 use std::collections::HashMap;
+
+/// Operators of one graph; the largest models have a few thousand.
+const MAX_NODES: usize = 1 << 17;
 
 /// A transformer in the making.
 pub(super) struct Net {
@@ -18,6 +21,7 @@ pub(super) struct Net {
     builder: GraphBuilder,
     weights: Weights,
     options: Options,
+    nodes: usize,
     /// Constants by name.
     made: HashMap<String, ValueId>,
     /// Keys and values that the next step will need.
@@ -75,6 +79,7 @@ impl Net {
             builder: GraphBuilder::new(name),
             weights,
             options,
+            nodes: 0,
             made: HashMap::new(),
             kept: Vec::new(),
         }
@@ -146,11 +151,6 @@ impl Net {
         Ok(id)
     }
 
-    /// Whether the weights come from files and this one is among them.
-    pub fn is_stored(&self, name: &str) -> bool {
-        self.weights.is_stored(name)
-    }
-
     /// A constant that is no weight, made once.
     pub fn formula(&mut self, name: &str, make: impl FnOnce() -> (TensorType, Const)) -> Result<ValueId> {
         if let Some(&id) = self.made.get(name) {
@@ -169,6 +169,10 @@ impl Net {
     // --- operators ---
 
     pub fn push(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(self.refused(format!("it has more than {MAX_NODES} operators")));
+        }
         self.builder.set_scope(scope);
         self.builder.push(op, inputs)
     }
@@ -380,23 +384,9 @@ impl Net {
 /// A function of `place · frequency`, written down and not computed: long prompts would take megabytes.
 fn angles(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (TensorType, Const) {
     let pairs = frequencies.len() as i64;
-    let places = (TensorType::f32(&[count, 1]), counting(DType::F32, &[count, 1], 0, first));
+    let places = (TensorType::f32(&[count, 1]), Const::counting(DType::F32, &[count, 1], 0, first));
     let frequencies = (TensorType::f32(&[1, pairs]), Const::Small(frequencies.to_vec()));
     let ty = TensorType::f32(&[count, pairs]);
-    let angle = computed(Op::Binary { function: BinaryOp::Mul }, vec![places, frequencies]);
-    (ty.clone(), computed(Op::Unary { function }, vec![(ty, angle)]))
-}
-
-/// The numbers from `first` on along one dimension; the others have extent 1.
-pub(super) fn counting(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
-    let ty = TensorType::new(dtype, extents);
-    let ones = vec![(ty.clone(), Const::Fill(1.0))];
-    let places = computed(Op::CumSum { axis, exclusive: true, reverse: false }, ones);
-    let first = (TensorType::new(dtype, &[]), Const::Fill(first as f64));
-    computed(Op::Binary { function: BinaryOp::Add }, vec![(ty, places), first])
-}
-
-/// An operator over constants as a constant.
-pub(super) fn computed(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
-    Const::Computed(Box::new(Computed { op, inputs }))
+    let angle = Const::computed(Op::Binary { function: BinaryOp::Mul }, vec![places, frequencies]);
+    (ty.clone(), Const::computed(Op::Unary { function }, vec![(ty, angle)]))
 }

@@ -5,7 +5,7 @@
 
 use super::decoder::head;
 use super::fields::Fields;
-use super::net::{Bias, Heads, Net, Sight, computed, counting};
+use super::net::{Bias, Heads, Net, Sight};
 use super::{Phase, activation, check_divides};
 use crate::error::Result;
 use crate::graph::{Const, ValueId};
@@ -331,11 +331,13 @@ fn buckets(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder: bool
     let list = (TensorType::new(DType::I64, &[list.len() as i64]), Const::Small(list));
     let column = TensorType::new(DType::I64, &[queries, 1]);
     let row = TensorType::new(DType::I64, &[1, keys]);
-    let places = (column, counting(DType::I64, &[queries, 1], 0, first + lowest));
-    let distances =
-        computed(Op::Binary { function: BinaryOp::Sub }, vec![(row, counting(DType::I64, &[1, keys], 1, 0)), places]);
+    let places = (column, Const::counting(DType::I64, &[queries, 1], 0, first + lowest));
+    let distances = Const::computed(
+        Op::Binary { function: BinaryOp::Sub },
+        vec![(row, Const::counting(DType::I64, &[1, keys], 1, 0)), places],
+    );
     let ty = TensorType::new(DType::I64, &[queries, keys]);
-    (ty.clone(), computed(Op::Gather { axis: 0 }, vec![list, (ty, distances)]))
+    (ty.clone(), Const::computed(Op::Gather { axis: 0 }, vec![list, (ty, distances)]))
 }
 
 /// Near distances have a bucket each, far ones share by the logarithm; an encoder has half of them for either side.
@@ -353,5 +355,5 @@ fn bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     // In 32 bits, because a bucket's end is where rounding puts it.
     let part = (distance as f32 / near as f32).ln() / (shape.most as f64 / near as f64).ln() as f32;
     let far = near + (part * (count - near) as f32) as i64;
-    side + far.min(count - 1)
+    side + far.clamp(0, count - 1)
 }

@@ -1,13 +1,18 @@
 //! Swin: attention within windows of an image, every other time within shifted ones, and patches merged between stages.
 
 use super::fields::Fields;
-use super::net::{Bias, Net, Sight, computed};
+use super::net::{Bias, Net, Sight};
 use super::vision::patches;
 use super::{activation, check_divides};
 use crate::error::Result;
 use crate::graph::{Const, ValueId};
 use crate::operator::{CompareOp, Op, ReduceOp, UnaryOp};
 use crate::types::{DType, TensorType};
+
+/// Patches along a side.
+const MAX_SIDE: i64 = 1 << 10;
+/// Patches along a side of a window.
+const MAX_WINDOW: i64 = 32;
 
 /// Sizes of one stage.
 struct Stage {
@@ -37,6 +42,11 @@ pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (x, count) = patches(net, config, "embeddings.patch_embeddings.projection", width, Bias::With)?;
     let mut x = net.layer_norm("embeddings.norm", x, epsilon)?;
     let mut side = (count as f64).sqrt() as i64;
+    // Masks and distances are listed for each pair of places of a window.
+    if side > MAX_SIDE || window > MAX_WINDOW {
+        let reason = format!("{side} patches a side in windows of {window} are above {MAX_SIDE} and {MAX_WINDOW}");
+        return Err(config.unsupported("window_size", reason));
+    }
     let last = depths.len() - 1;
     for (index, (depth, heads)) in depths.into_iter().zip(heads).enumerate() {
         check_divides(config, "num_heads", heads, width)?;
@@ -176,12 +186,14 @@ fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
     let regions = Const::Small(all.map(|(at, place)| region(at, place) as f64).collect());
     let of_queries = TensorType::new(DType::I64, &[count * count, 1, places, 1]);
     let of_keys = TensorType::new(DType::I64, &[count * count, 1, 1, places]);
-    let same =
-        computed(Op::Compare { function: CompareOp::Equal }, vec![(of_queries, regions.clone()), (of_keys, regions)]);
+    let same = Const::computed(
+        Op::Compare { function: CompareOp::Equal },
+        vec![(of_queries, regions.clone()), (of_keys, regions)],
+    );
     let extents = [count * count, 1, places, places];
     let number = |number: f64| (TensorType::f32(&[]), Const::Fill(number));
     let same = (TensorType::new(DType::Bool, &extents), same);
-    (TensorType::f32(&extents), computed(Op::Where, vec![same, number(0.0), number(-100.0)]))
+    (TensorType::f32(&extents), Const::computed(Op::Where, vec![same, number(0.0), number(-100.0)]))
 }
 
 /// Four neighbours become one patch of twice the width.

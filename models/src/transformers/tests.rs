@@ -44,21 +44,13 @@ const GOLDEN: &[(&str, u64, u64)] = &[
     ("clip-vit-base-patch32-vision", 87_456_000, 4_408_418_304),
 ];
 
-fn usual(name: &str) -> Options {
-    let sequence = match name {
-        name if name.ends_with("-text") => 77,
-        name if name.starts_with("whisper") => 32,
-        _ => 128,
-    };
-    Options { sequence, ..Options::default() }
-}
-
 #[test]
 fn parameters_and_multiply_adds_are_those_of_the_published_classes() {
     let shipped: Vec<&str> = list().iter().map(|entry| entry.name).collect();
     assert_eq!(GOLDEN.iter().map(|row| row.0).collect::<Vec<_>>(), shipped);
-    for (name, parameters, macs) in GOLDEN {
-        let graph = load(name, &usual(name)).unwrap().graph;
+    for ((name, parameters, macs), entry) in GOLDEN.iter().zip(list()) {
+        let options = Options { sequence: entry.usual_sequence(), ..Options::default() };
+        let graph = load(name, &options).unwrap().graph;
         assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, *macs), "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! Weights by name: random ones, or those of safetensors files.
 
 use crate::error::{Error, Result};
-use crate::graph::{Computed, Const};
+use crate::graph::Const;
 use crate::operator::Op;
 use crate::safetensors::{self, Entry};
 use crate::types::TensorType;
@@ -62,13 +62,6 @@ impl Weights {
         }
     }
 
-    pub fn is_stored(&self, name: &str) -> bool {
-        match self {
-            Weights::Random { .. } => false,
-            Weights::Stored { entries, prefix, .. } => spelling(entries, prefix, name).is_some(),
-        }
-    }
-
     /// How many tensors of the files nobody asked for, and the first of them.
     pub fn unused(&self) -> Option<(usize, String)> {
         let Weights::Stored { entries, used, .. } = self else { return None };
@@ -107,14 +100,10 @@ fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, Str
     }
     let mut data = entry.data();
     if entry.ty.dtype != ty.dtype {
-        data = computed(Op::Cast { to: ty.dtype }, (entry.ty.clone(), data));
+        data = Const::computed(Op::Cast { to: ty.dtype }, vec![(entry.ty.clone(), data)]);
     }
     if stored == Stored::Transposed {
-        data = computed(Op::Transpose { permutation: vec![1, 0] }, (wanted, data));
+        data = Const::computed(Op::Transpose { permutation: vec![1, 0] }, vec![(wanted, data)]);
     }
     Ok(data)
-}
-
-fn computed(op: Op, input: (TensorType, Const)) -> Const {
-    Const::Computed(Box::new(Computed { op, inputs: vec![input] }))
 }
