@@ -129,8 +129,10 @@ impl From<CacheChoice> for CacheState {
 pub struct Limits {
     /// Builders at work at once; 0 means one per CPU.
     pub builders: usize,
-    /// Builds between two rounds of runs.
+    /// Builds between two rounds of runs that take all CPUs.
     pub build_batch: usize,
+    /// Whether builders go on while a candidate runs on other CPUs than theirs.
+    pub overlap: bool,
     /// A worker may take this long to start, loading libraries from a cold disk included.
     pub start_seconds: f64,
     /// A build may take this long.
@@ -150,6 +152,7 @@ impl Default for Limits {
         Limits {
             builders: 0,
             build_batch: 32,
+            overlap: true,
             start_seconds: 30.0,
             build_seconds: 60.0,
             run_seconds: 20.0,

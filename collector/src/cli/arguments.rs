@@ -344,6 +344,9 @@ pub struct Replay {
     /// Builders at work at once [default: one per CPU]
     #[arg(long, value_name = "N")]
     pub builders: Option<usize>,
+    /// Build nothing while a candidate runs
+    #[arg(long)]
+    pub no_overlap: bool,
     /// Only the first candidates
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
