@@ -14,10 +14,12 @@ mod rebuild;
 mod recognise;
 mod retype;
 mod rewrite;
+mod split_attention;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use dead::drop_dead_code;
+pub use split_attention::split_attention;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;

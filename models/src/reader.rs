@@ -7,6 +7,7 @@ pub(crate) use emit::Emit;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::reference::Tensor;
+use crate::types::DType;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,4 +91,23 @@ pub(crate) fn malformed<T>(reason: impl Into<String>) -> Outcome<T> {
 
 pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Outcome<T> {
     Err(Refusal::Unsupported(reason.into()))
+}
+
+/// The lowest and highest finite number of an element type.
+pub(crate) fn range(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::F64 => (f64::MIN, f64::MAX),
+        DType::F32 => (f32::MIN.into(), f32::MAX.into()),
+        DType::F16 => (-65504.0, 65504.0),
+        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
+        DType::I8 => (-128.0, 127.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+        DType::U8 => (0.0, 255.0),
+        DType::U16 => (0.0, 65535.0),
+        DType::U32 => (0.0, u32::MAX.into()),
+        DType::U64 => (0.0, u64::MAX as f64),
+        DType::Bool => (0.0, 1.0),
+    }
 }

@@ -3,7 +3,7 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{Config, ModelRequest, Sampler};
+use super::config::{AttentionChoice, Config, ModelRequest, Sampler, TRANSFORMERS};
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
@@ -11,7 +11,7 @@ use datasets::{CacheState, Json, Record, ScheduleSource};
 use models::fuse::plan_with;
 use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
-use models::{Class, Graph, Op, Task, onnx, tflite};
+use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,10 @@ pub struct Attempt {
 pub enum PlanningError {
     #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
-    #[error("unknown model source `{0}`; this version has `local`, `simple`, `onnx`, `remoteonnx` and `tflite`")]
+    #[error(
+        "unknown model source `{0}`; this version has `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` and \
+         `transformers`"
+    )]
     UnknownSource(String),
     #[error(
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
@@ -87,6 +90,8 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
         "onnx" => load_file(request, Path::new(&request.name), onnx::load),
         "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
         "tflite" => load_file(request, Path::new(&request.name), tflite::load),
+        "torch" => load_file(request, Path::new(&request.name), torch::load),
+        TRANSFORMERS => load_transformer(request),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
@@ -94,9 +99,9 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 
 /// What to know about the models of a configuration.
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
-    let is_file = |model: &&ModelRequest| matches!(model.source.as_str(), "onnx" | "remoteonnx" | "tflite");
+    let has_notes = |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | "simple");
     let mut notes = Vec::new();
-    for model in config.models.iter().filter(is_file) {
+    for model in config.models.iter().filter(has_notes) {
         for note in load_with_notes(model)?.notes {
             if !notes.contains(&note) {
                 notes.push(note);
@@ -127,6 +132,15 @@ fn load_file(
     Ok(Loaded { graph: imported.graph, notes })
 }
 
+fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
+    let mut options = transformers::Options { batch: request.batch, ..transformers::Options::default() };
+    if let Some(tokens) = request.tokens {
+        (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
+    }
+    let transformers::Loaded { graph, notes } = transformers::load(&request.name, &options)?;
+    Ok(Loaded { graph, notes })
+}
+
 /// The path a name stands for: itself, or what follows `file://`.
 fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
     match name.split_once("://") {
@@ -140,11 +154,9 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
 pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = std::collections::HashMap::new();
-    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
     for (model_index, model) in config.models.iter().enumerate() {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-        let graph = models::passes::simplify(&load(model)?).map_err(failed)?;
-        for found in plan_with(&graph, config.fuse.into(), &claims(&graph, &partners)).map_err(failed)?.tasks {
+        for found in tasks_of(&load(model)?, config).map_err(failed)? {
             let index = *index_of.entry((found.task.hash(), found.partner.clone())).or_insert_with(|| {
                 planned.push(PlannedTask {
                     json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
@@ -160,6 +172,26 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
         }
     }
     Ok(planned)
+}
+
+/// The distinct tasks of one graph as the configuration wants them cut.
+fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
+    let graph = models::passes::simplify(graph)?;
+    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+    let cut = |graph: &Graph| Ok(plan_with(graph, config.fuse.into(), &claims(graph, &partners))?.tasks);
+    match config.attention {
+        AttentionChoice::Fused => cut(&graph),
+        AttentionChoice::Split => cut(&models::passes::split_attention(&graph)?),
+        AttentionChoice::Both => {
+            let mut tasks = cut(&graph)?;
+            for found in cut(&models::passes::split_attention(&graph)?)? {
+                if !tasks.iter().any(|known: &TaskUse| known.task == found.task && known.partner == found.partner) {
+                    tasks.push(found);
+                }
+            }
+            Ok(tasks)
+        }
+    }
 }
 
 /// The schedules of a task, the default first.
@@ -266,7 +298,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let task = &planned.task;
     let mut record = base.clone();
     record.model_source = Some(planned.model.source.clone());
-    record.model_name = Some(planned.model.name.clone());
+    record.model_name = Some(planned.model.label());
     record.batch = Some(planned.model.batch);
     record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
     record.place_count = i64::try_from(planned.places.len()).ok();

@@ -249,7 +249,7 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outcome<ValueId> {
-    let (lowest, highest) = range(emit.dtype(x)?);
+    let (lowest, highest) = crate::reader::range(emit.dtype(x)?);
     let low = low.filter(|low| *low > lowest);
     let high = high.filter(|high| *high < highest);
     match (low, high) {
@@ -260,24 +260,5 @@ fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -
             emit.binary_with(BinaryOp::Min, raised, high)
         }
         (low, high) => emit.push(Op::Clip { low: low.unwrap_or(lowest), high: high.unwrap_or(highest) }, &[x]),
-    }
-}
-
-/// The lowest and highest finite number of an element type.
-pub(super) fn range(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::F64 => (f64::MIN, f64::MAX),
-        DType::F32 => (f32::MIN.into(), f32::MAX.into()),
-        DType::F16 => (-65504.0, 65504.0),
-        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (-32768.0, 32767.0),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        DType::U8 => (0.0, 255.0),
-        DType::U16 => (0.0, 65535.0),
-        DType::U32 => (0.0, u32::MAX.into()),
-        DType::U64 => (0.0, u64::MAX as f64),
-        DType::Bool => (0.0, 1.0),
     }
 }
