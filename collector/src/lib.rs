@@ -11,6 +11,7 @@ pub mod measure;
 pub mod report;
 pub mod space;
 pub mod target;
+pub mod tpu;
 #[allow(unsafe_code)]
 pub mod tvm;
 pub mod worker;

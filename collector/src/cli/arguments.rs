@@ -252,6 +252,11 @@ pub enum Command {
     },
     /// Build and measure again: one record of a store, or saved traces of TVM's tuner
     Replay(Replay),
+    /// Read captures of TPU cards: view, import, compare and take them
+    Tpu {
+        #[command(subcommand)]
+        command: TpuCommand,
+    },
     /// Say what this machine can measure, what not, and how to improve it
     Doctor {
         /// Print one JSON document
@@ -379,4 +384,27 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "ENGINE")]
         sql: Option<String>,
     },
+}
+
+/// What can be done with captures of TPU cards.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TpuCommand {
+    /// Write everything a capture shows: trace, summary, registers, workbook, page
+    View(TpuView),
+}
+
+/// A capture and what to write of it.
+#[derive(Clone, Debug, Args)]
+pub struct TpuView {
+    /// The capture, a folder such as `cdm_profile_data_dev0-0`
+    pub input: PathBuf,
+    /// Folder for what is written
+    #[arg(default_value = "profile_out")]
+    pub output: PathBuf,
+    /// Clock of the tensor unit in MHz, instead of the capture's own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
+    #[arg(long)]
+    pub compat: bool,
 }
