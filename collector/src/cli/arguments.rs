@@ -404,6 +404,9 @@ pub struct TpuView {
     /// Clock of the tensor unit in MHz, instead of the capture's own
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
+    /// Merge a host trace in the format of Chrome's tracing
+    #[arg(long = "trace_file", alias = "trace-file", value_name = "FILE")]
+    pub trace_file: Option<PathBuf>,
     /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
     #[arg(long)]
     pub compat: bool,

@@ -3,7 +3,8 @@
 use super::arguments::{TpuCommand, TpuView};
 use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, print};
-use crate::tpu::{self, Reading, Timeline};
+use crate::tpu::loss::Losses;
+use crate::tpu::{self, Reading};
 use std::path::Path;
 
 /// Does one of them.
@@ -22,27 +23,36 @@ fn failed(error: tpu::Error) -> Failure {
 
 fn view(arguments: &TpuView) -> Result<u8> {
     let reading = Reading { tiu_mhz: arguments.tiu_freq, compat: arguments.compat };
-    let timeline = tpu::read(&arguments.input, &reading).map_err(failed)?;
+    let mut timeline = tpu::read(&arguments.input, &reading).map_err(failed)?;
     std::fs::create_dir_all(&arguments.output)
         .map_err(|error| Failure::environment(format!("cannot make `{}`: {error}", arguments.output.display())))?;
     if let Some(summary) = tpu::summary::summarise(&timeline) {
         print(summary.console().trim_end())?;
         write(&arguments.output.join("summary.txt"), summary.text().as_bytes())?;
     }
+    let mut losses = std::mem::take(&mut timeline.losses);
+    let host = match &arguments.trace_file {
+        Some(path) => {
+            let tail = (timeline.tail_ns, timeline.tail_offset_ns);
+            Some(tpu::trace::host::read(path, tail, &mut losses).map_err(failed)?)
+        }
+        None => None,
+    };
+    tpu::trace::write(&timeline, host.as_ref(), &arguments.output.join("perfetto.pftrace")).map_err(failed)?;
     tpu::reginfo::write(&timeline, &arguments.output).map_err(failed)?;
-    Ok(tell_losses(&timeline))
+    Ok(tell_losses(&losses))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(path, bytes).map_err(|source| failed(tpu::Error::Write { path: path.to_owned(), source }))
 }
 
-fn tell_losses(timeline: &Timeline) -> u8 {
-    super::tell(&timeline.losses.notes);
-    for loss in &timeline.losses.described {
+fn tell_losses(losses: &Losses) -> u8 {
+    super::tell(&losses.notes);
+    for loss in &losses.described {
         eprintln!("skipped: {loss}");
     }
-    match timeline.losses.count {
+    match losses.count {
         0 => DONE,
         count => {
             eprintln!("{count} parts of the capture were skipped");

@@ -26,6 +26,7 @@ pub mod loss;
 pub mod names;
 pub mod node;
 pub mod operations;
+pub mod output;
 pub mod pair;
 pub mod pmu;
 pub mod record;
@@ -33,6 +34,7 @@ pub mod reginfo;
 pub mod section;
 pub mod summary;
 pub mod timeline;
+pub mod trace;
 
 pub use error::Error;
 pub use timeline::{Reading, Timeline, read};

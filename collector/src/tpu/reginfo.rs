@@ -3,7 +3,7 @@
 use super::chip::Engine;
 use super::event::{Event, Value};
 use super::timeline::Timeline;
-use super::{Error, Result};
+use super::{Result, output};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
     }
     let results = datasets::parallel::map(jobs.len(), |index| {
         let (path, job) = &jobs[index];
-        write_file(timeline, path, job).map_err(|source| Error::Write { path: path.clone(), source })
+        output::write(path, |file| write_file(timeline, file, job))
     });
     results.into_iter().collect::<Result<Vec<()>>>().map(|written| written.len())
 }
@@ -37,9 +37,8 @@ enum Job<'a> {
     Port(&'a super::cdma::Port),
 }
 
-fn write_file(timeline: &Timeline, path: &Path, job: &Job<'_>) -> std::io::Result<()> {
-    let mut out =
-        Report { file: BufWriter::with_capacity(PIECE, File::create(path)?), text: Vec::with_capacity(PIECE) };
+fn write_file(timeline: &Timeline, file: &mut BufWriter<File>, job: &Job<'_>) -> std::io::Result<()> {
+    let mut out = Report { file, text: Vec::with_capacity(PIECE) };
     out.text.extend_from_slice(b"__CHIP_ARCH_ARGS__\n");
     for (key, value) in timeline.settings.chip.parameters(timeline.settings.tiu_mhz) {
         out.text.extend_from_slice(format!("\t{key}: {value}\n").as_bytes());
@@ -52,16 +51,15 @@ fn write_file(timeline: &Timeline, path: &Path, job: &Job<'_>) -> std::io::Resul
         }
         Job::Port(port) => timeline.port_events(port).try_for_each(|event| out.event(&event))?,
     }
-    out.file.write_all(&out.text)?;
-    out.file.flush()
+    out.file.write_all(&out.text)
 }
 
-struct Report {
-    file: BufWriter<File>,
+struct Report<'a> {
+    file: &'a mut BufWriter<File>,
     text: Vec<u8>,
 }
 
-impl Report {
+impl Report<'_> {
     fn event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
         let text = &mut self.text;
         text.extend_from_slice(match event.engine {

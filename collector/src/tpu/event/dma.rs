@@ -55,6 +55,17 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// The two ends, as printed.
+    pub fn direction(&self) -> &'static str {
+        const TABLE: [[&str; 4]; 4] = [
+            ["DDR->DDR", "DDR->L2M", "DDR->LMEM", "DDR->MEM3"],
+            ["L2M->DDR", "L2M->L2M", "L2M->LMEM", "L2M->MEM3"],
+            ["LMEM->DDR", "LMEM->L2M", "LMEM->LMEM", "LMEM->MEM3"],
+            ["MEM3->DDR", "MEM3->L2M", "MEM3->LMEM", "MEM3->MEM3"],
+        ];
+        TABLE[self.from as usize][self.to as usize]
+    }
+
     /// Whether DDR is one of the ends.
     pub fn touches_ddr(&self) -> bool {
         self.from == Memory::Ddr || self.to == Memory::Ddr
@@ -242,7 +253,7 @@ pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
 }
 
 fn direction(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
-    add("Direction", Value::Arrow(traffic.from.name(), traffic.to.name()));
+    add("Direction", Value::Text(traffic.direction()));
     add("from_addr", Value::Text(traffic.from.name()));
     add("to_addr", Value::Text(traffic.to.name()));
 }
@@ -358,16 +369,22 @@ fn registers(descriptor: &Descriptor<'_>, blank: &[&str], more: &[&str], add: &m
     }
 }
 
-fn address(descriptor: &Descriptor<'_>, high: Hot, low: Hot) -> Value<'static> {
-    let Descriptor { layout, bytes } = descriptor;
+/// Addresses of source and destination; 0 where no register says.
+pub fn addresses(event: &Event<'_>) -> (u64, u64) {
+    let Some(Descriptor { layout, bytes }) = event.descriptor else { return (0, 0) };
     let value = |field| layout.hot(bytes, field).unwrap_or(0);
-    Value::Big(u128::from(value(high) << 32 | value(low)))
+    let (source, destination) = match event.chip() {
+        Chip::Bm1688 => (Hot::SourceHigh8, Hot::DestinationHigh8),
+        _ => (Hot::SourceHigh, Hot::DestinationHigh),
+    };
+    (value(source) << 32 | value(Hot::SourceLow), value(destination) << 32 | value(Hot::DestinationLow))
 }
 
 fn decoded(event: &Event<'_>, descriptor: &Descriptor<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+    let (source, destination) = addresses(event);
     registers(descriptor, &[], &["mask_start_addr_h8", "mask_start_addr_l32"], add);
-    add("dst_start_addr", address(descriptor, Hot::DestinationHigh, Hot::DestinationLow));
-    add("src_start_addr", address(descriptor, Hot::SourceHigh, Hot::SourceLow));
+    add("dst_start_addr", count(destination));
+    add("src_start_addr", count(source));
     engine_id(event, add);
     direction(traffic, add);
     named(event, add);
@@ -390,8 +407,9 @@ fn bm_decoded(
     const BLANK: [&str; 2] = ["index", "mask_data_format"];
     let (outer, inner) = bm_bytes(event);
     registers(descriptor, &BLANK, &["mask_start_addr_h8", "mask_start_addr_l32"], add);
-    add("dst_start_addr", address(descriptor, Hot::DestinationHigh8, Hot::DestinationLow));
-    add("src_start_addr", address(descriptor, Hot::SourceHigh8, Hot::SourceLow));
+    let (source, destination) = addresses(event);
+    add("dst_start_addr", count(destination));
+    add("src_start_addr", count(source));
     registers_missing(descriptor, &["src_start_addr_h8", "dst_start_addr_h8"], add);
     engine_id(event, add);
     direction(traffic, add);
@@ -439,10 +457,11 @@ fn cv_decoded(
     add: &mut impl FnMut(&str, Value<'_>),
 ) {
     const BLANK: [&str; 2] = ["index", "mask_data_format"];
-    let addresses = ["src_start_addr_h13", "src_start_addr_l32", "dst_start_addr_h13", "dst_start_addr_l32"];
-    registers(descriptor, &BLANK, &addresses, add);
-    add("src_start_addr", address(descriptor, Hot::SourceHigh, Hot::SourceLow));
-    add("dst_start_addr", address(descriptor, Hot::DestinationHigh, Hot::DestinationLow));
+    let halves = ["src_start_addr_h13", "src_start_addr_l32", "dst_start_addr_h13", "dst_start_addr_l32"];
+    registers(descriptor, &BLANK, &halves, add);
+    let (source, destination) = addresses(event);
+    add("src_start_addr", count(source));
+    add("dst_start_addr", count(destination));
     engine_id(event, add);
     direction(traffic, add);
     named(event, add);

@@ -15,8 +15,6 @@ pub enum Value<'a> {
     Percent(f64),
     /// Text.
     Text(&'a str),
-    /// Two texts with an arrow between them.
-    Arrow(&'a str, &'a str),
 }
 
 /// Rounds to four decimals as Python does: the nearest decimal number, ties to even.
@@ -43,11 +41,6 @@ impl Value<'_> {
             Value::Float(value) => write_float(value, out),
             Value::Percent(part) => write_percent(part, out),
             Value::Text(text) => out.extend_from_slice(text.as_bytes()),
-            Value::Arrow(from, to) => {
-                out.extend_from_slice(from.as_bytes());
-                out.extend_from_slice(b"->");
-                out.extend_from_slice(to.as_bytes());
-            }
         }
     }
 }
