@@ -401,13 +401,56 @@ pub struct TpuView {
     /// Folder for what is written
     #[arg(default_value = "profile_out")]
     pub output: PathBuf,
+    /// Write the Perfetto trace; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.0
+    #[arg(long)]
+    pub perfetto: bool,
+    /// Write no summary.txt and print no table
+    #[arg(long = "disable_summary", alias = "disable-summary")]
+    pub disable_summary: bool,
+    /// Write no page (PerfWeb)
+    #[arg(long = "disable_web", alias = "disable-web")]
+    pub disable_web: bool,
+    /// Write no workbook (PerfDoc); without page and workbook there are no register reports either
+    #[arg(long = "disable_doc", alias = "disable-doc")]
+    pub disable_doc: bool,
+    /// Write the workbook; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.2 and later
+    #[arg(long = "enable_doc", alias = "enable-doc", conflicts_with = "disable_doc")]
+    pub enable_doc: bool,
+    /// Write no Perfetto trace
+    #[arg(long = "disable_perfetto", alias = "disable-perfetto", conflicts_with = "perfetto")]
+    pub disable_perfetto: bool,
     /// Clock of the tensor unit in MHz, instead of the capture's own
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
+    /// Show only cores below this number in the workbook
+    #[arg(long = "num_core", alias = "num-core", value_name = "N")]
+    pub num_core: Option<u32>,
     /// Merge a host trace in the format of Chrome's tracing
     #[arg(long = "trace_file", alias = "trace-file", value_name = "FILE")]
     pub trace_file: Option<PathBuf>,
     /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
     #[arg(long)]
     pub compat: bool,
+}
+
+impl TpuView {
+    /// Whether the trace is wanted.
+    pub fn writes_trace(&self) -> bool {
+        !self.disable_perfetto
+    }
+
+    /// Whether the workbook is wanted.
+    pub fn writes_book(&self) -> bool {
+        !self.disable_doc
+    }
+
+    /// Whether the page is wanted.
+    pub fn writes_page(&self) -> bool {
+        !self.disable_web
+    }
+
+    /// Whether the register reports are wanted: workbook and page used to be made from them.
+    pub fn writes_registers(&self) -> bool {
+        self.writes_book() || self.writes_page()
+    }
 }

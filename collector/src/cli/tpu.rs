@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, print};
 use crate::tpu::loss::Losses;
 use crate::tpu::{self, Reading};
-use std::path::Path;
+use std::io::Write;
 
 /// Does one of them.
 pub fn run(command: &TpuCommand) -> Result<u8> {
@@ -26,25 +26,31 @@ fn view(arguments: &TpuView) -> Result<u8> {
     let mut timeline = tpu::read(&arguments.input, &reading).map_err(failed)?;
     std::fs::create_dir_all(&arguments.output)
         .map_err(|error| Failure::environment(format!("cannot make `{}`: {error}", arguments.output.display())))?;
-    if let Some(summary) = tpu::summary::summarise(&timeline) {
+    let summary = tpu::summary::summarise(&timeline);
+    if !arguments.disable_summary
+        && let Some(summary) = &summary
+    {
         print(summary.console().trim_end())?;
-        write(&arguments.output.join("summary.txt"), summary.text().as_bytes())?;
+        tpu::output::write(&arguments.output.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))
+            .map_err(failed)?;
     }
     let mut losses = std::mem::take(&mut timeline.losses);
-    let host = match &arguments.trace_file {
-        Some(path) => {
-            let tail = (timeline.tail_ns, timeline.tail_offset_ns);
-            Some(tpu::trace::host::read(path, tail, &mut losses).map_err(failed)?)
-        }
-        None => None,
-    };
-    tpu::trace::write(&timeline, host.as_ref(), &arguments.output.join("perfetto.pftrace")).map_err(failed)?;
-    tpu::reginfo::write(&timeline, &arguments.output).map_err(failed)?;
+    if arguments.writes_trace() {
+        let tail = (timeline.tail_ns, timeline.tail_offset_ns);
+        let host = arguments.trace_file.as_deref().map(|path| tpu::trace::host::read(path, tail, &mut losses));
+        let host = host.transpose().map_err(failed)?;
+        tpu::trace::write(&timeline, host.as_ref(), &arguments.output.join("perfetto.pftrace")).map_err(failed)?;
+    }
+    if arguments.writes_registers() {
+        tpu::reginfo::write(&timeline, &arguments.output).map_err(failed)?;
+    }
+    if arguments.writes_book() {
+        tpu::book::write(&timeline, &arguments.output, arguments.num_core).map_err(failed)?;
+    }
+    if arguments.writes_page() {
+        tpu::page::write(&timeline, summary.as_ref(), &arguments.output).map_err(failed)?;
+    }
     Ok(tell_losses(&losses))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|source| failed(tpu::Error::Write { path: path.to_owned(), source }))
 }
 
 fn tell_losses(losses: &Losses) -> u8 {

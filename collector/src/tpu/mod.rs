@@ -12,6 +12,7 @@
 
 pub mod align;
 pub mod block;
+pub mod book;
 pub mod cdma;
 pub mod chip;
 pub mod clean;
@@ -27,6 +28,7 @@ pub mod names;
 pub mod node;
 pub mod operations;
 pub mod output;
+pub mod page;
 pub mod pair;
 pub mod pmu;
 pub mod record;

@@ -118,3 +118,14 @@ pub fn dtype(code: u64) -> &'static str {
     let code = code as usize;
     DTYPES.get(code).or(BEYOND.get(code.wrapping_sub(DTYPES.len()))).copied().unwrap_or("unknown")
 }
+
+/// A pair of element types, as the workbook prints it.
+pub fn conversion(from: Option<u64>, to: Option<u64>) -> &'static str {
+    const CODES: usize = 17;
+    static TABLE: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let name = |code: usize| if code == 0 { "None" } else { dtype(code as u64 - 1) };
+        (0..CODES * CODES).map(|pair| format!("{} -> {}", name(pair / CODES), name(pair % CODES))).collect()
+    });
+    let place = |code: Option<u64>| code.map_or(0, |code| (code as usize).min(CODES - 2) + 1);
+    &TABLE[place(from) * CODES + place(to)]
+}

@@ -141,6 +141,17 @@ impl Summary {
         self.table(CONSOLE, CONSOLE_WIDTH)
     }
 
+    /// Heads of the columns.
+    pub fn header() -> [&'static str; 11] {
+        HEADER.map(|(name, _)| name)
+    }
+
+    /// The rows as texts; the last is over all cores.
+    pub fn rows(&self) -> Vec<[String; 11]> {
+        let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
+        cores.chain(std::iter::once(self.overall_row())).collect()
+    }
+
     fn table(&self, columns: usize, width: usize) -> String {
         let line = |cells: &[String]| {
             let padded = cells.iter().zip(HEADER).map(|(cell, (_, width))| format!("{cell:>width$}"));
@@ -148,13 +159,15 @@ impl Summary {
         };
         let (double, single) = ("=".repeat(width) + "\n", "-".repeat(width) + "\n");
         let mut text = format!("{double}Summary\n{double}");
-        text += &line(&HEADER.map(|(name, _)| name.to_owned()));
+        text += &line(&Summary::header().map(str::to_owned));
         text += &single;
-        for (id, core) in self.cores.iter().enumerate() {
-            text += &line(&self.core_row(id, core));
+        let rows = self.rows();
+        for (index, row) in rows.iter().enumerate() {
+            if index + 1 == rows.len() {
+                text += &single;
+            }
+            text += &line(row);
         }
-        text += &single;
-        text += &line(&self.overall_row());
         text + &double
     }
 

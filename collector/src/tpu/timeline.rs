@@ -166,22 +166,30 @@ impl Timeline {
 
     /// The events of one engine of a core.
     pub fn core_events<'a>(&'a self, core: &'a Core, engine: Engine) -> impl ExactSizeIterator<Item = Event<'a>> {
-        let slot = super::node::slot(engine);
-        let stream = &core.streams[slot];
-        let rows = stream.rows(&core.bytes);
-        stream.records.iter().enumerate().map(move |(index, record)| {
-            Event::new(self, engine, Some(core.id), index, record, rows.row(record.row), Some(core))
-        })
+        let count = core.streams[super::node::slot(engine)].records.len();
+        (0..count).map(move |index| self.core_event(core, engine, index))
+    }
+
+    /// One event of an engine of a core.
+    pub fn core_event<'a>(&'a self, core: &'a Core, engine: Engine, index: usize) -> Event<'a> {
+        let stream = &core.streams[super::node::slot(engine)];
+        let record = &stream.records[index];
+        let row = stream.rows(&core.bytes).row(record.row);
+        Event::new(self, engine, Some(core.id), index, record, row, Some(core))
     }
 
     /// The events of a port.
     pub fn port_events<'a>(&'a self, port: &'a Port) -> impl ExactSizeIterator<Item = Event<'a>> {
-        let rows = port.stream.rows(&port.bytes);
-        port.stream.records.iter().enumerate().map(move |(index, record)| {
-            let owner = record.core.map(|core| &self.cores[usize::from(core)]);
-            let shown = record.core.map(u32::from).or(port.anchor);
-            Event::new(self, Engine::Cdma, shown, index, record, rows.row(record.row), owner)
-        })
+        (0..port.stream.records.len()).map(move |index| self.port_event(port, index))
+    }
+
+    /// One event of a port.
+    pub fn port_event<'a>(&'a self, port: &'a Port, index: usize) -> Event<'a> {
+        let record = &port.stream.records[index];
+        let row = port.stream.rows(&port.bytes).row(record.row);
+        let owner = record.core.map(|core| &self.cores[usize::from(core)]);
+        let shown = record.core.map(u32::from).or(port.anchor);
+        Event::new(self, Engine::Cdma, shown, index, record, row, owner)
     }
 
     /// Every record of every engine.

@@ -241,7 +241,7 @@ pub fn dtype(event: &Event<'_>) -> &'static str {
 }
 
 /// The main keys.
-pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let traffic = traffic(event);
     match (event.descriptor, event.chip(), event.engine) {
         (None, Chip::Cv84x6, _) => cv_node(event, &traffic, add),
@@ -252,26 +252,26 @@ pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
     }
 }
 
-fn direction(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn direction(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Direction", Value::Text(traffic.direction()));
     add("from_addr", Value::Text(traffic.from.name()));
     add("to_addr", Value::Text(traffic.to.name()));
 }
 
-fn operation(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn operation(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let (op, sub) = event.operation();
     add("src_data_format", Value::Int(i64::from(extra(event) & 15)));
     add("cmd_type", Value::Int(i64::from(op.unwrap_or(UNKNOWN))));
     add("cmd_special_function", Value::Int(i64::from(sub)));
 }
 
-fn named(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn named(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let names = event.names();
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
 }
 
-fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Start Time(ns)", Value::Int(event.record.start));
     add("End Time(ns)", Value::Int(event.record.end));
     add("Cmd Id", Value::Int(event.command_id() as i64));
@@ -281,11 +281,11 @@ fn count(value: u64) -> Value<'static> {
     Value::Int(value as i64)
 }
 
-fn engine_id(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn engine_id(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Engine Id", Value::Int(i64::from(event.engine.id())));
 }
 
-fn node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
     engine_id(event, add);
     direction(traffic, add);
     operation(event, add);
@@ -302,33 +302,33 @@ fn node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'
     add("src_start_addr", Value::Int(0));
 }
 
-fn cv_sizes(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn cv_sizes(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
     add("gmem_xfer_bytes(B)", count(traffic.bytes));
     add("gmem_dma_data_size(B)", count(traffic.bytes));
     add("lmem_xfer_bytes", count(traffic.bytes));
     add("lmem_dma_data_size(B)", count(traffic.bytes));
 }
 
-fn cv_delays(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn cv_delays(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
     let misc = word(event.row, 3);
     add("Thread Id", Value::Int(i64::from(misc & 1)));
     add("AR Latency Cycle", Value::Int(i64::from(misc >> 1 & 0x7_ffff)));
     add("Stall Cycle", count(traffic.stall));
 }
 
-fn bursts(add: &mut impl FnMut(&str, Value<'_>)) {
+fn bursts(add: &mut impl FnMut(&str, Value<'static>)) {
     for key in ["gmem_bl_sum", "gmem_avg_burst_length", "lmem_bl_sum", "lmem_avg_burst_length"] {
         add(key, Value::Int(0));
     }
 }
 
-fn unaligned(add: &mut impl FnMut(&str, Value<'_>)) {
+fn unaligned(add: &mut impl FnMut(&str, Value<'static>)) {
     for key in ["lmem_msk_wr_cnt", "gmem_msk_wr_cnt", "lmem_n32Ba_sa_cnt", "gmem_n32Ba_sa_cnt"] {
         add(key, Value::Int(0));
     }
 }
 
-fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
     engine_id(event, add);
     times(event, add);
     add("Asic Cycle", Value::Int(event.record.cycles));
@@ -356,7 +356,7 @@ fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Valu
 }
 
 /// Registers, then the keys of `more` that are no registers, as zeros.
-fn registers(descriptor: &Descriptor<'_>, blank: &[&str], more: &[&str], add: &mut impl FnMut(&str, Value<'_>)) {
+fn registers(descriptor: &Descriptor<'_>, blank: &[&str], more: &[&str], add: &mut impl FnMut(&str, Value<'static>)) {
     let Descriptor { layout, bytes } = descriptor;
     for field in &layout.fields {
         match blank.contains(&field.name.as_str()) {
@@ -380,7 +380,12 @@ pub fn addresses(event: &Event<'_>) -> (u64, u64) {
     (value(source) << 32 | value(Hot::SourceLow), value(destination) << 32 | value(Hot::DestinationLow))
 }
 
-fn decoded(event: &Event<'_>, descriptor: &Descriptor<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'_>)) {
+fn decoded(
+    event: &Event<'_>,
+    descriptor: &Descriptor<'_>,
+    traffic: &Traffic,
+    add: &mut impl FnMut(&str, Value<'static>),
+) {
     let (source, destination) = addresses(event);
     registers(descriptor, &[], &["mask_start_addr_h8", "mask_start_addr_l32"], add);
     add("dst_start_addr", count(destination));
@@ -402,7 +407,7 @@ fn bm_decoded(
     event: &Event<'_>,
     descriptor: &Descriptor<'_>,
     traffic: &Traffic,
-    add: &mut impl FnMut(&str, Value<'_>),
+    add: &mut impl FnMut(&str, Value<'static>),
 ) {
     const BLANK: [&str; 2] = ["index", "mask_data_format"];
     let (outer, inner) = bm_bytes(event);
@@ -438,13 +443,13 @@ fn bm_decoded(
     }
 }
 
-fn registers_missing(descriptor: &Descriptor<'_>, keys: &[&str], add: &mut impl FnMut(&str, Value<'_>)) {
+fn registers_missing(descriptor: &Descriptor<'_>, keys: &[&str], add: &mut impl FnMut(&str, Value<'static>)) {
     for key in keys.iter().filter(|key| descriptor.layout.find(key).is_none()) {
         add(key, Value::Int(0));
     }
 }
 
-fn notes(descriptor: &Descriptor<'_>, keys: &[&str], add: &mut impl FnMut(&str, Value<'_>)) {
+fn notes(descriptor: &Descriptor<'_>, keys: &[&str], add: &mut impl FnMut(&str, Value<'static>)) {
     for key in keys.iter().filter(|key| descriptor.layout.find(key).is_none()) {
         add(key, Value::Text(if *key == "layer_ID" { "" } else { " " }));
     }
@@ -454,7 +459,7 @@ fn cv_decoded(
     event: &Event<'_>,
     descriptor: &Descriptor<'_>,
     traffic: &Traffic,
-    add: &mut impl FnMut(&str, Value<'_>),
+    add: &mut impl FnMut(&str, Value<'static>),
 ) {
     const BLANK: [&str; 2] = ["index", "mask_data_format"];
     let halves = ["src_start_addr_h13", "src_start_addr_l32", "dst_start_addr_h13", "dst_start_addr_l32"];

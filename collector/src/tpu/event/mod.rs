@@ -167,7 +167,7 @@ impl<'a> Event<'a> {
     }
 
     /// The main keys in order.
-    pub fn info(&self, add: &mut impl FnMut(&str, Value<'_>)) {
+    pub fn info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
         match self.engine {
             Engine::Tiu => tiu::info(self, add),
             _ => dma::info(self, add),
@@ -194,7 +194,7 @@ impl<'a> Event<'a> {
     }
 
     /// The registers of a TIU command; each key comes in two parts.
-    pub fn extra(&self, add: &mut impl FnMut(&str, &str, Value<'_>)) {
+    pub fn extra(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
         if self.engine == Engine::Tiu {
             tiu::extra(self, add);
         }

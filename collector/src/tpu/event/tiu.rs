@@ -39,13 +39,22 @@ pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
     }
 }
 
+/// Code of the element type of the result.
+pub fn result_type(event: &Event<'_>) -> Option<u64> {
+    match (event.descriptor, event.command) {
+        (Some(descriptor), _) => descriptor.layout.value(descriptor.bytes, "opt_res0_prec"),
+        (None, Some(command)) if event.names().kind != "sys" => Some(u64::from(command.extra() & 0x7f)),
+        _ => None,
+    }
+}
+
 /// Cycles lost to bank conflicts, as the record counts them.
 pub fn conflicts(event: &Event<'_>) -> u32 {
     word(event.row, 3) >> 1
 }
 
 /// The main keys.
-pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     match (event.chip(), event.descriptor.is_some()) {
         (Chip::Cv84x6, false) => cv_node(event, add),
         (_, false) => node(event, add),
@@ -53,21 +62,21 @@ pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
     }
 }
 
-fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Start Time(ns)", Value::Int(event.record.start));
     add("End Time(ns)", Value::Int(event.record.end));
     add("Cmd Id", Value::Int(event.command_id() as i64));
     add("Asic Cycle", Value::Int(event.record.cycles));
 }
 
-fn one_operation(add: &mut impl FnMut(&str, Value<'_>)) {
+fn one_operation(add: &mut impl FnMut(&str, Value<'static>)) {
     add("Alg Ops", Value::Int(1));
     add("uArch Ops", Value::Int(1));
     add("Alg Cycle", Value::Int(0));
     add("uArch Rate", Value::Percent(0.0));
 }
 
-fn node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let names = event.names();
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
@@ -76,7 +85,7 @@ fn node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
     one_operation(add);
 }
 
-fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let names = event.names();
     add("Engine Id", Value::Int(0));
     times(event, add);
@@ -87,7 +96,7 @@ fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
     add("Sim Power(W)", Value::Int(0));
 }
 
-fn cv_conflicts(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn cv_conflicts(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let conflicts = conflicts(event);
     add("Bank Conflict Cycle", Value::Int(i64::from(conflicts)));
     add("Bank Conflict Ratio", Value::Percent(ratio(f64::from(conflicts), event)));
@@ -98,7 +107,7 @@ fn ratio(cycles: f64, event: &Event<'_>) -> f64 {
     cycles / (event.record.cycles as f64 + 0.0001)
 }
 
-fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
+fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let (names, work) = (event.names(), work(event));
     let rate = Value::Percent(rate(event, &work));
     add("Function Name", Value::Text(names.name));
@@ -124,7 +133,7 @@ fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'_>)) {
 }
 
 /// The registers.
-pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'_>)) {
+pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         for field in &layout.fields {
             add("des_", &field.name, Value::Big(u128::from(bits(bytes, field.place))));

@@ -191,7 +191,8 @@ fn zero(slices: &[Slice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Opti
     let switched_off = library().filter(|slice| slice.name == "disable_profile").map(|slice| slice.end).max();
     match (switched_off, tail_offset_ns) {
         (Some(end), Some(offset)) => Some(end - offset - tail_ns),
-        _ => library().next().map(|slice| slice.end),
+        // Without both, the first call of the library is taken for the one that started the records.
+        _ => library().find(|slice| !SWITCHES.contains(&slice.name.as_str())).map(|slice| slice.end),
     }
 }
 

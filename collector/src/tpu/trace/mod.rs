@@ -182,13 +182,10 @@ impl<'a> Plan<'a> {
     fn core(&self, packets: &mut Packets, core: usize, slot: usize, range: Range<usize>) {
         let (tracks, order) = (&self.tracks.cores[core], &self.orders[core][slot]);
         let core = &self.timeline.cores[core];
-        let (engine, stream) = (ENGINES[slot], &core.streams[slot]);
-        let rows = stream.rows(&core.bytes);
+        let engine = ENGINES[slot];
         for place in range {
-            let index = order.record(place);
-            let record = &stream.records[index];
-            let row = rows.row(record.row);
-            let event = Event::new(self.timeline, engine, Some(core.id), index, record, row, Some(core));
+            let event = self.timeline.core_event(core, engine, order.record(place));
+            let record = event.record;
             let track = tracks.engines[slot].track(order.lane(place));
             let level = slice::write(packets, track, &event, self.offset_ns);
             let (counter, value) = match engine {

@@ -67,7 +67,8 @@ fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>
         _ if is_system => 0.0,
         // Without registers nothing but the time is known: busy is all one can say.
         None => 100.0,
-        Some(_) => rate * 100.0,
+        // As printed: with one decimal.
+        Some(_) => (rate * 1000.0).round_ties_even() / 10.0,
     }
 }
 
