@@ -58,12 +58,4 @@ pub enum Error {
         /// Why.
         problem: String,
     },
-    /// A workbook could not be put together.
-    #[error("cannot write the workbook `{}`: {problem}", path.display())]
-    Workbook {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        problem: String,
-    },
 }

@@ -198,7 +198,7 @@ const STATISTICS: [&str; 11] = [
 
 fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> Packed {
     const BOX: usize = 14;
-    let names = row::tiu_columns(&row::keys(owner.events(timeline)));
+    let names = row::columns(columns::tiu(), owner.events(timeline));
     let (total, kinds) = sums::tiu(owner.events(timeline));
     let mut sheet = Sheet::begin(number_of_sheet, "008000", 0, &widths(&names));
     let parameters = timeline.settings.chip.parameters(timeline.settings.tiu_mhz);
@@ -267,7 +267,7 @@ fn statistics(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)>
 }
 
 fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> Packed {
-    let names = columns::dma();
+    let names = row::columns(columns::dma(), owner.events(timeline));
     let sums = sums::dma(owner.events(timeline));
     let colour = match owner.engine() {
         Engine::Gdma => "FFA500",

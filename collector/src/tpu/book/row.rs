@@ -1,6 +1,6 @@
 //! One event as the cells of a row.
 
-use super::columns;
+use super::columns::is_derived;
 use crate::tpu::chip::Engine;
 use crate::tpu::descriptor::Layout;
 use crate::tpu::event::{Event, Value, tiu};
@@ -34,11 +34,12 @@ fn shape(event: &Event<'_>) -> Shape {
     Shape { engine: event.engine, layout, kind }
 }
 
-/// Keys that any of some events has.
-pub fn keys<'a>(events: impl Iterator<Item = Event<'a>>) -> HashSet<String> {
-    let (mut seen, mut keys) = (HashSet::new(), HashSet::new());
+/// The columns of a sheet of some events: those that any of them has, or all when none has registers.
+pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) -> Vec<String> {
+    let (mut seen, mut keys, mut has_registers) = (HashSet::new(), HashSet::new(), false);
     for event in events {
         if seen.insert(shape(&event)) {
+            has_registers |= event.descriptor.is_some();
             event.info(&mut |key, _| {
                 keys.insert(key.to_owned());
             });
@@ -47,7 +48,7 @@ pub fn keys<'a>(events: impl Iterator<Item = Event<'a>>) -> HashSet<String> {
             });
         }
     }
-    keys
+    all.into_iter().filter(|name| !has_registers || is_derived(name) || keys.contains(name)).collect()
 }
 
 impl<'a> Rows<'a> {
@@ -125,9 +126,4 @@ fn dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
     }
     let code = tiu::result_type(event).or((event.names().kind != "sys").then_some(0));
     (code, code)
-}
-
-/// Columns of the TIU sheet of some records.
-pub fn tiu_columns(keys: &HashSet<String>) -> Vec<String> {
-    columns::tiu().into_iter().filter(|name| columns::is_derived(name) || keys.contains(name)).collect()
 }

@@ -6,7 +6,6 @@ use crate::tpu::chip::Engine;
 use crate::tpu::core::ENGINES;
 use crate::tpu::event::{Event, Value};
 use crate::tpu::timeline::Timeline;
-use std::collections::HashSet;
 use std::io::Write;
 
 /// Text is handed on in pieces of this size.
@@ -84,12 +83,11 @@ impl Source {
 }
 
 fn names(timeline: &Timeline) -> Vec<String> {
-    let mut keys = HashSet::new();
-    for core in &timeline.cores {
-        keys.extend(row::keys(timeline.core_events(core, Engine::Tiu)));
-    }
-    let mut names = row::tiu_columns(&keys);
-    for name in columns::dma() {
+    let tiu = timeline.cores.iter().flat_map(|core| timeline.core_events(core, Engine::Tiu));
+    let mut names = row::columns(columns::tiu(), tiu);
+    let engines = [Engine::Gdma, Engine::Sdma];
+    let dma = timeline.cores.iter().flat_map(|core| engines.map(|engine| timeline.core_events(core, engine)));
+    for name in row::columns(columns::dma(), dma.flatten()) {
         if !names.contains(&name) {
             names.push(name);
         }
