@@ -169,15 +169,12 @@ fn questions_about_the_trace_are_answered() {
          WHERE parent.name = 'Core 0' AND t.name = 'Kernel Function' ORDER BY s.dur DESC",
     );
     assert_eq!(rows, [[text("mm"), Value::Integer(1209)]]);
-    let rows = ask(
-        "SELECT a.real_value AS ddr_bandwidth, s.name FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
-         WHERE a.key = 'debug.DDR Bandwidth(GB/s)' AND ddr_bandwidth BETWEEN 5 AND 50 ORDER BY ddr_bandwidth DESC",
-    );
+    let rows =
+        ask("SELECT a.real_value AS ddr_bandwidth, s.name FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
+         WHERE a.key = 'debug.DDR Bandwidth(GB/s)' AND ddr_bandwidth BETWEEN 5 AND 50 ORDER BY ddr_bandwidth DESC");
     assert_eq!(rows, [[Value::Real(41.1658), text("tensorSt")]]);
-    let rows = ask(
-        "SELECT a.display_value AS rate FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
-         WHERE a.key = 'debug.uArch Rate' AND CAST(a.display_value AS DOUBLE) < 40",
-    );
+    let rows = ask("SELECT a.display_value AS rate FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
+         WHERE a.key = 'debug.uArch Rate' AND CAST(a.display_value AS DOUBLE) < 40");
     assert_eq!(rows.len(), 2);
     assert!(collector::trace::query(&path, "select nothing").is_err());
     assert!(collector::trace::query(&path, "create table x (y)").is_err(), "a trace is only read");
