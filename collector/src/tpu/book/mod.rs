@@ -234,7 +234,8 @@ fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
     sheet.row(&[]);
     sheet.row(&beside(Vec::new(), BOX, heads("Description", 0, ["Field", "Description"])));
     let mut lines: Vec<Vec<(Cell, Style)>> = vec![Vec::new(), heads("Statistics", 0, STATISTICS)];
-    let overall = std::iter::once(("Overall", total));
+    // The rows of types show all their cycles; the last one leaves the waits out, as the box above does.
+    let overall = std::iter::once(("Overall", TiuSums { waits: 0, ..total }));
     lines.extend(kinds.into_iter().chain(overall).map(|(name, sums)| statistics(name, &sums, &total)));
     for (index, line) in lines.into_iter().enumerate() {
         let field = FIELDS.get(index).map(|field| field.map(|text| (Cell::from(text), Style::Figure)).to_vec());
@@ -248,7 +249,10 @@ fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
 
 fn statistics(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)> {
     let whole = |value: u128| Cell::Number(value as f64);
-    let part = |part: u128, all: u128| percent(part as f64, all as f64);
+    let part = |part: u128, all: u128| {
+        if name == "Overall" { "100.00%".into() } else { percent(part as f64, all as f64) }
+    };
+    let cycles = sums.cycles + sums.waits;
     let cells = [
         Cell::Empty,
         name.into(),
@@ -258,16 +262,23 @@ fn statistics(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)>
         whole(sums.algorithm),
         part(sums.algorithm, total.algorithm),
         whole(sums.done),
-        part(sums.asked, sums.done),
+        percent(sums.asked as f64, sums.done as f64),
         part(sums.done, total.done),
-        number(sums.cycles),
-        percent(sums.cycles as f64, total.cycles as f64),
+        number(cycles),
+        percent(cycles as f64, total.cycles as f64),
     ];
     cells.into_iter().map(|cell| (cell, Style::Figure)).collect()
 }
 
 fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> Packed {
-    let names = row::columns(columns::dma(), owner.events(timeline));
+    let names = match owner {
+        // Both engines of a core share their columns, so that their sheets can be laid over each other.
+        Owner::Core(core, _) => {
+            let both = [Engine::Gdma, Engine::Sdma].map(|engine| timeline.core_events(core, engine));
+            row::columns(columns::dma(), both.into_iter().flatten())
+        }
+        Owner::Port(_) => row::columns(columns::dma(), owner.events(timeline)),
+    };
     let sums = sums::dma(owner.events(timeline));
     let colour = match owner.engine() {
         Engine::Gdma => "FFA500",

@@ -4,6 +4,7 @@ use super::columns;
 use super::row::{self, Rows};
 use crate::tpu::chip::Engine;
 use crate::tpu::core::ENGINES;
+use crate::tpu::event::value::write_float;
 use crate::tpu::event::{Event, Value};
 use crate::tpu::timeline::Timeline;
 use std::io::Write;
@@ -33,6 +34,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     let names = names(timeline);
     out.write_all(names.join(",").as_bytes())?;
     out.write_all(b"\n")?;
+    let is_speed: Vec<bool> = names.iter().map(|name| name.contains("Bandwidth")).collect();
     // Each stream has its own memory of recent records.
     let mut rows: Vec<[Option<Rows<'_>>; 4]> = Vec::new();
     rows.resize_with(timeline.cores.len().max(timeline.ports.len()), || [const { None }; 4]);
@@ -49,6 +51,8 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
                 Value::Text(value) if value.contains([',', '"', '\n']) => {
                     text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
                 }
+                // A speed is a number with a fraction even where it is zero.
+                Value::Int(value) if is_speed[index] => write_float(*value as f64, &mut text),
                 value => value.write(&mut text),
             }
         }
