@@ -166,11 +166,6 @@ impl Decoder {
         &self.layouts[usize::from(number)]
     }
 
-    /// All layouts.
-    pub fn layouts(&self) -> &[Layout] {
-        &self.layouts
-    }
-
     /// The layout of the descriptor at the beginning of some bytes; `None` when there is none or it is cut off.
     pub fn decode(&self, stream: Stream, bytes: &[u8]) -> Option<Decoded<'_>> {
         let entry = self.entry(stream, bytes)?;

@@ -9,7 +9,7 @@ use super::descriptor::{self, Stream};
 use super::label::label;
 use super::loss::Losses;
 use super::node::{Node, Source};
-use super::record::{Command, NONE, Origin, Record, Tags};
+use super::record::{Command, NONE, Origin, Record};
 use super::section;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -283,9 +283,4 @@ impl Numbers {
         let longer = self.references.len() - self.references.partition_point(|count| *count <= number);
         self.commands.get(&number).map_or(0, |count| *count as usize) + longer
     }
-}
-
-/// The tags of a record, if it has any.
-pub fn tags_of(record: &Record, tags: &[Tags]) -> Option<Tags> {
-    tags.get(record.tags as usize).copied()
 }

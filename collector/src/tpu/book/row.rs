@@ -16,6 +16,8 @@ pub struct Rows<'a> {
     /// For each kind of event, the column of each of its keys in turn.
     shapes: HashMap<Shape, Vec<Option<usize>>>,
     cells: Vec<Value<'static>>,
+    /// Cells that the last event filled: clearing these alone is what a row of many columns can afford.
+    filled: Vec<usize>,
     recent: VecDeque<i64>,
 }
 
@@ -56,22 +58,25 @@ impl<'a> Rows<'a> {
     pub fn new(names: &'a [String]) -> Rows<'a> {
         let by_name = names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let cells = vec![Value::None; names.len()];
-        Rows { by_name, shapes: HashMap::new(), cells, recent: VecDeque::new() }
+        Rows { by_name, shapes: HashMap::new(), cells, filled: Vec::new(), recent: VecDeque::new() }
     }
 
     /// The cells of an event, `Value::None` where it has nothing to say.
     pub fn of(&mut self, event: &Event<'_>) -> &[Value<'static>] {
-        self.cells.fill(Value::None);
+        for column in self.filled.drain(..) {
+            self.cells[column] = Value::None;
+        }
         let columns = self.shapes.entry(shape(event)).or_insert_with(|| {
             let (mut columns, by_name) = (Vec::new(), &self.by_name);
             event.info(&mut |key, _| columns.push(by_name.get(key).copied()));
             event.extra(&mut |prefix, key, _| columns.push(by_name.get(format!("{prefix}{key}").as_str()).copied()));
             columns
         });
-        let (mut next, cells) = (columns.iter(), &mut self.cells);
+        let (mut next, cells, filled) = (columns.iter(), &mut self.cells, &mut self.filled);
         let mut put = |value: Value<'static>| {
             if let Some(Some(column)) = next.next() {
                 cells[*column] = value;
+                filled.push(*column);
             }
         };
         event.info(&mut |_, value| put(value));
@@ -83,6 +88,7 @@ impl<'a> Rows<'a> {
     fn set(&mut self, name: &str, value: Value<'static>) {
         if let Some(column) = self.by_name.get(name) {
             self.cells[*column] = value;
+            self.filled.push(*column);
         }
     }
 

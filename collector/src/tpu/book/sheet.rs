@@ -121,7 +121,9 @@ impl Sheet {
     /// A row of a record; the first columns are its key.
     pub fn record(&mut self, values: &[Value<'_>], is_hexadecimal: &[bool], keys: usize) {
         self.open_row();
-        for (index, value) in values.iter().enumerate() {
+        let is_empty = |value: &Value<'_>| matches!(value, Value::None | Value::Text("" | " "));
+        let used = values.iter().rposition(|value| !is_empty(value)).map_or(0, |last| last + 1);
+        for (index, value) in values[..used].iter().enumerate() {
             let style = if index < keys { Style::Key } else { Style::Data };
             match (value, is_hexadecimal[index]) {
                 (Value::None | Value::Text("" | " "), _) => self.text.extend_from_slice(b"<c/>"),
