@@ -36,6 +36,7 @@ struct Lists {
     directions: Vec<&'static str>,
     dtypes: Vec<&'static str>,
     kernels: Vec<String>,
+    by_kernel: HashMap<String, usize>,
 }
 
 fn place<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
@@ -57,10 +58,12 @@ impl Lists {
     }
 
     fn kernel(&mut self, name: &str) -> usize {
-        self.kernels.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.kernels.push(name.to_owned());
-            self.kernels.len() - 1
-        })
+        if let Some(known) = self.by_kernel.get(name) {
+            return *known;
+        }
+        self.by_kernel.insert(name.to_owned(), self.kernels.len());
+        self.kernels.push(name.to_owned());
+        self.kernels.len() - 1
     }
 }
 

@@ -7,7 +7,7 @@ use super::packet::{Packets, key};
 use super::track;
 use crate::tpu::event::{Event, Place};
 use crate::tpu::record::Origin;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// One call.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +16,8 @@ pub struct Call<'a> {
     pub function: &'a str,
     /// Number of the call.
     pub scope: Option<u32>,
-    /// Its batches, in order.
-    pub batches: Vec<u32>,
+    /// Its batches.
+    pub batches: BTreeSet<u32>,
     /// How its commands became known: TDI, RVT, DES.
     pub modes: [bool; 3],
     /// Begin of its first record.
@@ -44,7 +44,15 @@ pub fn calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
         };
         let index = known.unwrap_or_else(|| {
             let (start, end) = (event.record.start, event.record.end);
-            calls.push(Call { function, scope: place.scope, batches: vec![], modes: [false; 3], start, end, count: 0 });
+            calls.push(Call {
+                function,
+                scope: place.scope,
+                batches: BTreeSet::new(),
+                modes: [false; 3],
+                start,
+                end,
+                count: 0,
+            });
             calls.len() - 1
         });
         if let Some(scope) = place.scope {
@@ -62,12 +70,7 @@ impl Call<'_> {
         self.start = self.start.min(event.record.start);
         self.end = self.end.max(event.record.end);
         self.count += 1;
-        if let Some(batch) = place.batch
-            && self.batches.last() != Some(&batch)
-            && !self.batches.contains(&batch)
-        {
-            self.batches.push(batch);
-        }
+        self.batches.extend(place.batch);
         match place.mode {
             Origin::Tdi => self.modes[0] = true,
             Origin::Rvt => self.modes[1] = true,
@@ -103,11 +106,11 @@ pub fn write(packets: &mut Packets, lanes: &track::Lanes, calls: &[Call<'_>], of
             if let Some(scope) = call.scope {
                 annotations.int(key::SCOPE, u64::from(scope));
             }
-            match call.batches.as_slice() {
-                [] => {}
-                [batch] => annotations.int(key::BATCH, u64::from(*batch)),
-                several => {
-                    let texts: Vec<_> = several.iter().map(u32::to_string).collect();
+            match (call.batches.first(), call.batches.len()) {
+                (None, _) => {}
+                (Some(batch), 1) => annotations.int(key::BATCH, u64::from(*batch)),
+                _ => {
+                    let texts: Vec<_> = call.batches.iter().map(u32::to_string).collect();
                     annotations.plain(key::BATCH, &texts.join("/"));
                 }
             }
