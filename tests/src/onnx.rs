@@ -190,7 +190,8 @@ fn agrees(actual: &Tensor, expected: &Tensor, case: &Case) -> Result<(), String>
         return Ok(());
     }
     let (a, b) = (actual.numbers(), expected.numbers());
-    let is_quantised = case.operators.iter().any(|operator| operator.contains("Quantize") || operator.contains("QLinear"));
+    let is_quantised =
+        case.operators.iter().any(|operator| operator.contains("Quantize") || operator.contains("QLinear"));
     if is_quantised && !expected.ty().dtype.is_float() && comparison.max_abs_error <= 1.0 {
         let off = a.iter().zip(&b).filter(|(a, b)| a != b).count();
         if off * 200 <= a.len() {

@@ -16,6 +16,8 @@ mod peaks;
 mod progress;
 mod replay;
 mod settings;
+mod tpu;
+mod trace;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -58,6 +60,8 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Run { dir, store, again, json }) => artifacts::run(&dir, store.as_deref(), again, json),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
+        Some(Command::Tpu { command }) => tpu::run(&command),
+        Some(Command::Trace { command }) => trace::run(&command),
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());
