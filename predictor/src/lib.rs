@@ -4,15 +4,22 @@
 //! matrix of `features`, learners fit it, and `evaluate` says under which protocol that is worth anything. Splits are by
 //! group, never by row. May use `datasets` and `models`, never TVM. `xgboost.rs` is the crate's one fence.
 
+pub mod asking;
+pub mod bundle;
 pub mod cli;
+pub mod correlate;
 pub mod error;
 pub mod evaluate;
+pub mod explain;
 pub mod features;
+pub mod knee;
 pub mod learn;
 mod parallel;
+pub mod records;
 pub mod samples;
 pub mod split;
 pub mod table;
+pub mod train;
 mod xgboost;
 
 pub use error::{Error, Result};

@@ -50,6 +50,13 @@ pub struct Samples {
     pub left_out: BTreeMap<String, u64>,
 }
 
+impl Samples {
+    /// The name of a sample's device.
+    pub fn device_name(&self, row: usize) -> &str {
+        &self.devices[self.rows[row].device as usize].0
+    }
+}
+
 /// A row before its features are computed.
 #[derive(Clone, Debug)]
 pub struct Question {
@@ -59,6 +66,8 @@ pub struct Question {
     pub device: u32,
     /// The neural network, or nothing.
     pub model: String,
+    /// What tells operators of the same name and sizes apart, such as what is fused behind them.
+    pub detail: String,
     /// Its sizes and costs.
     pub work: Work,
     /// Threads it may use.
@@ -102,7 +111,7 @@ impl Gatherer {
         let device = &self.samples.devices[question.device as usize].1;
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
-        let shape = hash(&format!("{} {:?}", question.operator, question.work));
+        let shape = hash(&format!("{} {} {:?}", question.operator, question.detail, question.work));
         self.samples.rows.push(Sample {
             operator: intern(&mut self.samples.operators, question.operator),
             device: question.device,

@@ -1,34 +1,20 @@
 //! `oppredict eval`.
 
-use super::arguments::{Data, Eval};
-use super::print;
+use super::arguments::Eval;
+use super::{load, names, new_table, print, right_align};
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use crate::learn::Learner;
-use crate::samples::Samples;
-use crate::table::{Mapping, samples};
-use super::new_table;
-use comfy_table::CellAlignment;
 
 /// Evaluates and prints.
 pub fn run(eval: &Eval) -> Result<u8> {
     let samples = load(&eval.data)?;
     let evaluation = evaluate(&samples, &plan(eval)?)?;
-    print(&table(&evaluation))?;
+    print(&overview(&evaluation))?;
     if eval.json {
         print(&serde_json::to_string(&evaluation).expect("numbers and texts have a JSON form"))?;
     }
     Ok(0)
-}
-
-/// Reads what to learn from, and says what was left out.
-pub fn load(data: &Data) -> Result<Samples> {
-    let mapping = data.mapping.as_ref().ok_or_else(|| Error::Data("--mapping is needed for foreign tables".to_owned()))?;
-    let samples = samples(&data.data, &Mapping::read(mapping)?)?;
-    for (reason, count) in &samples.left_out {
-        eprintln!("note: {count} rows left out: {reason}");
-    }
-    Ok(samples)
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {
@@ -41,29 +27,27 @@ fn plan(eval: &Eval) -> Result<Plan> {
     if eval.folds < 2 {
         return Err(Error::Question("--folds must be at least 2".to_owned()));
     }
+    if eval.seeds == 0 {
+        return Err(Error::Question("--seeds must be at least 1".to_owned()));
+    }
     Ok(Plan { protocol, learners: learners.collect::<Result<_>>()?, seeds: (0..eval.seeds).collect(), folds: eval.folds })
 }
 
-fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
-    all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")
-}
-
-fn table(evaluation: &Evaluation) -> String {
-    let mut table = new_table();
-    table.set_header(["operator", "learner", "rows", "MAPE %", "median %", "p90 %", "hit@10 %", "bias %"]);
+fn overview(evaluation: &Evaluation) -> String {
+    let mut table = new_table(&["operator", "learner", "rows", "MAPE %", "95 % of it", "median %", "p90 %", "hit@10 %", "bias %"]);
     let all = ("all".to_owned(), evaluation.learners.clone());
     for (operator, learners) in evaluation.operators.clone().into_iter().chain([all]) {
         let mut sorted: Vec<_> = learners.into_iter().collect();
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
         for (learner, metrics) in sorted {
-            let numbers = [metrics.mape, metrics.median, metrics.p90, metrics.hit10, metrics.bias];
-            let mut cells = vec![operator.clone(), learner.to_owned(), metrics.rows.to_string()];
+            let numbers = [metrics.median, metrics.p90, metrics.hit10, metrics.bias];
+            let mut cells = vec![operator.clone(), learner, metrics.rows.to_string()];
+            cells.push(format!("{:.2}", metrics.mape));
+            cells.push(format!("{:.2} … {:.2}", metrics.mape_interval.0, metrics.mape_interval.1));
             cells.extend(numbers.map(|number| format!("{number:.2}")));
             table.add_row(cells);
         }
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right_align(&mut table, 2..9);
     table.to_string()
 }

@@ -6,16 +6,24 @@
 
 mod arguments;
 mod eval;
+mod predict;
+mod train;
 
-use crate::error::Result;
-use arguments::{Arguments, Command};
+use crate::error::{Error, Result};
+use crate::records::{self, Policy};
+use crate::samples::Samples;
+use crate::table::{self, Mapping};
+use arguments::{Arguments, Command, Data};
 use clap::Parser;
+use datasets::Source;
 use std::process::ExitCode;
 
 /// Runs the program.
 pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Eval(eval) => eval::run(&eval),
+        Command::Train(train) => train::run(&train),
+        Command::Predict(predict) => predict::run(&predict),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -39,10 +47,43 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// A table without walls.
-fn new_table() -> comfy_table::Table {
+fn new_table(headers: &[&str]) -> comfy_table::Table {
     use comfy_table::{LineStyle, Table, TableStyle};
     const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
     let mut table = Table::new();
-    table.load_style(STYLE);
+    table.load_style(STYLE).set_header(headers);
     table
+}
+
+/// Numbers stand under each other.
+fn right_align(table: &mut comfy_table::Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+}
+
+/// Reads what to learn from, and says what was left out.
+fn load(data: &Data) -> Result<Samples> {
+    let samples = match &data.mapping {
+        Some(mapping) => table::samples(&data.data, &Mapping::read(mapping)?)?,
+        None => records::samples(&data.data, &policy(data)?)?,
+    };
+    for (reason, count) in &samples.left_out {
+        eprintln!("note: {count} rows left out: {reason}");
+    }
+    Ok(samples)
+}
+
+fn policy(data: &Data) -> Result<Policy> {
+    let source = Source::from_name(&data.source).ok_or_else(|| {
+        let known = names(Source::ALL, Source::name);
+        Error::Question(format!("unknown source `{}`; known: {known}", data.source))
+    })?;
+    Ok(Policy { source, max_cv: data.max_cv, all_versions: data.all_versions })
+}
+
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
+    all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")
 }

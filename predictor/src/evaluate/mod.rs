@@ -1,55 +1,45 @@
 //! Proof under protocols that the field respects: what is held out, who predicts, and how far off they are.
 
 pub mod metrics;
+pub mod protocol;
+mod ranking;
+mod repeats;
 
 use crate::error::{Error, Result};
 use crate::learn::{Learner, by_operator};
 use crate::parallel;
 use crate::samples::Samples;
-use crate::split::{self, Fold};
 use metrics::{Metrics, metrics};
-use serde::Serialize;
+pub use protocol::Protocol;
+use protocol::{Division, Round};
+use ranking::{Ranking, ranking};
+use repeats::{Repeats, repeats};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// What is held out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Shapes, at random: inside the range of the data.
-    P1,
-    /// Whole devices.
-    P3,
-}
-
-impl Protocol {
-    /// Every protocol.
-    pub const ALL: &[Protocol] = &[Protocol::P1, Protocol::P3];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::P1 => "P1",
-            Protocol::P3 => "P3",
-        }
-    }
-
-    /// The protocol of a name.
-    pub fn from_name(name: &str) -> Option<Protocol> {
-        Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
-    }
-}
 
 /// What an evaluation found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The protocol's name.
-    pub protocol: &'static str,
-    /// Our MAPE over everything, in percent.
-    pub mape: f64,
+    pub protocol: String,
+    /// Our MAPE in percent: over everything; under few-shot with the fewest measurements.
+    pub mape: Option<f64>,
     /// By learner, over everything.
-    pub learners: BTreeMap<&'static str, Metrics>,
+    pub learners: BTreeMap<String, Metrics>,
     /// By operator, then learner.
-    pub operators: BTreeMap<String, BTreeMap<&'static str, Metrics>>,
+    pub operators: BTreeMap<String, BTreeMap<String, Metrics>>,
+    /// By what was held out, then learner; not for random divisions.
+    pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
+    /// By learner, how well it orders schedules; where tasks have several.
+    pub ranking: BTreeMap<String, Ranking>,
+    /// How far repeated measurements are apart.
+    pub repeats: Option<Repeats>,
+    /// Samples, and rows that did not become any by reason.
+    pub samples: usize,
+    /// Rows left out, by reason.
+    pub left_out: BTreeMap<String, u64>,
+    /// The seeds of the divisions.
+    pub seeds: Vec<u64>,
 }
 
 /// How an evaluation is done.
@@ -65,74 +55,120 @@ pub struct Plan {
     pub folds: usize,
 }
 
-/// Predictions beside measurements, as indices into samples and times.
+/// Predictions beside the samples they are for.
 #[derive(Clone, Debug, Default)]
 struct Answers {
     rows: Vec<usize>,
     predicted: Vec<f64>,
+    /// What was held out for each.
+    held_out: Vec<u32>,
 }
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
-    let mut jobs = Vec::new();
-    for seed in &plan.seeds {
-        for fold in folds(samples, plan, *seed)? {
-            let fold = Arc::new(fold);
-            jobs.extend(plan.learners.iter().map(|learner| (*learner, *seed, Arc::clone(&fold))));
+    let mut divisions = Vec::new();
+    let seeds = if plan.protocol.is_random() { &plan.seeds[..] } else { &plan.seeds[..1] };
+    for seed in seeds {
+        divisions.extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
+    }
+    let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();
+    let jobs: Vec<(Learner, u64, &Division)> = divisions
+        .iter()
+        .flat_map(|(seed, division)| plan.learners.iter().map(move |learner| (*learner, *seed, division)))
+        .collect();
+    let predicted =
+        parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan.protocol, *learner, *seed, division));
+    let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
+    for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
+        let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
+        for (round, times) in division.rounds.iter().zip(predicted?) {
+            let known = answers.entry(label(*learner, round)).or_default();
+            known.rows.extend(&round.test);
+            known.held_out.extend(round.test.iter().map(|_| place));
+            known.predicted.extend(times);
         }
     }
-    let predicted = parallel::map(&jobs, |(learner, seed, fold)| {
-        learner.fit(samples, &fold.train, *seed).map(|fitted| fitted.predict(samples, &fold.test))
-    });
-    let mut answers: BTreeMap<&'static str, Answers> = BTreeMap::new();
-    for ((learner, _, fold), predicted) in jobs.iter().zip(predicted) {
-        let known = answers.entry(learner.name()).or_default();
-        known.predicted.extend(predicted?);
-        known.rows.extend(&fold.test);
+    report(samples, plan, &answers, &names)
+}
+
+fn label(learner: Learner, round: &Round) -> String {
+    match round.shots {
+        Some(shots) => format!("{} k={shots}", learner.name()),
+        None => learner.name().to_owned(),
     }
-    let learners: BTreeMap<_, _> = answers.iter().map(|(name, known)| (*name, score(samples, known))).collect();
+}
+
+/// The times a learner gives in each round.
+fn ask(samples: &Samples, protocol: Protocol, learner: Learner, seed: u64, division: &Division) -> Result<Vec<Vec<f64>>> {
+    let purpose = protocol.purpose();
+    let mut fitted = learner.fit(samples, &division.train, seed, purpose)?;
+    let mut times = Vec::new();
+    for round in &division.rounds {
+        if !round.few.is_empty() && !fitted.adapt(samples, &round.few) {
+            // What cannot adapt learns again from all that may be seen.
+            let all: Vec<usize> = division.train.iter().chain(&round.few).copied().collect();
+            fitted = learner.fit(samples, &all, seed, purpose)?;
+        }
+        times.push(fitted.predict(samples, &round.test));
+    }
+    Ok(times)
+}
+
+fn report(
+    samples: &Samples,
+    plan: &Plan,
+    answers: &BTreeMap<String, Answers>,
+    names: &[String],
+) -> Result<Evaluation> {
+    let score = |answers: &Answers| {
+        let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
+        let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
+        metrics(&answers.predicted, &measured, &groups)
+    };
+    let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
+        let of = answers.iter().map(|(learner, known)| (learner.clone(), known.part(part)));
+        of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
+    };
+    let learners = scores(&|_, _| true);
     let operators = samples.operators.iter().enumerate().map(|(operator, name)| {
-        let of = answers.iter().map(|(learner, known)| (*learner, score(samples, &known.of(samples, operator as u32))));
-        (name.clone(), of.collect())
+        let mine = |answers: &Answers, place: usize| samples.rows[answers.rows[place]].operator == operator as u32;
+        (name.clone(), scores(&mine))
     });
-    let mape = learners.get(Learner::Ours.name()).map_or(f64::NAN, |metrics| metrics.mape);
-    Ok(Evaluation { protocol: plan.protocol.name(), mape, operators: operators.collect(), learners })
+    let held_out = if plan.protocol.is_random() && plan.protocol != Protocol::P4 { &[][..] } else { names };
+    let held_out = held_out.iter().enumerate().map(|(held, name)| {
+        (name.clone(), scores(&|answers: &Answers, place: usize| answers.held_out[place] == held as u32))
+    });
+    let ranking = answers.iter().filter_map(|(learner, known)| {
+        Some((learner.clone(), ranking(samples, &known.rows, &known.predicted)?))
+    });
+    let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ours.name()));
+    let repeats = repeats(samples);
+    if learners.is_empty() && repeats.is_none() {
+        return Err(Error::Data("no candidate was measured more than once, so there is nothing to compare".to_owned()));
+    }
+    Ok(Evaluation {
+        protocol: plan.protocol.name().to_owned(),
+        mape: ours.map(|(_, metrics)| metrics.mape),
+        operators: operators.filter(|(_, scores): &(_, BTreeMap<_, _>)| !scores.is_empty()).collect(),
+        held_out: held_out.filter(|(_, scores): &(_, BTreeMap<_, _>)| !scores.is_empty()).collect(),
+        ranking: ranking.collect(),
+        repeats,
+        samples: samples.rows.len(),
+        left_out: samples.left_out.clone(),
+        seeds: plan.seeds.clone(),
+        learners,
+    })
 }
 
 impl Answers {
-    fn of(&self, samples: &Samples, operator: u32) -> Answers {
-        let mine = (0..self.rows.len()).filter(|place| samples.rows[self.rows[*place]].operator == operator);
-        let (rows, predicted) = mine.map(|place| (self.rows[place], self.predicted[place])).unzip();
-        Answers { rows, predicted }
-    }
-}
-
-fn score(samples: &Samples, answers: &Answers) -> Metrics {
-    let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
-    metrics(&answers.predicted, &measured)
-}
-
-fn folds(samples: &Samples, plan: &Plan, seed: u64) -> Result<Vec<Fold>> {
-    let folds = match plan.protocol {
-        Protocol::P1 => split::by_group(&split::shapes(samples), plan.folds, seed),
-        Protocol::P3 => {
-            let devices: Vec<u32> = samples.rows.iter().map(|sample| sample.device).collect();
-            let names: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
-            split::one_out(&devices, &names)
+    fn part(&self, belongs: &dyn Fn(&Answers, usize) -> bool) -> Answers {
+        let mut part = Answers::default();
+        for place in (0..self.rows.len()).filter(|place| belongs(self, *place)) {
+            part.rows.push(self.rows[place]);
+            part.predicted.push(self.predicted[place]);
+            part.held_out.push(self.held_out[place]);
         }
-    };
-    match folds.iter().find(|fold| fold.train.is_empty() || fold.test.is_empty()) {
-        Some(fold) => Err(Error::Data(format!(
-            "protocol {} cannot be done: `{}` leaves {} samples to learn from and {} to ask",
-            plan.protocol.name(),
-            fold.name,
-            fold.train.len(),
-            fold.test.len()
-        ))),
-        None if folds.len() < 2 && plan.protocol == Protocol::P1 => {
-            Err(Error::Data("there are fewer than two shapes, so none can be held out".to_owned()))
-        }
-        None => Ok(folds),
+        part
     }
 }
 

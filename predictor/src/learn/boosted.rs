@@ -45,6 +45,13 @@ impl Growth {
         }
     }
 
+    /// The same for devices that were not learned from: fewer, smaller trees, because what they share is coarse.
+    pub fn for_transfer(&self) -> Growth {
+        let (rate, depth, leaf_rows) = (0.08, 7, 5.0);
+        let (row_share, feature_share) = (0.7, 0.4);
+        Growth { rounds: self.rounds / 2, rate, depth, leaf_rows, row_share, feature_share, ..self.clone() }
+    }
+
     /// XGBoost's own defaults.
     pub fn plain() -> Growth {
         let (rate, depth, leaf_rows) = (0.3, 6, 1.0);

@@ -1,16 +1,20 @@
 //! Learners: ours and those it must beat, all behind one function from samples to times.
 
+pub mod adapt;
 pub mod boosted;
 mod forest;
 mod linear;
 mod neighbours;
 pub mod ours;
+pub mod predictor;
+pub mod spread;
 pub mod trees;
 
 use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};
 use crate::samples::Samples;
 use boosted::Growth;
+use ours::Purpose;
 use std::collections::BTreeMap;
 use trees::Trees;
 
@@ -64,9 +68,9 @@ impl Learner {
     }
 
     /// Learns from some samples.
-    pub fn fit(self, samples: &Samples, train: &[usize], seed: u64) -> Result<Box<dyn Fitted>> {
+    pub fn fit(self, samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -> Result<Box<dyn Fitted>> {
         Ok(match self {
-            Learner::Ours => Box::new(ours::fit(samples, train, seed)?),
+            Learner::Ours => Box::new(ours::fit(samples, train, &Growth::boosting(), seed, purpose)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
                 boosted::fit(matrix, labels, None, &Growth::plain(), seed)
             })?),
@@ -85,6 +89,11 @@ impl Learner {
 pub trait Fitted {
     /// Times in nanoseconds of some samples, whose own times are not looked at.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
+
+    /// Corrects itself by a few samples; says whether it can.
+    fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
+        false
+    }
 }
 
 /// Indices of samples by operator.
@@ -117,8 +126,8 @@ pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
 }
 
-/// What the field's learners are given: sizes, device, setting, schedule; no bound and no quantisation.
-const BASIC: &[Origin] = &[Origin::Sizes, Origin::Device, Origin::Setting, Origin::Schedule];
+/// What the field's learners are given: sizes, work, device, setting, schedule; no quantisation.
+const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
 
 struct Medians(BTreeMap<u32, f64>);
 

@@ -261,6 +261,9 @@ impl Trees {
         /// Rows whose features stay in the nearest cache while all trees go over them.
         const BLOCK: usize = 64;
         assert_eq!(matrix.columns(), self.features, "rows have the features the trees were grown on");
+        if matrix.rows() < LANES {
+            return (0..matrix.rows()).map(|row| self.predict_row(matrix.row(row))).collect();
+        }
         let mut sums = vec![self.base; matrix.rows()];
         for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
             for tree in &self.trees {

@@ -94,6 +94,41 @@ impl Mapping {
         }
     }
 
+    /// The devices it describes.
+    pub fn devices(&self) -> &BTreeMap<String, Device> {
+        &self.devices
+    }
+
+    /// The sizes of one of its operators from `column=number` pairs with commas between them.
+    pub fn work(&self, operator: &str, sizes: &str) -> std::result::Result<Work, String> {
+        let shape = self.operators.get(operator).ok_or_else(|| {
+            let known: Vec<_> = self.operators.keys().map(String::as_str).collect();
+            format!("the mapping does not describe `{operator}`; described: {}", known.join(", "))
+        })?;
+        let mut given = BTreeMap::new();
+        for pair in sizes.split(',').filter(|pair| !pair.trim().is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
+            let value: f64 = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
+            given.insert(name.trim(), value);
+        }
+        if let [first, ..] = shape.missing()[..] {
+            return Err(format!("the mapping lacks `{first}`"));
+        }
+        for size in shape.sizes() {
+            if let Size::Column(name) = size
+                && !given.contains_key(name.as_str())
+            {
+                return Err(format!("`{name}` is missing"));
+            }
+        }
+        let of = |size: &Option<Size>| match size {
+            Some(Size::Number(number)) => *number,
+            Some(Size::Column(name)) => given.get(name.as_str()).copied().unwrap_or(f64::NAN),
+            None => f64::NAN,
+        };
+        Ok(shape.work(&of))
+    }
+
     /// The columns that mean something.
     fn known_columns(&self) -> BTreeSet<&str> {
         let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(|size| match size {
@@ -219,6 +254,7 @@ fn gather(path: &Path, mapping: &Mapping, gatherer: &mut Gatherer) -> Result<()>
             operator: operators.0[operator].clone(),
             device: place as u32,
             model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),
+            detail: String::new(),
             work: shape.work(&of),
             threads: mapping.devices[device].units,
             extras: BTreeMap::new(),
