@@ -105,7 +105,8 @@ pub fn ask(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> 
     operators.iter().map(question).collect()
 }
 
-fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a str> {
+/// The device a setting names, or the only one that was learned from.
+pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a str> {
     if let Some(device) = &setting.device {
         return Ok(device);
     }

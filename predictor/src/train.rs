@@ -5,7 +5,6 @@ use crate::features::Device;
 use crate::learn::boosted::Growth;
 use crate::learn::ours::{self, Purpose};
 use crate::learn::predictor::{About, Predictor};
-use crate::learn::spread::calibrate;
 use crate::samples::Samples;
 use std::collections::BTreeMap;
 
@@ -14,9 +13,7 @@ pub fn train(samples: &Samples, seed: u64) -> Result<Predictor> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let devices = samples.rows.iter().map(|sample| sample.device).collect::<std::collections::BTreeSet<u32>>().len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
-    let growth = Growth::boosting();
-    let mut learned = ours::fit(samples, &all, &growth, seed, purpose)?;
-    calibrate(&mut learned, samples, &all, &growth, seed, purpose)?;
+    let learned = ours::fit_calibrated(samples, &all, &Growth::boosting(), seed, purpose)?;
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),

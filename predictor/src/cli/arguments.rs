@@ -1,7 +1,8 @@
 //! The command line: what may be typed.
 
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use crate::records::Policy;
+use std::path::{Path, PathBuf};
 
 /// Predict operator times from a dataset, and say how sure the prediction is.
 #[derive(Debug, Parser)]
@@ -21,6 +22,14 @@ pub enum Command {
     Train(Train),
     /// Predict the time of operators or of whole models
     Predict(Predict),
+    /// Show how features and utilisation go together
+    Correlate(Correlate),
+    /// Show why an answer is as it is, or which features matter at all
+    Explain(Explain),
+    /// Find where more threads stop to pay
+    Knee(KneeOf),
+    /// Answer questions over HTTP on this machine
+    Serve(Serve),
 }
 
 /// What to learn from.
@@ -43,6 +52,20 @@ pub struct Data {
     pub all_versions: bool,
 }
 
+impl Data {
+    /// Some paths with the usual policy.
+    pub fn of(paths: &[PathBuf], mapping: Option<&Path>) -> Data {
+        let usual = Policy::default();
+        Data {
+            data: paths.to_vec(),
+            mapping: mapping.map(Path::to_owned),
+            source: usual.source.name().to_owned(),
+            max_cv: usual.max_cv,
+            all_versions: usual.all_versions,
+        }
+    }
+}
+
 /// How to evaluate.
 #[derive(Clone, Debug, Args)]
 pub struct Eval {
@@ -62,6 +85,15 @@ pub struct Eval {
     /// Parts that groups are divided into; each is held out once
     #[arg(long, default_value_t = 5)]
     pub folds: usize,
+    /// Find intervals, too, and how often they hold (takes about twice as long)
+    #[arg(long)]
+    pub intervals: bool,
+    /// Fail if an error is worse than in this earlier JSON document by more than its interval
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<PathBuf>,
+    /// Write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
@@ -117,4 +149,87 @@ pub struct Predict {
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to correlate.
+#[derive(Clone, Debug, Args)]
+pub struct Correlate {
+    /// What to look at.
+    #[command(flatten)]
+    pub data: Data,
+    /// Write all of it as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a heat map for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub predictor: Option<PathBuf>,
+    /// Operator whose answer is explained
+    #[arg(long, value_name = "TEXT", requires = "predictor")]
+    pub op: Option<String>,
+    /// Instead of an answer, what mixing up each feature costs on held-out shapes of this data; repeatable
+    #[arg(long, value_name = "PATH", conflicts_with = "op")]
+    pub data: Vec<PathBuf>,
+    /// Mapping of the data or of the operator
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Threads the operator may use
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to look for a knee.
+#[derive(Clone, Debug, Args)]
+pub struct KneeOf {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    #[arg(long, value_name = "TEXT")]
+    pub op: String,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// The curve is predicted from one thread to this many
+    #[arg(long)]
+    pub most_threads: u32,
+    /// Answer outside of what was learned, and say so
+    #[arg(long)]
+    pub extrapolate: bool,
+    /// Write the curve for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, Args)]
+pub struct Serve {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Mapping whose operators and devices can be asked about
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Address to listen on; port 0 takes any free one
+    #[arg(long, default_value = "127.0.0.1:8731", value_name = "ADDRESS")]
+    pub address: String,
 }

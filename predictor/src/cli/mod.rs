@@ -7,6 +7,8 @@
 mod arguments;
 mod eval;
 mod predict;
+mod serve;
+mod study;
 mod train;
 
 use crate::error::{Error, Result};
@@ -24,6 +26,10 @@ pub fn run() -> ExitCode {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
         Command::Predict(predict) => predict::run(&predict),
+        Command::Correlate(arguments) => study::correlations(&arguments),
+        Command::Explain(arguments) => study::explain(&arguments),
+        Command::Knee(arguments) => study::knees(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     };
     match done {
         Ok(code) => ExitCode::from(code),

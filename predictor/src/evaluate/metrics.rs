@@ -34,6 +34,31 @@ pub struct Metrics {
     pub weighted_mape: f64,
     /// Mean signed error; above 0 where predictions are too slow.
     pub bias: f64,
+    /// What came of intervals, where there were any.
+    pub interval: Option<Interval>,
+}
+
+/// What came of 90 % intervals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Share of measurements inside.
+    pub coverage: f64,
+    /// Mean half-width of the interval.
+    pub half_width: f64,
+}
+
+impl Interval {
+    /// Of predictions, measurements and half-widths as logarithms; nothing where a half-width is missing.
+    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[f64]) -> Option<Interval> {
+        let count = measured.len() as f64;
+        if spreads.len() != measured.len() || spreads.iter().any(|spread| !spread.is_finite()) {
+            return None;
+        }
+        let inside = predicted.iter().zip(measured).zip(spreads);
+        let inside = inside.filter(|((guess, truth), spread)| (**guess / **truth).ln().abs() <= **spread).count();
+        let half_width = spreads.iter().map(|spread| 100.0 * (spread.exp() - 1.0)).sum::<f64>() / count;
+        Some(Interval { coverage: 100.0 * inside as f64 / count, half_width })
+    }
 }
 
 /// The metrics of predicted against measured times, in groups that are not independent inside.
@@ -58,6 +83,7 @@ pub fn metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
         hit20,
         weighted_mape: 100.0 * off / measured.iter().sum::<f64>(),
         bias: signed.iter().sum::<f64>() / count,
+        interval: None,
     }
 }
 

@@ -6,10 +6,11 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::{Learner, by_operator};
+use crate::learn::boosted::Growth;
+use crate::learn::{Fitted, Learner, by_operator, ours};
 use crate::parallel;
 use crate::samples::Samples;
-use metrics::{Metrics, metrics};
+use metrics::{Interval, Metrics, metrics};
 pub use protocol::Protocol;
 use protocol::{Division, Round};
 use ranking::{Ranking, ranking};
@@ -53,6 +54,8 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Parts that the groups are divided into.
     pub folds: usize,
+    /// Whether intervals are found and scored, too.
+    pub intervals: bool,
 }
 
 /// Predictions beside the samples they are for.
@@ -62,7 +65,12 @@ struct Answers {
     predicted: Vec<f64>,
     /// What was held out for each.
     held_out: Vec<u32>,
+    /// Half-width of each interval as a logarithm; none without intervals.
+    spreads: Vec<f64>,
 }
+
+/// Times, and half-widths of intervals where they were asked for.
+type Told = (Vec<f64>, Vec<f64>);
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
@@ -77,15 +85,16 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         .flat_map(|(seed, division)| plan.learners.iter().map(move |learner| (*learner, *seed, division)))
         .collect();
     let predicted =
-        parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan.protocol, *learner, *seed, division));
+        parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan, *learner, *seed, division));
     let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
     for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
         let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
-        for (round, times) in division.rounds.iter().zip(predicted?) {
+        for (round, (times, spreads)) in division.rounds.iter().zip(predicted?) {
             let known = answers.entry(label(*learner, round)).or_default();
             known.rows.extend(&round.test);
             known.held_out.extend(round.test.iter().map(|_| place));
             known.predicted.extend(times);
+            known.spreads.extend(spreads);
         }
     }
     report(samples, plan, &answers, &names)
@@ -98,20 +107,26 @@ fn label(learner: Learner, round: &Round) -> String {
     }
 }
 
-/// The times a learner gives in each round.
-fn ask(samples: &Samples, protocol: Protocol, learner: Learner, seed: u64, division: &Division) -> Result<Vec<Vec<f64>>> {
-    let purpose = protocol.purpose();
-    let mut fitted = learner.fit(samples, &division.train, seed, purpose)?;
-    let mut times = Vec::new();
+/// What a learner says in each round.
+fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &Division) -> Result<Vec<Told>> {
+    let purpose = plan.protocol.purpose();
+    let fit = |rows: &[usize]| -> Result<Box<dyn Fitted>> {
+        if plan.intervals && learner == Learner::Ours {
+            return Ok(Box::new(ours::fit_calibrated(samples, rows, &Growth::boosting(), seed, purpose)?));
+        }
+        learner.fit(samples, rows, seed, purpose)
+    };
+    let mut fitted = fit(&division.train)?;
+    let mut told = Vec::new();
     for round in &division.rounds {
         if !round.few.is_empty() && !fitted.adapt(samples, &round.few) {
             // What cannot adapt learns again from all that may be seen.
             let all: Vec<usize> = division.train.iter().chain(&round.few).copied().collect();
-            fitted = learner.fit(samples, &all, seed, purpose)?;
+            fitted = fit(&all)?;
         }
-        times.push(fitted.predict(samples, &round.test));
+        told.push((fitted.predict(samples, &round.test), fitted.spreads(samples, &round.test)));
     }
-    Ok(times)
+    Ok(told)
 }
 
 fn report(
@@ -123,7 +138,8 @@ fn report(
     let score = |answers: &Answers| {
         let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
         let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
-        metrics(&answers.predicted, &measured, &groups)
+        let interval = Interval::of(&answers.predicted, &measured, &answers.spreads);
+        Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
     };
     let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
         let of = answers.iter().map(|(learner, known)| (learner.clone(), known.part(part)));
@@ -167,6 +183,7 @@ impl Answers {
             part.rows.push(self.rows[place]);
             part.predicted.push(self.predicted[place]);
             part.held_out.push(self.held_out[place]);
+            part.spreads.extend(self.spreads.get(place));
         }
         part
     }

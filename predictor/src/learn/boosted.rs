@@ -86,3 +86,69 @@ pub fn fit(matrix: &Matrix, labels: &[f32], weights: Option<&[f32]>, growth: &Gr
     let booster = Booster::train(&growth.parameters(seed), &data, growth.rounds)?;
     Trees::from_json(&booster.json()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xgboost::Output;
+
+    /// Rows with a law, some of whose numbers are absent.
+    fn made_up() -> (Matrix, Vec<f32>) {
+        let mut matrix = Matrix::new(3);
+        let mut labels = Vec::new();
+        for step in 0..400u32 {
+            let (a, b) = ((step % 20) as f32, (step / 20) as f32);
+            matrix.push(&[a, if step % 7 == 0 { f32::NAN } else { b }, (step % 3) as f32]);
+            labels.push((a * 0.3).sin() + b.sqrt() + if step % 7 == 0 { 0.5 } else { 0.0 });
+        }
+        (matrix, labels)
+    }
+
+    #[test]
+    fn our_answers_are_those_of_xgboost() {
+        let (matrix, labels) = made_up();
+        let growth = Growth { rounds: 60, ..Growth::boosting() };
+        let trees = fit(&matrix, &labels, None, &growth, 3).expect("trees");
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+        // XGBoost reads what we write, which is what it wrote before.
+        let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
+        let data = Data::new(&matrix).expect("rows");
+        let theirs = booster.predict(&data, Output::Margin).expect("answers");
+        let ours = trees.predict(&matrix);
+        for (row, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            assert!((ours - theirs).abs() < 1e-4, "row {row}: {ours} {theirs}");
+            assert_eq!(*ours, trees.predict_row(matrix.row(row)), "row {row}");
+        }
+        let contributions = booster.predict(&data, Output::Contributions).expect("contributions");
+        for (parts, whole) in contributions.chunks(4).zip(&theirs) {
+            assert!((parts.iter().sum::<f32>() - whole).abs() < 1e-3, "{parts:?} {whole}");
+        }
+        assert_eq!(Trees::from_json(&booster.json().expect("JSON")).expect("trees").len(), trees.len());
+    }
+
+    #[test]
+    fn bytes_keep_trees_exactly() {
+        let (matrix, labels) = made_up();
+        let trees = fit(&matrix, &labels, None, &Growth { rounds: 5, ..Growth::boosting() }, 3).expect("trees");
+        let mut bytes = Vec::new();
+        trees.to_bytes(&mut bytes);
+        assert_eq!(Trees::from_bytes(&mut &bytes[..]), Ok(trees));
+    }
+
+    #[test]
+    fn models_of_another_kind_are_refused() {
+        let (matrix, labels) = made_up();
+        let growth = Growth { rounds: 1, ..Growth::boosting() };
+        let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
+        let booster = Booster::train(&growth.parameters(0), &data, 1).expect("a tree");
+        let json = booster.json().expect("JSON");
+        for (from, to, reason) in [
+            ("reg:squarederror", "binary:logistic", "is not a regression"),
+            ("\"name\":\"gbtree\"", "\"name\":\"gblinear\"", "is not `gbtree`"),
+            ("\"left_children\":[", "\"left_children\":[7,", "lists of different lengths"),
+        ] {
+            let error = Trees::from_json(&json.replace(from, to)).expect_err(reason).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -90,6 +90,11 @@ pub trait Fitted {
     /// Times in nanoseconds of some samples, whose own times are not looked at.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
+    /// Half-widths of 90 % intervals as logarithms; none where they were not found.
+    fn spreads(&self, _samples: &Samples, _rows: &[usize]) -> Vec<f64> {
+        Vec::new()
+    }
+
     /// Corrects itself by a few samples; says whether it can.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false

@@ -10,6 +10,7 @@
 
 use super::adapt::{Adapted, adapt};
 use super::boosted::{self, Growth};
+use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
 use super::{Fitted, by_operator, median, predict_by_operator, quantile};
 use crate::error::Result;
@@ -99,6 +100,13 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
             entry.transfer = vec![boosted::fit(&matrix, &labels, None, &growth.for_transfer(), seed)?];
         }
     }
+    Ok(fitted)
+}
+
+/// The same, with intervals.
+pub fn fit_calibrated(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<Ours> {
+    let mut fitted = fit(samples, train, growth, seed, purpose)?;
+    calibrate(&mut fitted, samples, train, growth, seed, purpose)?;
     Ok(fitted)
 }
 
@@ -274,6 +282,16 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 }
 
 impl Fitted for Ours {
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let of = |row: &usize| {
+            let facts = &self.operator(samples, *row)?.facts;
+            let device = samples.device_name(*row);
+            let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
+            facts.spreads.get(name).copied()
+        };
+        rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
+    }
+
     fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {
         self.adapt_to(samples, few);
         true

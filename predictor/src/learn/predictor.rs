@@ -77,6 +77,11 @@ impl Predictor {
         Ok(situated.answer(log))
     }
 
+    /// The features of a question, as the trees see them.
+    pub fn row(&self, ask: &Ask<'_>) -> Result<Vec<f32>> {
+        self.situate(ask).map(|situated| situated.features)
+    }
+
     /// Answers many questions; each that cannot be answered has its own error.
     pub fn ask_all(&self, asks: &[Ask<'_>]) -> Vec<Result<Answer>> {
         let mut groups: BTreeMap<(&str, bool), Vec<usize>> = BTreeMap::new();

@@ -345,3 +345,62 @@ fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, S
     }
     Ok(Cells::Words { words: all.words, codes: all.codes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(table: &Table, name: &str) -> Vec<String> {
+        match &table.column(name).expect("the column").cells {
+            Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
+            Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn columns_are_numbers_until_a_text_says_otherwise() {
+        let table = parse(b"a,b,c\r\n1,2,x\r\n,two,\"y, \"\"z\"\"\"\r\n1e-3,3,\r\n").expect("a table");
+        assert_eq!(table.rows, 3);
+        let Cells::Numbers(a) = &table.column("a").expect("a").cells else { panic!("{table:?}") };
+        assert!(a[0] == 1.0 && a[1].is_nan() && a[2] == 0.001);
+        assert_eq!(words(&table, "b"), ["2", "two", "3"]);
+        assert_eq!(words(&table, "c"), ["x", "y, \"z\"", ""]);
+    }
+
+    #[test]
+    fn refusals_say_what_and_where() {
+        for (text, expected) in [
+            ("a,a\n", "line 1: the column `a` is given twice"),
+            ("a,\n", "line 1: column 2 has no name"),
+            ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, the header 2"),
+            ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2"),
+            ("a\n\"x\n", "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).expect_err(text), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_and_the_crate_csv_agree(rows in prop::collection::vec(("[a-z0-9,\" ]{0,6}", -1e9f64..1e9), 1..60)) {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(["word", "number"]).expect("memory");
+            for (word, number) in &rows {
+                writer.write_record([word, &number.to_string()]).expect("memory");
+            }
+            let bytes = writer.into_inner().expect("memory");
+            let table = parse(&bytes).expect("a table");
+            let Cells::Numbers(numbers) = &table.column("number").expect("the column").cells else { panic!("{table:?}") };
+            prop_assert_eq!(numbers, &rows.iter().map(|(_, number)| *number).collect::<Vec<_>>());
+            if rows.iter().any(|(word, _)| number(word.as_bytes()).is_none()) {
+                prop_assert_eq!(words(&table, "word"), rows.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(prop::sample::select(b"a1,\"\n\r.-\xff".to_vec()), 0..80)) {
+            let _ = parse(&bytes);
+        }
+    }
+}
