@@ -6,8 +6,8 @@
 
 mod common;
 
-use collector::campaign::workers::Build;
-use collector::campaign::{Workers, workers::Build::Built};
+use collector::campaign::Build;
+use collector::campaign::{Build::Built, Workers};
 use collector::host::Facts;
 use collector::job::{BuildJob, RunReply};
 use collector::measure::affinity;

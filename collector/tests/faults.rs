@@ -6,7 +6,7 @@
 
 mod common;
 
-use collector::campaign::workers::Build;
+use collector::campaign::Build;
 use collector::campaign::{Artifacts, Attempt, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers};
 use collector::campaign::{attempts, collect, planned_tasks};
 use collector::job::{Artifact, BuildJob, RunReply};
@@ -203,12 +203,13 @@ fn objects_that_are_none_are_refused() {
 }
 
 /// Artifacts that are given instead of built, by the number of the draw.
-struct Given(Vec<Build>);
+struct Given(std::collections::VecDeque<Build>);
 
 impl Artifacts for Given {
-    fn get(&mut self, jobs: &[BuildJob], _: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build> {
-        let count = jobs.iter().take_while(|_| done()).count();
-        self.0.drain(..count).collect()
+    fn request(&mut self, _: BuildJob, _: &mut Workers) {}
+
+    fn next(&mut self, _: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
+        self.0.pop_front().filter(|_| goes_on())
     }
 }
 
@@ -280,7 +281,7 @@ fn told(records: &[Record]) -> String {
 
 #[test]
 fn every_attempt_of_a_campaign_ends_in_a_record() {
-    let mut given = Given(vec![
+    let mut given = Given(std::collections::VecDeque::from([
         built(""),
         built("*(volatile int *)8 = 1;"),
         built("for (;;) zero = 0;"),
@@ -293,7 +294,7 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
         Build::Fault(Fault::Crashed { signal: 11, stderr: String::new() }),
         Build::Fault(Fault::Corrupt { why: "a frame of 4 GB".to_owned() }),
         built(""),
-    ]);
+    ]));
     let config = config(TASK, "metaschedule", given.0.len());
     let (outcomes, records) = run_campaign(&config, &mut given, &mut common::workers());
     expect![[r#"
@@ -345,7 +346,7 @@ fn workers_with_least_memory() -> Workers {
 
 #[test]
 fn a_campaign_without_workers_ends_and_says_why() {
-    let mut given = Given(vec![built(""), built("")]);
+    let mut given = Given([built(""), built("")].into());
     let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
     let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &mut given, &mut workers);
     assert_eq!((records.len(), outcomes.left), (0, 2));

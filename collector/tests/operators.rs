@@ -7,8 +7,8 @@
 
 mod common;
 
+use collector::campaign::Build;
 use collector::campaign::Workers;
-use collector::campaign::workers::Build;
 use collector::job::{Artifact, BuildJob, RunReply};
 use collector::measure::affinity;
 use collector::space::{self, Schedule};

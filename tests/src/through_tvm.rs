@@ -4,7 +4,7 @@
 //! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
 //! the reference computes it, and TVM must compute what the reference does.
 
-use collector::campaign::workers::{Build, worker_program};
+use collector::campaign::{Build, workers::worker_program};
 use collector::campaign::{WorkerLimits, Workers};
 use collector::counters::{Backend, CounterRequest};
 use collector::job::{Artifact, BuildJob, RunJob, RunReply};
@@ -54,6 +54,8 @@ impl Tasks {
     pub fn run(&self) -> Result<Vec<Option<String>>, String> {
         let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
         let limits = WorkerLimits {
+            builder_cpus: Vec::new(),
+            overlap: true,
             start_deadline: Duration::from_secs(60),
             builders: 2,
             build_deadline: PATIENCE,

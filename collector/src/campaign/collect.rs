@@ -1,8 +1,9 @@
 //! Attempts → records.
 
 use super::attempt::{Attempt, PlannedTask};
+use super::builders::Build;
 use super::config::Config;
-use super::workers::{Build, Workers};
+use super::workers::Workers;
 use crate::job::{Artifact, BuildJob, Check, Measured, RunJob, RunReply};
 use crate::measure::Method;
 use crate::space::Schedule;
@@ -54,19 +55,24 @@ pub struct Outside<'a, E> {
     pub should_stop: &'a dyn Fn() -> bool,
 }
 
-/// Where built code comes from.
+/// Where built code comes from: first requested, then taken in the same order.
 pub trait Artifacts {
-    /// What became of each job, in their order. `done` hears of each as it ends and says whether to go on; when not,
-    /// the last jobs are left out.
-    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build>;
+    /// Says early what will be wanted.
+    fn request(&mut self, job: BuildJob, workers: &mut Workers);
+    /// What became of the next job. `goes_on` is asked now and then; when it says no, there is nothing.
+    fn next(&mut self, workers: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build>;
 }
 
 /// From builders, now.
 pub struct BuildNow;
 
 impl Artifacts for BuildNow {
-    fn get(&mut self, jobs: &[BuildJob], workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build> {
-        workers.build_while(jobs, done)
+    fn request(&mut self, job: BuildJob, workers: &mut Workers) {
+        workers.builders().request(job);
+    }
+
+    fn next(&mut self, workers: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
+        workers.builders().next(goes_on)
     }
 }
 
@@ -83,7 +89,9 @@ pub struct Campaign<'a> {
 
 /// Makes all attempts.
 ///
-/// `attempts` of one task and schedule must be neighbours: they share a build.
+/// `attempts` of one task and schedule must be neighbours: they share a build. Builds are requested a batch ahead. Of a
+/// batch, the runs that leave CPUs to builders come first, each as soon as its code is there; those that take all CPUs
+/// come after them, with all builders at rest.
 pub fn collect<E: From<RowError>>(
     attempts: &[Attempt],
     campaign: &Campaign<'_>,
@@ -91,49 +99,121 @@ pub fn collect<E: From<RowError>>(
     workers: &mut Workers,
     outside: &mut Outside<'_, E>,
 ) -> Result<Outcomes, E> {
-    let Campaign { tasks, target, config } = *campaign;
-    let start = Instant::now();
-    let is_over = |outside: &Outside<'_, E>| {
-        (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
-    };
+    let mut pass = Pass { campaign: *campaign, artifacts, workers, outside, start: Instant::now(), built: 0 };
     let mut outcomes = Outcomes::default();
-    let groups: Vec<&[Attempt]> =
-        attempts.chunk_by(|left, right| left.task == right.task && left.schedule == right.schedule).collect();
-    let mut made = 0;
-    'campaign: for batch in groups.chunks(config.limits.build_batch) {
-        if is_over(outside) {
-            break;
+    let ended = pass.all(attempts, &mut outcomes);
+    pass.workers.builders().abandon();
+    if let Err(End::Failed(error)) = ended {
+        return Err(error);
+    }
+    outcomes.left = attempts.len() - outcomes.counts.values().sum::<usize>();
+    Ok(outcomes)
+}
+
+/// One way through all attempts.
+struct Pass<'a, 'b, E> {
+    campaign: Campaign<'a>,
+    artifacts: &'a mut dyn Artifacts,
+    workers: &'a mut Workers,
+    outside: &'a mut Outside<'b, E>,
+    start: Instant,
+    /// Builds the listener has heard of.
+    built: u64,
+}
+
+/// Why a campaign ended before its last attempt.
+enum End<E> {
+    /// It was stopped, or no worker can be started.
+    Stopped,
+    /// A record could not be made or kept.
+    Failed(E),
+}
+
+impl<E: From<RowError>> Pass<'_, '_, E> {
+    fn all(&mut self, attempts: &[Attempt], outcomes: &mut Outcomes) -> Result<(), End<E>> {
+        let groups: Vec<&[Attempt]> =
+            attempts.chunk_by(|left, right| left.task == right.task && left.schedule == right.schedule).collect();
+        let mut batches = groups.chunks(self.campaign.config.limits.build_batch).peekable();
+        if let Some(first) = batches.peek() {
+            self.request(first);
         }
-        let jobs: Vec<BuildJob> = batch.iter().map(|group| build_job(&group[0], tasks, target)).collect();
-        let building = Instant::now();
-        let builds = artifacts.get(&jobs, workers, &mut || {
-            (outside.listener)(Event::Built);
-            !is_over(outside)
-        });
-        outcomes.build_ms += elapsed_ms(building);
-        for (group, build) in batch.iter().zip(builds) {
-            for attempt in *group {
-                if is_over(outside) {
-                    break 'campaign;
-                }
-                let running = Instant::now();
-                let record = match conclude(attempt, &build, tasks, config, workers)? {
-                    Conclusion::Record(record) => record,
-                    Conclusion::NoWorker(why) => {
-                        outcomes.broken = Some(why);
-                        break 'campaign;
-                    }
-                };
-                outcomes.run_ms += elapsed_ms(running);
-                (outside.sink)(&record)?;
-                *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
-                (outside.listener)(Event::Recorded(&record));
-                made += 1;
+        while let Some(batch) = batches.next() {
+            if let Some(following) = batches.peek() {
+                self.request(following);
             }
+            self.batch(batch, outcomes)?;
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, batch: &[&[Attempt]]) {
+        for group in batch {
+            let job = build_job(&group[0], self.campaign.tasks, self.campaign.target);
+            self.artifacts.request(job, self.workers);
         }
     }
-    outcomes.left = attempts.len() - made;
-    Ok(outcomes)
+
+    fn batch(&mut self, batch: &[&[Attempt]], outcomes: &mut Outcomes) -> Result<(), End<E>> {
+        let mut wide = Vec::new();
+        for group in batch {
+            let build = self.build(outcomes)?;
+            let (beside, alone): (Vec<&Attempt>, Vec<&Attempt>) =
+                group.iter().partition(|attempt| self.workers.can_build_beside(&attempt.cpus));
+            for attempt in beside {
+                self.attempt(attempt, &build, outcomes)?;
+            }
+            wide.push((build, alone));
+        }
+        for (build, attempts) in wide {
+            for attempt in attempts {
+                self.attempt(attempt, &build, outcomes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next group's code.
+    fn build(&mut self, outcomes: &mut Outcomes) -> Result<Build, End<E>> {
+        let waiting = Instant::now();
+        let is_over = || is_over(self.outside, &self.start, self.campaign.config);
+        let build = self.artifacts.next(self.workers, &mut || !is_over());
+        outcomes.build_ms += elapsed_ms(waiting);
+        self.announce_builds();
+        build.ok_or(End::Stopped)
+    }
+
+    fn attempt(&mut self, attempt: &Attempt, build: &Build, outcomes: &mut Outcomes) -> Result<(), End<E>> {
+        let Campaign { tasks, config, .. } = self.campaign;
+        if is_over(self.outside, &self.start, config) {
+            return Err(End::Stopped);
+        }
+        let running = Instant::now();
+        let conclusion = conclude(attempt, build, tasks, config, self.workers);
+        outcomes.run_ms += elapsed_ms(running);
+        self.announce_builds();
+        let record = match conclusion.map_err(|error| End::Failed(error.into()))? {
+            Conclusion::Record(record) => record,
+            Conclusion::NoWorker(why) => {
+                outcomes.broken = Some(why);
+                return Err(End::Stopped);
+            }
+        };
+        (self.outside.sink)(&record).map_err(End::Failed)?;
+        *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
+        (self.outside.listener)(Event::Recorded(&record));
+        Ok(())
+    }
+
+    fn announce_builds(&mut self) {
+        while self.built < self.workers.builders().ended_count() {
+            self.built += 1;
+            (self.outside.listener)(Event::Built);
+        }
+    }
+}
+
+fn is_over<E>(outside: &Outside<'_, E>, start: &Instant, config: &Config) -> bool {
+    (outside.should_stop)() || config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget)
 }
 
 fn elapsed_ms(since: Instant) -> u64 {

@@ -1,7 +1,8 @@
 //! The builders and the runner of a campaign.
 
+use super::builders::{Build, Builders};
 use crate::job::run::SPIN_VARIABLE;
-use crate::job::{Artifact, BuildJob, BuildReply, RunJob, RunReply};
+use crate::job::{BuildJob, RunJob, RunReply};
 use crate::worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,10 @@ use std::time::Duration;
 pub struct WorkerLimits {
     /// Builders at work at once.
     pub builders: usize,
+    /// CPUs of the builders, one each; none leaves them where the system puts them.
+    pub builder_cpus: Vec<usize>,
+    /// Whether builders go on while a candidate runs on other CPUs than theirs.
+    pub overlap: bool,
     /// A worker may take this long to start.
     pub start_deadline: Duration,
     /// A build may take this long.
@@ -25,22 +30,10 @@ pub struct WorkerLimits {
 
 /// The builders and the runner of a campaign.
 pub struct Workers {
-    builders: Vec<Supervisor<BuildJob, BuildReply>>,
+    builders: Builders,
     runner: Supervisor<RunJob, RunReply>,
-    build_deadline: Duration,
-}
-
-/// What became of a build.
-#[derive(Clone, Debug)]
-pub enum Build {
-    /// Built code.
-    Built(Artifact),
-    /// TVM refused.
-    Failed(String),
-    /// The space has no schedule at this draw.
-    Rejected(String),
-    /// The builder did not answer.
-    Fault(Fault),
+    overlap: bool,
+    builder_cpus: Vec<usize>,
 }
 
 /// The worker program beside this one.
@@ -63,13 +56,17 @@ impl Workers {
         run.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         // An idle pool thread that polls would be charged to the next operator.
         run.environment.push((SPIN_VARIABLE.into(), "0".into()));
-        let builders = (0..limits.builders.max(1)).map(|_| Supervisor::new(build.clone())).collect();
-        Workers { builders, runner: Supervisor::new(run), build_deadline: limits.build_deadline }
+        Workers {
+            builders: Builders::new(&build, limits.builders, &limits.builder_cpus, limits.build_deadline),
+            runner: Supervisor::new(run),
+            overlap: limits.overlap,
+            builder_cpus: limits.builder_cpus.clone(),
+        }
     }
 
     /// What a builder says about itself: versions of TVM and LLVM, name of the CPU.
     pub fn builder_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
-        Ok(self.builders[0].ready()?.versions.clone())
+        Ok(self.builders.versions()?.clone())
     }
 
     /// What the runner says about itself: version of TVM.
@@ -77,54 +74,46 @@ impl Workers {
         Ok(self.runner.ready()?.versions.clone())
     }
 
+    /// The queue of what is to be built.
+    pub fn builders(&mut self) -> &mut Builders {
+        &mut self.builders
+    }
+
     /// Builds all jobs on all builders; results in the order of the jobs. `done` hears of each as it ends.
     pub fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
-        self.build_while(jobs, &mut || {
+        for job in jobs {
+            self.builders.request(job.clone());
+        }
+        let mut heard = || {
             done();
             true
-        })
+        };
+        std::iter::from_fn(|| self.builders.next(&mut heard)).take(jobs.len()).collect()
     }
 
-    /// The same as long as `done` says to go on. When it does not, what is being built is given up, and the list ends
-    /// before the first job without a result.
-    pub fn build_while(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut() -> bool) -> Vec<Build> {
-        let mut results: Vec<Option<Build>> = (0..jobs.len()).map(|_| None).collect();
-        let mut at_work: Vec<Option<usize>> = vec![None; self.builders.len()];
-        let mut next = 0;
-        let mut goes_on = true;
-        while goes_on {
-            for (builder, job) in self.builders.iter_mut().zip(&mut at_work).filter(|(_, job)| job.is_none()) {
-                while goes_on && job.is_none() && next < jobs.len() {
-                    match builder.send(&jobs[next], self.build_deadline) {
-                        Ok(()) => *job = Some(next),
-                        Err(fault) => {
-                            results[next] = Some(Build::Fault(fault));
-                            goes_on &= done();
-                        }
-                    }
-                    next += 1;
-                }
-            }
-            let waiting: Vec<_> = self.builders.iter().map(Supervisor::waiting).collect();
-            let Some(ready) = wait_any(&waiting) else { break };
-            let job = at_work[ready].take().expect("a waiting builder has a job");
-            results[job] = Some(match self.builders[ready].receive() {
-                Ok(BuildReply::Built(artifact)) => Build::Built(artifact),
-                Ok(BuildReply::Failed(why)) => Build::Failed(why),
-                Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
-                Err(fault) => Build::Fault(fault),
-            });
-            goes_on &= done();
-        }
-        for (builder, _) in self.builders.iter_mut().zip(&at_work).filter(|(_, job)| job.is_some()) {
-            builder.recycle();
-        }
-        results.into_iter().map_while(|result| result).collect()
+    /// Whether a builder may be at work while something runs on these CPUs.
+    pub fn can_build_beside(&self, run_cpus: &[usize]) -> bool {
+        self.overlap && self.builder_cpus.iter().any(|cpu| !run_cpus.contains(cpu))
     }
 
-    /// Runs one job.
+    /// Runs one job. No builder touches its CPUs meanwhile; others go on if that is allowed.
     pub fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        self.runner.call(job, deadline)
+        if !self.can_build_beside(&job.cpus) {
+            self.builders.leave_all();
+            return self.runner.call(job, deadline);
+        }
+        self.builders.leave(&job.cpus);
+        self.runner.send(job, deadline)?;
+        loop {
+            self.builders.feed_beside(&job.cpus);
+            let mut waiting = self.builders.waiting();
+            let runner = waiting.len();
+            waiting.push(self.runner.waiting());
+            match wait_any(&waiting) {
+                Some(builder) if builder < runner => self.builders.receive(builder),
+                Some(_) | None => return self.runner.receive(),
+            }
+        }
     }
 
     /// Ends the runner; the next job starts a fresh one.

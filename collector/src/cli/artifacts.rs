@@ -10,14 +10,14 @@ use super::failure::{Failure, chain};
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
-use crate::campaign::{Artifacts, Campaign, Config, Event, PlannedTask, Workers, planned_tasks, workers::Build};
+use crate::campaign::{Artifacts, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};
 use crate::lower::Packing;
 use crate::target::Target;
 use datasets::Record;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -210,8 +210,11 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Artifacts by task and schedule.
-struct Stored(HashMap<(String, String), Build>);
+/// Artifacts by task and schedule, and those that were asked for.
+struct Stored {
+    builds: HashMap<(String, String), Build>,
+    requested: VecDeque<BuildJob>,
+}
 
 impl Stored {
     fn read(dir: &Path, plan: &Plan) -> Result<Stored> {
@@ -234,7 +237,7 @@ impl Stored {
             };
             stored.insert((planned.json.clone(), built.schedule.clone()), build);
         }
-        Ok(Stored(stored))
+        Ok(Stored { builds: stored, requested: VecDeque::new() })
     }
 }
 
@@ -255,12 +258,13 @@ fn read_object(dir: &Path, name: &str) -> Result<Vec<u8>> {
 }
 
 impl Artifacts for Stored {
-    fn get(&mut self, jobs: &[BuildJob], _workers: &mut Workers, done: &mut dyn FnMut() -> bool) -> Vec<Build> {
-        let found = jobs.iter().map(|job| {
-            done();
-            let build = self.0.get(&(job.task.clone(), job.schedule.clone())).cloned();
-            build.unwrap_or_else(|| Build::Failed("the folder of artifacts has no such schedule".to_owned()))
-        });
-        found.collect()
+    fn request(&mut self, job: BuildJob, _workers: &mut Workers) {
+        self.requested.push_back(job);
+    }
+
+    fn next(&mut self, _workers: &mut Workers, _goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
+        let job = self.requested.pop_front()?;
+        let build = self.builds.get(&(job.task, job.schedule)).cloned();
+        Some(build.unwrap_or_else(|| Build::Failed("the folder of artifacts has no such schedule".to_owned())))
     }
 }

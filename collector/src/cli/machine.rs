@@ -3,8 +3,8 @@
 use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
+use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
-use crate::campaign::workers::Build;
 use crate::campaign::{WorkerLimits, Workers, workers};
 use crate::host::Facts;
 use crate::job::BuildJob;
@@ -26,9 +26,11 @@ pub type Versions = BTreeMap<String, String>;
 pub fn workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
     let program = workers::worker_program().map_err(Failure::environment)?;
-    let builders = if limits.builders > 0 { limits.builders } else { allowed_cpus()?.len() };
+    let cpus = allowed_cpus()?;
     let limits = WorkerLimits {
-        builders,
+        builders: if limits.builders > 0 { limits.builders } else { cpus.len() },
+        builder_cpus: cpus,
+        overlap: limits.overlap,
         start_deadline: Duration::from_secs_f64(limits.start_seconds),
         build_deadline: Duration::from_secs_f64(limits.build_seconds),
         build_memory_bytes: limits.build_memory_mib * MIB,

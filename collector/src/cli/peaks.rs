@@ -1,7 +1,7 @@
 //! What this machine can do at best, measured beside the campaign for the roofline of its table.
 
 use super::settings::allowed_cpus;
-use crate::campaign::{Config, Workers, workers::Build};
+use crate::campaign::{Config, Workers, builders::Build};
 use crate::counters::{Backend, CounterRequest};
 use crate::host::{Facts, Streaming, bandwidth};
 use crate::job::{BuildJob, RunJob, RunReply};

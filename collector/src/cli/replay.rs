@@ -4,7 +4,7 @@ use super::arguments::Replay;
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
 use crate::campaign::config::{Limits, ModelRequest};
-use crate::campaign::{Workers, attempt, workers};
+use crate::campaign::{Build, Workers, attempt};
 use crate::counters::CounterRequest;
 use crate::job::{BuildJob, Measured, RunJob, RunReply};
 use crate::measure::statistics::percentile;
@@ -40,7 +40,9 @@ struct Replayed {
     operator: String,
     count: usize,
     ok_count: usize,
+    /// Waiting for builders.
     build_seconds: f64,
+    /// Waiting for the runner.
     run_seconds: f64,
     candidates_per_minute: f64,
     /// Median over candidates of our time over the time in the file.
@@ -169,7 +171,8 @@ fn replay_files(arguments: &Replay) -> Result<u8> {
         return Err(Failure::usage(text));
     }
     let method = method(arguments)?;
-    let limits = Limits { builders: arguments.builders.unwrap_or(0), ..Limits::default() };
+    let builders = arguments.builders.unwrap_or(0);
+    let limits = Limits { builders, overlap: !arguments.no_overlap, ..Limits::default() };
     let mut workers = machine::workers(&limits)?;
     let target = machine::target("llvm", &mut workers)?;
     let tvm_evaluator = match &method {
@@ -232,15 +235,24 @@ fn replay(
         })
         .collect();
     let start = Instant::now();
-    let builds = workers.build(&jobs, &mut || ());
-    let build_seconds = start.elapsed().as_secs_f64();
-    let running = Instant::now();
-    let results: Vec<Candidate> = lines
-        .iter()
-        .zip(builds)
-        .map(|(line, build)| candidate(line, measure(build, &task_json, setting, workers)))
-        .collect();
-    let run_seconds = running.elapsed().as_secs_f64();
+    let (mut build_seconds, mut run_seconds) = (0.0, 0.0);
+    for job in jobs {
+        workers.builders().request(job);
+    }
+    if !workers.can_build_beside(&setting.cpus) {
+        workers.builders().finish();
+        build_seconds = start.elapsed().as_secs_f64();
+    }
+    let mut results = Vec::with_capacity(lines.len());
+    for line in &lines {
+        let waiting = Instant::now();
+        let build = workers.builders().next(&mut || true).expect("every request has an answer");
+        build_seconds += waiting.elapsed().as_secs_f64();
+        let running = Instant::now();
+        results.push(candidate(line, measure(build, &task_json, setting, workers)));
+        run_seconds += running.elapsed().as_secs_f64();
+    }
+    let seconds = start.elapsed().as_secs_f64();
     let ratio = |of: &dyn Fn(&Candidate) -> Option<f64>| -> Option<f64> {
         let mut ratios: Vec<f64> = results.iter().filter_map(of).collect();
         ratios.sort_by(f64::total_cmp);
@@ -252,7 +264,7 @@ fn replay(
         ok_count: results.iter().filter(|candidate| candidate.loss.is_none()).count(),
         build_seconds,
         run_seconds,
-        candidates_per_minute: 60.0 * results.len() as f64 / (build_seconds + run_seconds),
+        candidates_per_minute: 60.0 * results.len() as f64 / seconds,
         over_recorded: ratio(&|candidate| Some(candidate.run_ms? / candidate.recorded_ms)),
         evaluator_difference: ratio(&|candidate| Some((candidate.run_ms? / candidate.tvm_evaluator_ms? - 1.0).abs())),
         candidates: results,
@@ -261,7 +273,7 @@ fn replay(
 
 /// Runs one artifact; the text says why there is no time.
 fn measure(
-    build: workers::Build,
+    build: Build,
     task_json: &str,
     setting: &Setting,
     workers: &mut Workers,
@@ -269,9 +281,9 @@ fn measure(
     /// Generous: naive candidates of a large operator take a second a run.
     const RUN_DEADLINE: Duration = Duration::from_secs(120);
     let artifact = match build {
-        workers::Build::Built(artifact) => artifact,
-        workers::Build::Failed(why) | workers::Build::Rejected(why) => return Err(why),
-        workers::Build::Fault(fault) => return Err(fault.to_string()),
+        Build::Built(artifact) => artifact,
+        Build::Failed(why) | Build::Rejected(why) => return Err(why),
+        Build::Fault(fault) => return Err(fault.to_string()),
     };
     let job = RunJob {
         task: task_json.to_owned(),

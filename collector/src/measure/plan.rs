@@ -15,7 +15,7 @@ pub enum Method {
 }
 
 /// Bounds of adaptive sampling. The defaults take some 20 to 60 ms for a kernel of 0.5 to 5 ms on a quiet machine, and
-/// up to an eighth of a second on a noisy one.
+/// up to a tenth of a second on a noisy one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
@@ -60,10 +60,10 @@ impl Default for Plan {
             precision: 0.01,
             confidence: 0.95,
             samples_min: 8,
-            samples_slow_min: 3,
+            samples_slow_min: 2,
             samples_max: 10_000,
             sampling_time_min_ns: 12_000_000,
-            time_budget_ns: 120_000_000,
+            time_budget_ns: 80_000_000,
             time_limit_ns: 10_000_000_000,
             cache: Cache::Warm,
             samples_kept_max: 256,

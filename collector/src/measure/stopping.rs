@@ -80,10 +80,10 @@ mod tests {
         check(&QUIET, 11, 30, None);
         check(&QUIET[..7], 12, 30, None);
         check(&LOUD, 12, 30, None);
-        check(&LOUD, 120, 130, Some(StopReason::TimeBudget));
-        // Runs of which the budget cannot hold eight: three are the least.
-        check(&LOUD[..3], 500, 510, Some(StopReason::TimeBudget));
-        check(&LOUD[..2], 500, 510, None);
+        check(&LOUD, 80, 90, Some(StopReason::TimeBudget));
+        // Runs of which the budget cannot hold eight: two are the least.
+        check(&LOUD[..2], 500, 510, Some(StopReason::TimeBudget));
+        check(&LOUD[..1], 500, 510, None);
         check(&LOUD[..1], 10_000, 10_000, Some(StopReason::TimeLimit));
         check(&vec![100.0; 10_000], 1, 2, Some(StopReason::SamplesMax));
     }

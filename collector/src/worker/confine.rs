@@ -20,6 +20,8 @@ pub struct Limits {
     /// Processor time of one job over all threads, a second fuse beside the deadline: it also burns while the
     /// supervisor is stopped. The worker dies by SIGXCPU.
     pub cpu_seconds_per_job: Option<u64>,
+    /// The CPUs it may run on.
+    pub cpus: Option<Vec<usize>>,
 }
 
 /// Why a worker could not be confined.
@@ -33,6 +35,9 @@ pub enum ConfineError {
         /// The system's reason.
         errno: nix::errno::Errno,
     },
+    /// A CPU may not be used.
+    #[error(transparent)]
+    Affinity(crate::measure::affinity::AffinityError),
     /// The supervisor ended before the parent-death signal was in place, or a wrapper stands in between.
     #[error("parent process is {found}, not the supervisor {expected}: it has ended, or a wrapper forked in between")]
     Orphan {
@@ -59,6 +64,9 @@ pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError>
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(refused("the core file size"))?;
     if let Some(memory_bytes) = limits.memory_bytes {
         lower(Resource::RLIMIT_DATA, memory_bytes).map_err(refused("the memory limit"))?;
+    }
+    if let Some(cpus) = &limits.cpus {
+        crate::measure::affinity::pin(cpus).map_err(ConfineError::Affinity)?;
     }
     // When the whole machine runs out of memory, the worker is the one to lose. Only a hint, so a refusal is no error.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation below; both sides must agree exactly, since both come from one build.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The first frame of a conversation, from the supervisor: what the worker must know before it does anything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

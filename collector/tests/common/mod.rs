@@ -21,6 +21,8 @@ const MIB: u64 = 1 << 20;
 /// Limits as in a campaign.
 pub fn limits() -> WorkerLimits {
     WorkerLimits {
+        builder_cpus: Vec::new(),
+        overlap: true,
         builders: 2,
         start_deadline: PATIENCE,
         build_deadline: PATIENCE,
