@@ -80,6 +80,6 @@ fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let growth = Growth { rounds: trees, depth: 6, threads, ..Growth::boosting() };
     let begun = Instant::now();
-    let grown = boosted::fit(&matrix, &labels, None, &growth, 0)?;
+    let grown = boosted::fit(&matrix, &labels, &growth, 0)?;
     Ok(json!({ "trees": grown.len(), "threads": threads, "seconds": begun.elapsed().as_secs_f64() }))
 }

@@ -16,7 +16,6 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// A feature's part in an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,12 +79,42 @@ pub fn importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     Ok(found)
 }
 
-/// Times of the same question while one knob or size takes other values: partial dependence of a single row.
-pub fn sweep(operator: &OfOperator, row: &[f32], column: usize, values: &[f32]) -> BTreeMap<String, f64> {
-    let factor = |value: &f32| {
+/// A change of the question and what it does to the time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The feature that is changed.
+    pub feature: String,
+    /// Its new value.
+    pub value: f32,
+    /// What the change multiplies the time by.
+    pub factor: f64,
+}
+
+/// What the time becomes while one feature takes values over the range it was learned from, all else unchanged.
+pub fn sweep(operator: &OfOperator, names: &[String], row: &[f32], feature: &str) -> Result<Vec<Change>> {
+    const STEPS: usize = 12;
+    let column = names.iter().position(|name| name == feature).ok_or_else(|| {
+        Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", ")))
+    })?;
+    let (low, high) = operator.facts.ranges[column];
+    let now = operator.log(row, true);
+    let change = |step: usize| {
+        let value = low + (high - low) * step as f32 / (STEPS - 1) as f32;
         let mut changed = row.to_vec();
-        changed[column] = *value;
-        (value.to_string(), operator.log(&changed, true).exp())
+        changed[column] = value;
+        Change { feature: feature.to_owned(), value, factor: (operator.log(&changed, true) - now).exp() }
     };
-    values.iter().map(factor).collect()
+    Ok(if low < high { (0..STEPS).map(change).collect() } else { Vec::new() })
+}
+
+/// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.
+pub fn improvements(operator: &OfOperator, names: &[String], row: &[f32]) -> Result<Vec<Change>> {
+    const ENOUGH: f64 = 0.9;
+    let mut found = Vec::new();
+    for name in names.iter().filter(|name| *name == "threads" || name.starts_with("knob.")) {
+        let best = sweep(operator, names, row, name)?.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
+        found.extend(best.filter(|change| change.factor <= ENOUGH));
+    }
+    found.sort_by(|one, two| one.factor.total_cmp(&two.factor));
+    Ok(found)
 }

@@ -17,6 +17,7 @@ pub fn train(samples: &Samples, seed: u64) -> Result<Predictor> {
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        xgboost_version: crate::xgboost::version()?,
         data_hash: data_hash(samples),
         rows: samples.rows.len(),
         left_out: samples.left_out.clone(),

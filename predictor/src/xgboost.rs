@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::features::Matrix;
 use libloading::Library;
-use std::ffi::{CStr, CString, c_char, c_float, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -25,7 +25,6 @@ struct Functions {
     matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
     matrix_free: unsafe extern "C" fn(Handle) -> c_int,
     matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
-    matrix_set_counts: unsafe extern "C" fn(Handle, *const c_char, *const c_uint, Count) -> c_int,
     booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
     booster_free: unsafe extern "C" fn(Handle) -> c_int,
     booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
@@ -113,7 +112,6 @@ fn open() -> std::result::Result<Functions, String> {
             matrix_from_dense: symbol!("XGDMatrixCreateFromDense"),
             matrix_free: symbol!("XGDMatrixFree"),
             matrix_set_floats: symbol!("XGDMatrixSetFloatInfo"),
-            matrix_set_counts: symbol!("XGDMatrixSetUIntInfo"),
             booster_new: symbol!("XGBoosterCreate"),
             booster_free: symbol!("XGBoosterFree"),
             booster_set: symbol!("XGBoosterSetParam"),
@@ -166,33 +164,10 @@ impl Data {
 
     /// What is to be learned, one number per row.
     pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
-        self.with_floats(c"label", labels)
-    }
-
-    /// How much each row counts; for ranking, each group.
-    pub fn with_weights(self, weights: &[f32]) -> Result<Data> {
-        self.with_floats(c"weight", weights)
-    }
-
-    fn with_floats(self, field: &CStr, values: &[f32]) -> Result<Data> {
+        assert_eq!(labels.len(), self.rows, "one label per row");
         // SAFETY: a constant text and as many floats as the count says, copied by the call.
         self.functions.check(unsafe {
-            (self.functions.matrix_set_floats)(self.handle, field.as_ptr(), values.as_ptr(), values.len() as Count)
-        })?;
-        Ok(self)
-    }
-
-    /// Lengths of the groups that rows are ranked within.
-    pub fn with_groups(self, lengths: &[u32]) -> Result<Data> {
-        assert_eq!(lengths.iter().map(|length| *length as usize).sum::<usize>(), self.rows, "groups cover all rows");
-        // SAFETY: a constant text and as many counts as said, copied by the call.
-        self.functions.check(unsafe {
-            (self.functions.matrix_set_counts)(
-                self.handle,
-                c"group".as_ptr(),
-                lengths.as_ptr(),
-                lengths.len() as Count,
-            )
+            (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
         })?;
         Ok(self)
     }

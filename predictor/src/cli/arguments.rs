@@ -177,6 +177,9 @@ pub struct Explain {
     /// Operator whose answer is explained
     #[arg(long, value_name = "TEXT", requires = "predictor")]
     pub op: Option<String>,
+    /// Feature that is varied over the range it was learned from, all else unchanged
+    #[arg(long, value_name = "FEATURE", requires = "op")]
+    pub vary: Option<String>,
     /// Instead of an answer, what mixing up each feature costs on held-out shapes of this data; repeatable
     #[arg(long, value_name = "PATH", conflicts_with = "op")]
     pub data: Vec<PathBuf>,

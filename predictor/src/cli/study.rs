@@ -7,7 +7,7 @@ use crate::asking::{self, Setting};
 use crate::bundle;
 use crate::correlate::{Correlation, correlate};
 use crate::error::{Error, Result};
-use crate::explain::{importance, parts};
+use crate::explain::{importance, improvements, parts, sweep};
 use crate::features::FEATURES;
 use crate::knee::{Point, knee};
 use crate::learn::predictor::Ask;
@@ -105,8 +105,24 @@ pub fn explain(arguments: &Explain) -> Result<u8> {
         answer.bound,
         duration(answer.attainable_ns)
     ))?;
+    let learned = &predictor.learned.operators[&operator.name];
+    let better = improvements(learned, &predictor.about.names, &row)?;
+    for change in &better {
+        print(&format!("with {} = {:.3} it should take {:.2} × the time", change.feature, change.value, change.factor))?;
+    }
+    let mut curve = Vec::new();
+    if let Some(feature) = &arguments.vary {
+        curve = sweep(learned, &predictor.about.names, &row, feature)?;
+        let mut table = new_table(&[feature, "time ×"]);
+        for change in &curve {
+            table.add_row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
+        }
+        right_align(&mut table, 0..2);
+        print(&table.to_string())?;
+    }
     if arguments.json {
-        print(&json!({ "answer": answer, "base": base, "parts": parts }).to_string())?;
+        let document = json!({ "answer": answer, "base": base, "parts": parts, "improvements": better, "varied": curve });
+        print(&document.to_string())?;
     }
     Ok(0)
 }

@@ -1,9 +1,9 @@
 //! Gradient-boosted trees: parameters, fitting by XGBoost, answering by `Trees`.
 
 use super::trees::Trees;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::features::Matrix;
-use crate::xgboost::{Booster, Data};
+use crate::xgboost::{Booster, Data, Output};
 use serde::{Deserialize, Serialize};
 
 /// How trees are grown.
@@ -77,20 +77,30 @@ impl Growth {
 }
 
 /// Grows trees on rows and what is to be learned of each.
-pub fn fit(matrix: &Matrix, labels: &[f32], weights: Option<&[f32]>, growth: &Growth, seed: u64) -> Result<Trees> {
+pub fn fit(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Trees> {
     let data = Data::new(matrix)?.with_labels(labels)?;
-    let data = match weights {
-        Some(weights) => data.with_weights(weights)?,
-        None => data,
-    };
     let booster = Booster::train(&growth.parameters(seed), &data, growth.rounds)?;
-    Trees::from_json(&booster.json()?)
+    let trees = Trees::from_json(&booster.json()?)?;
+    compare(&booster, &trees, matrix)?;
+    Ok(trees)
+}
+
+/// Makes sure that our reading of the trees is XGBoost's, on some rows.
+fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
+    const ROWS: usize = 64;
+    let some: Vec<usize> = (0..matrix.rows()).step_by(matrix.rows().div_ceil(ROWS).max(1)).collect();
+    let some = matrix.select(&some);
+    let theirs = booster.predict(&Data::new(&some)?, Output::Margin)?;
+    let is_near = |(ours, theirs): (f32, f32)| (ours - theirs).abs() <= 1e-4 * (1.0 + theirs.abs());
+    match trees.predict(&some).into_iter().zip(theirs).all(is_near) {
+        true => Ok(()),
+        false => Err(Error::XgBoost("this XGBoost means something else by its trees than this program; run scripts/setup".to_owned())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xgboost::Output;
 
     /// Rows with a law, some of whose numbers are absent.
     fn made_up() -> (Matrix, Vec<f32>) {
@@ -108,7 +118,7 @@ mod tests {
     fn our_answers_are_those_of_xgboost() {
         let (matrix, labels) = made_up();
         let growth = Growth { rounds: 60, ..Growth::boosting() };
-        let trees = fit(&matrix, &labels, None, &growth, 3).expect("trees");
+        let trees = fit(&matrix, &labels, &growth, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
         // XGBoost reads what we write, which is what it wrote before.
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
@@ -129,7 +139,7 @@ mod tests {
     #[test]
     fn bytes_keep_trees_exactly() {
         let (matrix, labels) = made_up();
-        let trees = fit(&matrix, &labels, None, &Growth { rounds: 5, ..Growth::boosting() }, 3).expect("trees");
+        let trees = fit(&matrix, &labels, &Growth { rounds: 5, ..Growth::boosting() }, 3).expect("trees");
         let mut bytes = Vec::new();
         trees.to_bytes(&mut bytes);
         assert_eq!(Trees::from_bytes(&mut &bytes[..]), Ok(trees));

@@ -72,7 +72,7 @@ impl Learner {
         Ok(match self {
             Learner::Ours => Box::new(ours::fit(samples, train, &Growth::boosting(), seed, purpose)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
-                boosted::fit(matrix, labels, None, &Growth::plain(), seed)
+                boosted::fit(matrix, labels, &Growth::plain(), seed)
             })?),
             Learner::Forest => {
                 Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)

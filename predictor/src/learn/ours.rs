@@ -93,11 +93,11 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
         entry.facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
         entry.facts.ranges = ranges(&matrix);
         if purpose != Purpose::Transfer {
-            entry.known = vec![boosted::fit(&matrix, &labels, None, growth, seed)?];
+            entry.known = vec![boosted::fit(&matrix, &labels, growth, seed)?];
         }
         if purpose != Purpose::Known {
             let matrix = matrix.project(&transfer_columns(matrix.columns()));
-            entry.transfer = vec![boosted::fit(&matrix, &labels, None, &growth.for_transfer(), seed)?];
+            entry.transfer = vec![boosted::fit(&matrix, &labels, &growth.for_transfer(), seed)?];
         }
     }
     Ok(fitted)

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct About {
     /// Version of the program that made it.
     pub program_version: String,
+    /// Version of XGBoost that grew its trees.
+    pub xgboost_version: String,
     /// Hash of the samples it learned from.
     pub data_hash: String,
     /// Samples.
