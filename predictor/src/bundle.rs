@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::features::FEATURES;
 use crate::learn::adapt::Adapted;
-use crate::learn::ours::{Facts, OfOperator, Ours, transfer_columns};
+use crate::learn::ours::{Facts, OfOperator, Ours};
 use crate::learn::predictor::{About, Predictor};
 use crate::learn::trees::Trees;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,9 @@ struct Operator {
 pub fn write(predictor: &Predictor, path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error| Error::io("write", path, error);
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    // Readable by all, as other files that programs write: nothing in it is secret.
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
     file.write_all(&to_bytes(predictor)).map_err(failed)?;
     file.as_file().sync_data().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
@@ -118,17 +120,16 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
     if about.devices.values().any(|device| !device.is_sound()) {
         return Err("it describes a device by numbers that are not positive".to_owned());
     }
-    let known_width = about.names.len() + 1;
-    let transfer_width = transfer_columns(known_width).len();
+    let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {
-        operator.facts.check(known_width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
-        let mut read = |count: usize, width: usize| {
+        operator.facts.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
+        let mut read = |count: usize| {
             let trees = (0..count).map(|_| Trees::from_bytes(bytes).and_then(|trees| of_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
         };
-        let known = read(operator.known, known_width)?;
-        let transfer = read(operator.transfer, transfer_width)?;
+        let known = read(operator.known)?;
+        let transfer = read(operator.transfer)?;
         if operator.adapted.values().any(|adapted| !adapted.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));
         }

@@ -96,7 +96,7 @@ pub fn sweep(operator: &OfOperator, names: &[String], row: &[f32], feature: &str
     let column = names.iter().position(|name| name == feature).ok_or_else(|| {
         Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", ")))
     })?;
-    let (low, high) = operator.facts.ranges[column];
+    let (low, high) = operator.facts.ranges[column].unwrap_or_default();
     let now = operator.log(row, true);
     let change = |step: usize| {
         let value = low + (high - low) * step as f32 / (STEPS - 1) as f32;

@@ -4,8 +4,8 @@
 //! logarithm of the ratio, per operator. Outside of the data a tree holds the value of its boundary, so utilisation
 //! never grows past what was measured, and no time falls below the bound times the best ratio ever seen.
 //!
-//! Two sets of trees are grown. One knows the devices it learned from by their descriptors. The other sees sizes only
-//! relative to the device and answers for devices that were never measured; a few measurements of such a device then
+//! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
+//! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`adapt`).
 
 use super::adapt::{Adapted, adapt};
@@ -14,7 +14,7 @@ use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
 use super::{Fitted, by_operator, median, predict_by_operator, quantile};
 use crate::error::Result;
-use crate::features::{FEATURES, Matrix, Origin};
+use crate::features::{FEATURES, Feature, Matrix, Origin};
 use crate::samples::Samples;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,19 +65,23 @@ pub struct Facts {
     pub overhead_ns: f64,
     /// The smallest ratio that was measured, as a logarithm.
     pub best_log: f64,
-    /// Smallest and largest value of each feature.
-    pub ranges: Vec<(f32, f32)>,
+    /// Smallest and largest value of each feature; nothing where it was always absent.
+    pub ranges: Vec<Option<(f32, f32)>>,
     /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
     pub spreads: BTreeMap<String, f64>,
 }
 
-/// Features that the transfer trees see: all that is not the device itself nor tells it apart by absolute size.
-pub(crate) fn transfer_columns(count: usize) -> Vec<usize> {
-    const ABSOLUTE: &[&str] = &["attainable", "threads"];
-    let sees = |column: &usize| {
-        FEATURES.get(*column).is_none_or(|feature| feature.origin != Origin::Device && !ABSOLUTE.contains(&feature.name))
-    };
-    (0..count).filter(sees).collect()
+/// Features that tell devices apart and not how they differ: trees for other devices do not see them.
+const OF_ONE_DEVICE: &[&str] = &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
+
+/// Rows without some features, which trees then cannot ask for.
+fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
+    let columns: Vec<usize> = (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect();
+    let mut blank = matrix.clone();
+    for row in 0..matrix.rows() {
+        columns.iter().for_each(|column| blank.set(row, *column, 0.0));
+    }
+    blank
 }
 
 /// Learns from some samples.
@@ -96,8 +100,14 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
             entry.known = vec![boosted::fit(&matrix, &labels, growth, seed)?];
         }
         if purpose != Purpose::Known {
-            let matrix = matrix.project(&transfer_columns(matrix.columns()));
-            entry.transfer = vec![boosted::fit(&matrix, &labels, &growth.for_transfer(), seed)?];
+            // With few devices, what is best to know of them cannot be learned; so the answers of two views are averaged.
+            let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
+            let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
+            let growth = growth.for_transfer();
+            entry.transfer = vec![
+                boosted::fit(&without(&matrix, hides_all), &labels, &growth, seed)?,
+                boosted::fit(&without(&matrix, hides_one), &labels, &growth, seed)?,
+            ];
         }
     }
     Ok(fitted)
@@ -121,11 +131,12 @@ fn facts(samples: &Samples, rows: &[usize]) -> Facts {
     Facts { rows: rows.len(), overheads_ns, overhead_ns, ..Facts::default() }
 }
 
-fn ranges(matrix: &Matrix) -> Vec<(f32, f32)> {
-    let mut ranges = vec![(f32::INFINITY, f32::NEG_INFINITY); matrix.columns()];
+fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
+    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
     for row in 0..matrix.rows() {
-        for (range, value) in ranges.iter_mut().zip(matrix.row(row)) {
-            *range = (range.0.min(*value), range.1.max(*value));
+        for (range, value) in ranges.iter_mut().zip(matrix.row(row)).filter(|(_, value)| value.is_finite()) {
+            let (low, high) = range.unwrap_or((*value, *value));
+            *range = Some((low.min(*value), high.max(*value)));
         }
     }
     ranges
@@ -235,7 +246,6 @@ impl OfOperator {
     /// Logarithms of the ratios of rows, on devices that were learned from or on others.
     pub fn logs(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
         let trees = self.trees(is_known);
-        let matrix = if self.is_of_transfer(is_known) { &matrix.project(&transfer_columns(matrix.columns())) } else { matrix };
         let mut logs = vec![0.0; matrix.rows()];
         for trees in trees {
             logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += f64::from(log));
@@ -246,24 +256,14 @@ impl OfOperator {
     /// The same for one row.
     pub fn log(&self, row: &[f32], is_known: bool) -> f64 {
         let trees = self.trees(is_known);
-        let projected: Vec<f32>;
-        let row = if self.is_of_transfer(is_known) {
-            projected = transfer_columns(row.len()).into_iter().map(|column| row[column]).collect();
-            &projected
-        } else {
-            row
-        };
         let sum: f64 = trees.iter().map(|trees| f64::from(trees.predict_row(row))).sum();
         (sum / trees.len().max(1) as f64).max(self.facts.best_log)
     }
 
-    fn is_of_transfer(&self, is_known: bool) -> bool {
-        (!is_known && !self.transfer.is_empty()) || self.known.is_empty()
-    }
-
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
     fn trees(&self, is_known: bool) -> &[Trees] {
-        if self.is_of_transfer(is_known) { &self.transfer } else { &self.known }
+        let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
+        if is_of_transfer { &self.transfer } else { &self.known }
     }
 }
 

@@ -178,17 +178,21 @@ impl Situated<'_> {
 }
 
 /// Why a row lies outside of the ranges that were learned from; the device's own figures do not count twice.
-fn outside(ranges: &[(f32, f32)], row: &[f32], is_known: bool) -> Vec<String> {
+fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if !is_known {
         reasons.push("the device was not learned from".to_owned());
     }
     for (feature, (range, value)) in FEATURES.iter().zip(ranges.iter().zip(row)) {
-        let counts = matches!(feature.origin, Origin::Sizes | Origin::Setting) && feature.unit != "count" || feature.name == "threads" || feature.name == "taps";
+        // Counts repeat the logarithms they stand beside, except for these.
+        let counts = match feature.origin {
+            Origin::Sizes => feature.unit != "count" || feature.name == "taps",
+            origin => origin == Origin::Setting,
+        };
         // Half a doubling beyond the largest or below the smallest size is still a neighbour.
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
-        if counts && (*value < range.0 - slack || *value > range.1 + slack) {
-            reasons.push(format!("`{}` is {value}, learned from {} to {} ({})", feature.name, range.0, range.1, feature.unit));
+        if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack)) {
+            reasons.push(format!("`{}` is {value}, learned from {low} to {high} ({})", feature.name, feature.unit));
         }
     }
     reasons
