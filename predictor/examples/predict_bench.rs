@@ -64,8 +64,11 @@ fn ask(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::E
     if (first - sum).abs() > 1e-6 * sum {
         return Err("answers together and one by one differ".into());
     }
-    let trees: usize = predictor.learned.operators[operator].known.iter().map(predictor::learn::trees::Trees::len).sum();
-    Ok(json!({ "trees": trees, "batch_us_per_row": batch_us, "single_us_median": single_us[single_us.len() / 2], "checksum": sum }))
+    let trees: usize =
+        predictor.learned.operators[operator].known.iter().map(predictor::learn::trees::Trees::len).sum();
+    Ok(
+        json!({ "trees": trees, "batch_us_per_row": batch_us, "single_us_median": single_us[single_us.len() / 2], "checksum": sum }),
+    )
 }
 
 fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
@@ -76,7 +79,8 @@ fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, 
     };
     let values: Vec<f32> = (0..rows * columns).map(|_| next()).collect();
     let matrix = Matrix::of(columns, values);
-    let labels: Vec<f32> = (0..rows).map(|row| matrix.row(row)[0] + (6.0 * matrix.row(row)[1]).sin() + 0.1 * next()).collect();
+    let labels: Vec<f32> =
+        (0..rows).map(|row| matrix.row(row)[0] + (6.0 * matrix.row(row)[1]).sin() + 0.1 * next()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let growth = Growth { rounds: trees, depth: 6, threads, ..Growth::boosting() };
     let begun = Instant::now();

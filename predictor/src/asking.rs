@@ -76,7 +76,12 @@ fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     let tasks = models::tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     let operator = |found: &models::TaskUse| {
         let work = work_of(&found.task).map_err(Error::Question)?;
-        Ok(Operator { name: found.task.kind().to_owned(), text: found.task.describe(), work, count: found.places.len() as u64 })
+        Ok(Operator {
+            name: found.task.kind().to_owned(),
+            text: found.task.describe(),
+            work,
+            count: found.places.len() as u64,
+        })
     };
     tasks.iter().map(operator).collect()
 }

@@ -54,10 +54,11 @@ pub fn correlate(samples: &Samples) -> Vec<Correlation> {
             }
         }
     }
-    let mut found: Vec<Correlation> = crate::parallel::map(&groups, |(operator, device, rows)| of_group(samples, *operator, *device, rows))
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut found: Vec<Correlation> =
+        crate::parallel::map(&groups, |(operator, device, rows)| of_group(samples, *operator, *device, rows))
+            .into_iter()
+            .flatten()
+            .collect();
     correct(&mut found);
     found
 }
@@ -76,7 +77,9 @@ fn of_group(samples: &Samples, operator: u32, device: u32, rows: &[usize]) -> Ve
     let with_bound = pearson(&target_ranks, &bound_ranks);
     let mut found = Vec::new();
     for (column, name) in samples.names.iter().enumerate() {
-        let values = |rows: &[usize]| -> Vec<f64> { rows.iter().map(|row| f64::from(samples.features.row(*row)[column])).collect() };
+        let values = |rows: &[usize]| -> Vec<f64> {
+            rows.iter().map(|row| f64::from(samples.features.row(*row)[column])).collect()
+        };
         let feature = values(rows);
         let spearman = pearson(&ranks(&feature), &target_ranks);
         if !spearman.is_finite() || feature.iter().any(|value| value.is_nan()) {
@@ -110,7 +113,8 @@ fn chance(spearman: f64, rows: usize) -> f64 {
     // Twice the upper tail of the normal distribution, by Abramowitz and Stegun 7.1.26.
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let series = t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    let series =
+        t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
     (series * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
@@ -182,7 +186,8 @@ pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
 /// Distances between all pairs, less the means of their rows and columns.
 fn centred_distances(values: &[f64]) -> Vec<f64> {
     let count = values.len();
-    let mut distances: Vec<f64> = values.iter().flat_map(|one| values.iter().map(move |two| (one - two).abs())).collect();
+    let mut distances: Vec<f64> =
+        values.iter().flat_map(|one| values.iter().map(move |two| (one - two).abs())).collect();
     let means: Vec<f64> = distances.chunks(count).map(|row| row.iter().sum::<f64>() / count as f64).collect();
     let mean = means.iter().sum::<f64>() / count as f64;
     for (place, distance) in distances.iter_mut().enumerate() {

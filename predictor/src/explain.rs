@@ -36,7 +36,11 @@ pub fn parts(operator: &OfOperator, names: &[String], row: &[f32]) -> Result<(Ve
     let matrix = Matrix::of(row.len(), row.to_vec());
     let values = booster.predict(&Data::new(&matrix)?, Output::Contributions)?;
     let (base, logs) = values.split_last().ok_or_else(|| Error::XgBoost("XGBoost gave no contributions".to_owned()))?;
-    let part = |((feature, value), log): ((&String, &f32), &f32)| Part { feature: feature.clone(), value: *value, factor: f64::from(*log).exp() };
+    let part = |((feature, value), log): ((&String, &f32), &f32)| Part {
+        feature: feature.clone(),
+        value: *value,
+        factor: f64::from(*log).exp(),
+    };
     let mut parts: Vec<Part> = names.iter().zip(row).zip(logs).map(part).collect();
     parts.sort_by(|one, two| two.factor.ln().abs().total_cmp(&one.factor.ln().abs()));
     Ok((parts, f64::from(*base).exp()))
@@ -62,7 +66,8 @@ pub fn importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     for (operator, rows) in by_operator(samples, &fold.test) {
         let mape = |samples: &Samples| {
             let times = fitted.predict(samples, &rows);
-            let errors = rows.iter().zip(times).map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs());
+            let errors =
+                rows.iter().zip(times).map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs());
             errors.sum::<f64>() / rows.len() as f64
         };
         let whole = mape(samples);
@@ -70,7 +75,9 @@ pub fn importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
             let mut mixed = samples.clone();
             let mut order = rows.clone();
             order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-            rows.iter().zip(&order).for_each(|(row, other)| mixed.features.set(*row, column, samples.features.row(*other)[column]));
+            rows.iter()
+                .zip(&order)
+                .for_each(|(row, other)| mixed.features.set(*row, column, samples.features.row(*other)[column]));
             let operator = samples.operators[operator as usize].clone();
             found.push(Importance { operator, feature: name.clone(), cost: mape(&mixed) - whole });
         }
@@ -93,9 +100,10 @@ pub struct Change {
 /// What the time becomes while one feature takes values over the range it was learned from, all else unchanged.
 pub fn sweep(operator: &OfOperator, names: &[String], row: &[f32], feature: &str) -> Result<Vec<Change>> {
     const STEPS: usize = 12;
-    let column = names.iter().position(|name| name == feature).ok_or_else(|| {
-        Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", ")))
-    })?;
+    let column = names
+        .iter()
+        .position(|name| name == feature)
+        .ok_or_else(|| Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", "))))?;
     let (low, high) = operator.facts.ranges[column].unwrap_or_default();
     let now = operator.log(row, true);
     let change = |step: usize| {

@@ -62,11 +62,13 @@ fn shape(threads: f64, contention: f64, coherence: f64) -> f64 {
 fn law(curve: &[Point]) -> (f64, f64, f64) {
     // The time of one thread is whatever fits best: the mean distance of the logarithms.
     let distances = |contention: f64, coherence: f64| {
-        let logs: Vec<f64> = curve.iter().map(|point| (point.time_ns / shape(point.threads, contention, coherence)).ln()).collect();
+        let logs: Vec<f64> =
+            curve.iter().map(|point| (point.time_ns / shape(point.threads, contention, coherence)).ln()).collect();
         let mean = logs.iter().sum::<f64>() / logs.len() as f64;
         logs.into_iter().map(|log| log - mean).collect::<Vec<f64>>()
     };
-    let badness = |contention: f64, coherence: f64| distances(contention, coherence).iter().map(|one| one * one).sum::<f64>();
+    let badness =
+        |contention: f64, coherence: f64| distances(contention, coherence).iter().map(|one| one * one).sum::<f64>();
     let (mut best, mut step) = ((0.0, 0.0), (0.1, 0.02));
     let mut center = (0.5, 0.1);
     for _ in 0..8 {
@@ -84,7 +86,8 @@ fn law(curve: &[Point]) -> (f64, f64, f64) {
         center = best;
         step = (step.0 / 3.0, step.1 / 3.0);
     }
-    let mut errors: Vec<f64> = distances(best.0, best.1).into_iter().map(|log| 100.0 * (log.exp() - 1.0).abs()).collect();
+    let mut errors: Vec<f64> =
+        distances(best.0, best.1).into_iter().map(|log| 100.0 * (log.exp() - 1.0).abs()).collect();
     (best.0, best.1, crate::learn::median(&mut errors))
 }
 
@@ -93,7 +96,12 @@ mod tests {
     use super::*;
 
     fn curve(times: &[f64]) -> Vec<Point> {
-        let point = |(place, time): (usize, &f64)| Point { threads: place as f64 + 1.0, time_ns: *time, low_ns: *time, high_ns: *time };
+        let point = |(place, time): (usize, &f64)| Point {
+            threads: place as f64 + 1.0,
+            time_ns: *time,
+            low_ns: *time,
+            high_ns: *time,
+        };
         times.iter().enumerate().map(point).collect()
     }
 

@@ -140,12 +140,8 @@ fn device(record: &Record) -> Device {
 }
 
 fn question(record: &Record, device: u32) -> std::result::Result<Question, String> {
-    let task: Task = record
-        .task
-        .as_ref()
-        .ok_or("the record has no task")?
-        .to()
-        .map_err(|_| "its task cannot be read".to_owned())?;
+    let task: Task =
+        record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
     let work = work_of(&task)?;
     let mut extras = BTreeMap::new();
     schedule_features(record, &mut extras);
@@ -205,7 +201,9 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             work.rows = rows;
         }
         Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
-        Op::GlobalPool { .. } => work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0),
+        Op::GlobalPool { .. } => {
+            work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
+        }
         _ => {}
     }
     match work.is_sound() {

@@ -19,7 +19,9 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 
 fn page(title: &str, body: &str) -> String {
     let title = escape(title);
-    format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n{body}\n</html>\n")
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
+    )
 }
 
 fn escape(text: &str) -> String {
@@ -33,11 +35,16 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
     }
     let all = BTreeMap::from([("all".to_owned(), evaluation.learners.clone())]);
-    for (title, groups) in [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("Everything", &all)] {
+    for (title, groups) in
+        [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("Everything", &all)]
+    {
         if groups.is_empty() {
             continue;
         }
-        let _ = write!(body, "<h2>{title}</h2><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>bias %<th>90 % interval holds<th>its width");
+        let _ = write!(
+            body,
+            "<h2>{title}</h2><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>bias %<th>90 % interval holds<th>its width"
+        );
         for (group, learners) in groups {
             let mut sorted: Vec<_> = learners.iter().collect();
             sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
@@ -134,7 +141,11 @@ pub fn heat_map(found: &[Correlation]) -> String {
 /// A curve over threads with its interval and its knee.
 pub fn curve(title: &str, knee: &Knee) -> String {
     let (width, height, margin) = (720.0, 360.0, 60.0);
-    let most = knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns }).fold(0.0, f64::max);
+    let most = knee
+        .curve
+        .iter()
+        .map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns })
+        .fold(0.0, f64::max);
     let threads = knee.curve.last().map_or(1.0, |point| point.threads);
     let x = |count: f64| margin + (count - 1.0) / (threads - 1.0).max(1.0) * (width - 2.0 * margin);
     let y = |time: f64| height - margin - time / most * (height - 2.0 * margin);
@@ -143,16 +154,38 @@ pub fn curve(title: &str, knee: &Knee) -> String {
     };
     let mut band = line(&|point| point.high_ns);
     band.extend(line(&|point| point.low_ns).into_iter().rev());
-    let mut svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-size=\"12\">");
+    let mut svg =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-size=\"12\">");
     if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
         let _ = write!(svg, "<polygon points=\"{}\" fill=\"#cde\"/>", band.join(" "));
     }
-    let _ = write!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"#247\" stroke-width=\"2\"/>", line(&|point| point.time_ns).join(" "));
-    let _ = write!(svg, "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{margin}\" y2=\"{1}\" stroke=\"#c50\" stroke-dasharray=\"4\"/>", x(knee.knee), height - margin);
-    let _ = write!(svg, "<text x=\"{:.1}\" y=\"{}\">knee: {} threads</text>", x(knee.knee) + 4.0, margin - 8.0, knee.knee);
+    let _ = write!(
+        svg,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"#247\" stroke-width=\"2\"/>",
+        line(&|point| point.time_ns).join(" ")
+    );
+    let _ = write!(
+        svg,
+        "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{margin}\" y2=\"{1}\" stroke=\"#c50\" stroke-dasharray=\"4\"/>",
+        x(knee.knee),
+        height - margin
+    );
+    let _ =
+        write!(svg, "<text x=\"{:.1}\" y=\"{}\">knee: {} threads</text>", x(knee.knee) + 4.0, margin - 8.0, knee.knee);
     for point in &knee.curve {
-        let _ = write!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x(point.threads), height - margin + 18.0, point.threads);
+        let _ = write!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            x(point.threads),
+            height - margin + 18.0,
+            point.threads
+        );
     }
-    let _ = write!(svg, "<text x=\"{margin}\" y=\"{}\">threads; time from 0 to {:.3} ms</text></svg>", height - 12.0, most / 1e6);
+    let _ = write!(
+        svg,
+        "<text x=\"{margin}\" y=\"{}\">threads; time from 0 to {:.3} ms</text></svg>",
+        height - 12.0,
+        most / 1e6
+    );
     page(title, &svg)
 }

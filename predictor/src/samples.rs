@@ -131,7 +131,8 @@ impl Gatherer {
     pub fn finish(self) -> Result<Samples> {
         let mut samples = self.samples;
         if samples.rows.is_empty() {
-            let why: Vec<_> = samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+            let why: Vec<_> =
+                samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
             return Err(Error::Data(format!("there is nothing to learn from ({})", why.join("; "))));
         }
         let extra_names: std::collections::BTreeSet<&String> = self.extras.iter().flat_map(BTreeMap::keys).collect();

@@ -23,7 +23,8 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     distinct.sort_unstable();
     distinct.dedup();
     distinct.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-    let fold_of: BTreeMap<u64, usize> = distinct.iter().enumerate().map(|(place, group)| (*group, place % count)).collect();
+    let fold_of: BTreeMap<u64, usize> =
+        distinct.iter().enumerate().map(|(place, group)| (*group, place % count)).collect();
     let folds = (0..count.min(distinct.len())).map(|fold| {
         let (test, train) = (0..groups.len()).partition(|row| fold_of[&groups[*row]] == fold);
         Fold { name: format!("fold {}", fold + 1), train, test }

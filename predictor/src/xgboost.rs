@@ -189,9 +189,9 @@ impl Booster {
         }
         for round in 0..rounds {
             // SAFETY: both handles are alive; labels have one entry per row or the library refuses.
-            booster.functions.check(unsafe {
-                (booster.functions.booster_update)(booster.handle, round as c_int, data.handle)
-            })?;
+            booster
+                .functions
+                .check(unsafe { (booster.functions.booster_update)(booster.handle, round as c_int, data.handle) })?;
         }
         Ok(booster)
     }
@@ -218,8 +218,7 @@ impl Booster {
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
         let (name, value) = (text(name)?, text(value)?);
         // SAFETY: two texts that end in zero and live until the call is over.
-        self.functions
-            .check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
+        self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
     }
 
     /// What the trees say of each row.

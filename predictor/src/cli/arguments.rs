@@ -1,7 +1,7 @@
 //! The command line: what may be typed.
 
-use clap::{Args, Parser, Subcommand};
 use crate::records::Policy;
+use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 
 /// Predict operator times from a dataset, and say how sure the prediction is.

@@ -29,10 +29,15 @@ pub fn run(eval: &Eval) -> Result<u8> {
 fn gate(evaluation: &Evaluation, path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
     let last = text.lines().last().unwrap_or_default();
-    let before: Evaluation =
-        serde_json::from_str(last).map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
+    let before: Evaluation = serde_json::from_str(last)
+        .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
     if before.protocol != evaluation.protocol {
-        return Err(Error::Data(format!("`{}` is of protocol {}, not {}", path.display(), before.protocol, evaluation.protocol)));
+        return Err(Error::Data(format!(
+            "`{}` is of protocol {}, not {}",
+            path.display(),
+            before.protocol,
+            evaluation.protocol
+        )));
     }
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
@@ -50,11 +55,17 @@ fn gate(evaluation: &Evaluation, path: &Path) -> Result<()> {
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {
-    let protocol = Protocol::from_name(&eval.protocol)
-        .ok_or_else(|| Error::Question(format!("unknown protocol `{}`; known: {}", eval.protocol, names(Protocol::ALL, |one| one.name()))))?;
+    let protocol = Protocol::from_name(&eval.protocol).ok_or_else(|| {
+        Error::Question(format!(
+            "unknown protocol `{}`; known: {}",
+            eval.protocol,
+            names(Protocol::ALL, |one| one.name())
+        ))
+    })?;
     let learners = eval.learners.iter().map(|name| {
-        Learner::from_name(name)
-            .ok_or_else(|| Error::Question(format!("unknown learner `{name}`; known: {}", names(Learner::ALL, |one| one.name()))))
+        Learner::from_name(name).ok_or_else(|| {
+            Error::Question(format!("unknown learner `{name}`; known: {}", names(Learner::ALL, |one| one.name())))
+        })
     });
     if eval.folds < 2 {
         return Err(Error::Question("--folds must be at least 2".to_owned()));
@@ -62,11 +73,18 @@ fn plan(eval: &Eval) -> Result<Plan> {
     if eval.seeds == 0 {
         return Err(Error::Question("--seeds must be at least 1".to_owned()));
     }
-    Ok(Plan { protocol, learners: learners.collect::<Result<_>>()?, seeds: (0..eval.seeds).collect(), folds: eval.folds, intervals: eval.intervals })
+    Ok(Plan {
+        protocol,
+        learners: learners.collect::<Result<_>>()?,
+        seeds: (0..eval.seeds).collect(),
+        folds: eval.folds,
+        intervals: eval.intervals,
+    })
 }
 
 fn overview(evaluation: &Evaluation) -> String {
-    let mut table = new_table(&["operator", "learner", "rows", "MAPE %", "95 % of it", "median %", "p90 %", "hit@10 %", "bias %"]);
+    let mut table =
+        new_table(&["operator", "learner", "rows", "MAPE %", "95 % of it", "median %", "p90 %", "hit@10 %", "bias %"]);
     let all = ("all".to_owned(), evaluation.learners.clone());
     for (operator, learners) in evaluation.operators.clone().into_iter().chain([all]) {
         let mut sorted: Vec<_> = learners.into_iter().collect();

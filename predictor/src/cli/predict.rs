@@ -50,9 +50,8 @@ fn setting(predict: &Predict) -> Result<Setting> {
         ..Setting::default()
     };
     for knob in &predict.knob {
-        let (name, value) = knob
-            .split_once('=')
-            .ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
+        let (name, value) =
+            knob.split_once('=').ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
         match value.parse() {
             Ok(number) => setting.extras.insert(format!("knob.{name}"), number),
             Err(_) => setting.extras.insert(format!("knob.{name}={value}"), 1.0),
@@ -71,7 +70,8 @@ fn overview(answers: &[Answered]) -> String {
             true => format!("{} … {}", duration(answer.low_ns), duration(answer.high_ns)),
             false => "unknown".to_owned(),
         };
-        let remarks = if answer.outside.is_empty() { String::new() } else { format!("outside: {}", answer.outside.join("; ")) };
+        let remarks =
+            if answer.outside.is_empty() { String::new() } else { format!("outside: {}", answer.outside.join("; ")) };
         table.add_row([
             one.operator.clone(),
             one.count.to_string(),

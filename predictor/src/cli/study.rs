@@ -21,7 +21,19 @@ const SHOWN: usize = 12;
 /// Prints the strongest correlations and writes all where asked to.
 pub fn correlations(arguments: &Correlate) -> Result<u8> {
     let found = correlate(&load(&arguments.data)?);
-    let mut table = new_table(&["operator", "device", "feature", "rows", "Spearman", "Pearson", "Kendall", "partial", "distance", "bits", "by chance"]);
+    let mut table = new_table(&[
+        "operator",
+        "device",
+        "feature",
+        "rows",
+        "Spearman",
+        "Pearson",
+        "Kendall",
+        "partial",
+        "distance",
+        "bits",
+        "by chance",
+    ]);
     let mut shown = 0;
     let mut last = ("", "");
     for one in &found {
@@ -50,7 +62,9 @@ pub fn correlations(arguments: &Correlate) -> Result<u8> {
 }
 
 fn csv(found: &[Correlation]) -> String {
-    let mut text = "operator,device,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance\n".to_owned();
+    let mut text =
+        "operator,device,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance\n"
+            .to_owned();
     for one in found {
         let quoted = |word: &str| format!("\"{}\"", word.replace('"', "\"\""));
         text += &format!(
@@ -78,7 +92,9 @@ pub fn explain(arguments: &Explain) -> Result<u8> {
         return importances(&data, arguments.json);
     }
     let (Some(path), Some(text)) = (&arguments.predictor, &arguments.op) else {
-        return Err(Error::Question("say --predictor and --op to explain an answer, or --data to see what matters".to_owned()));
+        return Err(Error::Question(
+            "say --predictor and --op to explain an answer, or --data to see what matters".to_owned(),
+        ));
     };
     let mut predictor = bundle::read(path)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
@@ -86,16 +102,32 @@ pub fn explain(arguments: &Explain) -> Result<u8> {
         describe_devices(&mut predictor, mapping);
     }
     let operator = asking::operator(text, mapping.as_ref())?;
-    let setting = Setting { device: arguments.device.clone(), threads: arguments.threads.map(f64::from), extrapolate: true, ..Setting::default() };
+    let setting = Setting {
+        device: arguments.device.clone(),
+        threads: arguments.threads.map(f64::from),
+        extrapolate: true,
+        ..Setting::default()
+    };
     let device = asking::device(&predictor, &setting)?;
-    let ask = Ask { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &setting.extras };
+    let ask = Ask {
+        operator: &operator.name,
+        work: &operator.work,
+        device,
+        threads: setting.threads,
+        extras: &setting.extras,
+    };
     let answer = predictor.ask(&ask)?;
     let row = predictor.row(&ask)?;
     let (parts, base) = parts(&predictor.learned.operators[&operator.name], &predictor.about.names, &row)?;
     let mut table = new_table(&["feature", "value", "unit", "time ×"]);
     for part in parts.iter().take(SHOWN) {
         let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
-        table.add_row([part.feature.clone(), format!("{:.3}", part.value), unit.to_owned(), format!("{:.3}", part.factor)]);
+        table.add_row([
+            part.feature.clone(),
+            format!("{:.3}", part.value),
+            unit.to_owned(),
+            format!("{:.3}", part.factor),
+        ]);
     }
     right_align(&mut table, [1, 3]);
     print(&format!(
@@ -108,7 +140,10 @@ pub fn explain(arguments: &Explain) -> Result<u8> {
     let learned = &predictor.learned.operators[&operator.name];
     let better = improvements(learned, &predictor.about.names, &row)?;
     for change in &better {
-        print(&format!("with {} = {:.3} it should take {:.2} × the time", change.feature, change.value, change.factor))?;
+        print(&format!(
+            "with {} = {:.3} it should take {:.2} × the time",
+            change.feature, change.value, change.factor
+        ))?;
     }
     let mut curve = Vec::new();
     if let Some(feature) = &arguments.vary {
@@ -121,7 +156,8 @@ pub fn explain(arguments: &Explain) -> Result<u8> {
         print(&table.to_string())?;
     }
     if arguments.json {
-        let document = json!({ "answer": answer, "base": base, "parts": parts, "improvements": better, "varied": curve });
+        let document =
+            json!({ "answer": answer, "base": base, "parts": parts, "improvements": better, "varied": curve });
         print(&document.to_string())?;
     }
     Ok(0)

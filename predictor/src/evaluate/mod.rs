@@ -77,15 +77,15 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     let mut divisions = Vec::new();
     let seeds = if plan.protocol.is_random() { &plan.seeds[..] } else { &plan.seeds[..1] };
     for seed in seeds {
-        divisions.extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
+        divisions
+            .extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
     }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();
     let jobs: Vec<(Learner, u64, &Division)> = divisions
         .iter()
         .flat_map(|(seed, division)| plan.learners.iter().map(move |learner| (*learner, *seed, division)))
         .collect();
-    let predicted =
-        parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan, *learner, *seed, division));
+    let predicted = parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan, *learner, *seed, division));
     let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
     for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
         let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
@@ -129,12 +129,7 @@ fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &D
     Ok(told)
 }
 
-fn report(
-    samples: &Samples,
-    plan: &Plan,
-    answers: &BTreeMap<String, Answers>,
-    names: &[String],
-) -> Result<Evaluation> {
+fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, names: &[String]) -> Result<Evaluation> {
     let score = |answers: &Answers| {
         let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
         let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
@@ -154,9 +149,9 @@ fn report(
     let held_out = held_out.iter().enumerate().map(|(held, name)| {
         (name.clone(), scores(&|answers: &Answers, place: usize| answers.held_out[place] == held as u32))
     });
-    let ranking = answers.iter().filter_map(|(learner, known)| {
-        Some((learner.clone(), ranking(samples, &known.rows, &known.predicted)?))
-    });
+    let ranking = answers
+        .iter()
+        .filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, &known.rows, &known.predicted)?)));
     let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ours.name()));
     let repeats = repeats(samples);
     if learners.is_empty() && repeats.is_none() {

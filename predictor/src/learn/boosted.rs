@@ -94,7 +94,9 @@ fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
     let is_near = |(ours, theirs): (f32, f32)| (ours - theirs).abs() <= 1e-4 * (1.0 + theirs.abs());
     match trees.predict(&some).into_iter().zip(theirs).all(is_near) {
         true => Ok(()),
-        false => Err(Error::XgBoost("this XGBoost means something else by its trees than this program; run scripts/setup".to_owned())),
+        false => Err(Error::XgBoost(
+            "this XGBoost means something else by its trees than this program; run scripts/setup".to_owned(),
+        )),
     }
 }
 

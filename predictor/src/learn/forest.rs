@@ -68,8 +68,11 @@ fn middle(low: f32, high: f32) -> f32 {
 
 /// Splits nodes until their rows agree; children stand behind their parents.
 fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown>) {
-    let mean = |rows: &[u32]| (rows.iter().map(|row| f64::from(labels[*row as usize])).sum::<f64>() / rows.len() as f64) as f32;
-    let leaf = |rows: &[u32]| Grown { feature: 0, threshold: 0.0, left: 0, value: mean(rows), cover: rows.len() as f32 };
+    let mean = |rows: &[u32]| {
+        (rows.iter().map(|row| f64::from(labels[*row as usize])).sum::<f64>() / rows.len() as f64) as f32
+    };
+    let leaf =
+        |rows: &[u32]| Grown { feature: 0, threshold: 0.0, left: 0, value: mean(rows), cover: rows.len() as f32 };
     nodes.push(leaf(rows));
     let mut open = vec![(0usize, 0usize, rows.len(), 0usize)];
     while let Some((place, begin, end, depth)) = open.pop() {

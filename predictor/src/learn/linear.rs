@@ -22,7 +22,8 @@ struct Lines {
 
 /// Fits one line per operator.
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
-    let columns = columns_of(samples, &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule]);
+    let columns =
+        columns_of(samples, &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule]);
     let groups = by_operator(samples, train).into_iter();
     let lines = groups.map(|(operator, rows)| (operator, fit_line(samples, &rows, &columns))).collect();
     Lines { columns, lines }
@@ -61,33 +62,51 @@ fn fit_line(samples: &Samples, rows: &[usize], columns: &[usize]) -> Line {
     for place in 0..width {
         products[place * width + place] += PENALTY;
     }
-    Line { means, scales, coefficients: solve(products, targets), mean_log }
+    Line { means, scales, coefficients: Cholesky::of(products, width).solve(targets), mean_log }
 }
 
 fn standardise(value: f64, mean: f64, scale: f64) -> f64 {
     if scale > 1e-9 { (value - mean) / scale } else { 0.0 }
 }
 
-/// Solves a symmetric positive system, given by its lower half, by Cholesky's method.
-pub(crate) fn solve(mut lower: Vec<f64>, mut right: Vec<f64>) -> Vec<f64> {
-    let width = right.len();
-    for column in 0..width {
-        for row in column..width {
-            let known: f64 = (0..column).map(|k| lower[row * width + k] * lower[column * width + k]).sum();
-            let rest = lower[row * width + column] - known;
-            lower[row * width + column] =
-                if row == column { rest.max(1e-12).sqrt() } else { rest / lower[column * width + column] };
+/// A symmetric positive matrix as the product of a lower half with itself, by Cholesky's method.
+pub(crate) struct Cholesky {
+    lower: Vec<f64>,
+    width: usize,
+}
+
+impl Cholesky {
+    /// Factors a matrix that is given by its lower half, row after row.
+    pub fn of(mut lower: Vec<f64>, width: usize) -> Cholesky {
+        for column in 0..width {
+            for row in column..width {
+                let known: f64 = (0..column).map(|k| lower[row * width + k] * lower[column * width + k]).sum();
+                let rest = lower[row * width + column] - known;
+                lower[row * width + column] =
+                    if row == column { rest.max(1e-12).sqrt() } else { rest / lower[column * width + column] };
+            }
         }
+        Cholesky { lower, width }
     }
-    for row in 0..width {
-        let known: f64 = (0..row).map(|k| lower[row * width + k] * right[k]).sum();
-        right[row] = (right[row] - known) / lower[row * width + row];
+
+    /// What the matrix makes this right side of.
+    pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
+        let (lower, width) = (&self.lower, self.width);
+        for row in 0..width {
+            let known: f64 = (0..row).map(|k| lower[row * width + k] * right[k]).sum();
+            right[row] = (right[row] - known) / lower[row * width + row];
+        }
+        for row in (0..width).rev() {
+            let known: f64 = (row + 1..width).map(|k| lower[k * width + row] * right[k]).sum();
+            right[row] = (right[row] - known) / lower[row * width + row];
+        }
+        right
     }
-    for row in (0..width).rev() {
-        let known: f64 = (row + 1..width).map(|k| lower[k * width + row] * right[k]).sum();
-        right[row] = (right[row] - known) / lower[row * width + row];
+
+    /// The logarithm of the matrix's determinant.
+    pub fn log_determinant(&self) -> f64 {
+        (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }
-    right
 }
 
 impl Fitted for Lines {
@@ -120,7 +139,7 @@ mod tests {
             };
             let system: Vec<f64> = (0..9).map(|place| at(place / 3, place % 3)).collect();
             let right = (0..3).map(|row| (0..3).map(|column| at(row, column) * wanted[column]).sum()).collect();
-            for (found, wanted) in solve(system, right).iter().zip(&wanted) {
+            for (found, wanted) in Cholesky::of(system, 3).solve(right).iter().zip(&wanted) {
                 prop_assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
             }
         }

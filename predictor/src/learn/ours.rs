@@ -72,7 +72,8 @@ pub struct Facts {
 }
 
 /// Features that tell devices apart and not how they differ: trees for other devices do not see them.
-const OF_ONE_DEVICE: &[&str] = &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
+const OF_ONE_DEVICE: &[&str] =
+    &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
 /// Rows without some features, which trees then cannot ask for.
 fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
@@ -114,7 +115,13 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
 }
 
 /// The same, with intervals.
-pub fn fit_calibrated(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<Ours> {
+pub fn fit_calibrated(
+    samples: &Samples,
+    train: &[usize],
+    growth: &Growth,
+    seed: u64,
+    purpose: Purpose,
+) -> Result<Ours> {
     let mut fitted = fit(samples, train, growth, seed, purpose)?;
     calibrate(&mut fitted, samples, train, growth, seed, purpose)?;
     Ok(fitted)

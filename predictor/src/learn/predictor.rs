@@ -110,7 +110,11 @@ impl Predictor {
     fn situate(&self, ask: &Ask<'_>) -> Result<Situated<'_>> {
         let operator = self.learned.operators.get(ask.operator).ok_or_else(|| {
             let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
-            Error::Question(format!("nothing was learned of the operator `{}`; learned: {}", ask.operator, known.join(", ")))
+            Error::Question(format!(
+                "nothing was learned of the operator `{}`; learned: {}",
+                ask.operator,
+                known.join(", ")
+            ))
         })?;
         let device = self.about.devices.get(ask.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
@@ -145,7 +149,17 @@ impl Predictor {
         };
         let correction =
             operator.adapted.get(ask.device).map_or(0.0, |adapted| adapted.correction(&super::ours::place(&row)));
-        Ok(Situated { correction, operator, features: row, attainable_ns: roofline_ns + overhead_ns, roofline_ns, is_known, outside, spread, bound })
+        Ok(Situated {
+            correction,
+            operator,
+            features: row,
+            attainable_ns: roofline_ns + overhead_ns,
+            roofline_ns,
+            is_known,
+            outside,
+            spread,
+            bound,
+        })
     }
 }
 
@@ -191,7 +205,8 @@ fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<St
         };
         // Half a doubling beyond the largest or below the smallest size is still a neighbour.
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
-        if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack)) {
+        if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
+        {
             reasons.push(format!("`{}` is {value}, learned from {low} to {high} ({})", feature.name, feature.unit));
         }
     }

@@ -19,7 +19,14 @@ pub const UNSEEN: &str = "";
 const FEWEST: usize = 30;
 
 /// Finds the half-widths of a fitted predictor's intervals.
-pub fn calibrate(fitted: &mut Ours, samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<()> {
+pub fn calibrate(
+    fitted: &mut Ours,
+    samples: &Samples,
+    train: &[usize],
+    growth: &Growth,
+    seed: u64,
+    purpose: Purpose,
+) -> Result<()> {
     if purpose != Purpose::Transfer {
         let shapes: Vec<u64> = train.iter().map(|row| samples.rows[*row].shape).collect();
         if let Some(fold) = split::by_group(&shapes, 5, seed ^ 1).first() {

@@ -193,7 +193,8 @@ impl Trees {
         let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
         let nodes = &self.nodes[root..end];
         let leaf = |place: usize| nodes[place].left as usize == root + place;
-        let child = |place: usize, side: i32| if leaf(place) { -1 } else { (nodes[place].left as usize - root) as i32 + side };
+        let child =
+            |place: usize, side: i32| if leaf(place) { -1 } else { (nodes[place].left as usize - root) as i32 + side };
         let mut parents = vec![i32::MAX as u32; nodes.len()];
         for place in (0..nodes.len()).filter(|place| !leaf(*place)) {
             parents[child(place, 0) as usize] = place as u32;
@@ -319,7 +320,8 @@ impl Trees {
             *bytes = rest;
             Ok(u32::from_le_bytes(*number))
         };
-        let (features, base, trees, nodes) = (take()? as usize, f32::from_bits(take()?), take()? as usize, take()? as usize);
+        let (features, base, trees, nodes) =
+            (take()? as usize, f32::from_bits(take()?), take()? as usize, take()? as usize);
         if features > usize::from(u16::MAX) || trees > MAX_TREES || nodes > MAX_NODES || !base.is_finite() {
             return Err("the trees are larger than any this program writes".to_owned());
         }
@@ -354,7 +356,10 @@ impl Trees {
             for place in begins..end {
                 let node = &self.nodes[place];
                 let left = node.left as usize;
-                if usize::from(node.feature) >= self.features.max(1) || node.threshold.is_nan() || !self.leaves[place].is_finite() {
+                if usize::from(node.feature) >= self.features.max(1)
+                    || node.threshold.is_nan()
+                    || !self.leaves[place].is_finite()
+                {
                     return Err(format!("tree {tree} has a node that asks for what does not exist"));
                 }
                 if left == place {
@@ -442,7 +447,11 @@ fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
         trees.nodes.push(Node {
             left: (if is_leaf { place } else { begin + order.len() }) as u32,
             threshold: if is_leaf { f32::INFINITY } else { number },
-            feature: if is_leaf { 0 } else { u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")? },
+            feature: if is_leaf {
+                0
+            } else {
+                u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")?
+            },
             absent_left: is_leaf || tree.default_left[old] != 0,
         });
         if !is_leaf {

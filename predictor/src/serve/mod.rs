@@ -74,7 +74,8 @@ fn work(listener: &TcpListener, service: &Service) -> Result<()> {
         match listener.accept() {
             Ok((stream, _)) => answer_one(stream, service),
             // A client that left while it waited is no reason to stop.
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(Error::io("listen on", std::path::Path::new("the socket"), error)),
         }
     }
@@ -139,8 +140,12 @@ fn predict(body: &[u8], service: &Service) -> Result<Value> {
     if operators.is_empty() {
         return Err(Error::Question("say what to predict: `operators` or `model`".to_owned()));
     }
-    let mut setting =
-        Setting { device: question.device, threads: question.threads, extrapolate: question.extrapolate, ..Setting::default() };
+    let mut setting = Setting {
+        device: question.device,
+        threads: question.threads,
+        extrapolate: question.extrapolate,
+        ..Setting::default()
+    };
     for (name, value) in &question.knobs {
         match (value.as_f64(), value.as_str()) {
             (Some(number), _) => setting.extras.insert(format!("knob.{name}"), number),

@@ -77,7 +77,8 @@ fn body_length<'a>(fields: impl Iterator<Item = &'a str>) -> Result<Option<usize
         if !name.eq_ignore_ascii_case("content-length") {
             continue;
         }
-        let value: usize = value.trim().parse().map_err(|_| Trouble::Bad(400, "Content-Length is not a number".to_owned()))?;
+        let value: usize =
+            value.trim().parse().map_err(|_| Trouble::Bad(400, "Content-Length is not a number".to_owned()))?;
         if length.is_some_and(|known| known != value) {
             return Err(Trouble::Bad(400, "there are two different Content-Lengths".to_owned()));
         }
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn reads_a_body_of_the_length_it_says() {
-        let request = of("POST /predict?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}rest").expect("a request");
+        let request =
+            of("POST /predict?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}rest").expect("a request");
         assert_eq!(request, Request { method: "POST".to_owned(), path: "/predict".to_owned(), body: b"{}".to_vec() });
     }
 

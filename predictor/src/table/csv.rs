@@ -137,7 +137,9 @@ impl<'a> CellsOfLine<'a> {
         let mut from = 0;
         loop {
             let Some(quote) = memchr::memchr(b'"', &inside[from..]).map(|at| at + from) else {
-                return Err("a quoted cell does not end on its line; line ends inside cells are not supported".to_owned());
+                return Err(
+                    "a quoted cell does not end on its line; line ends inside cells are not supported".to_owned()
+                );
             };
             match inside.get(quote + 1) {
                 Some(b'"') => {
@@ -375,7 +377,10 @@ mod tests {
             ("a,\n", "line 1: column 2 has no name"),
             ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, the header 2"),
             ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2"),
-            ("a\n\"x\n", "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported"),
+            (
+                "a\n\"x\n",
+                "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported",
+            ),
         ] {
             assert_eq!(parse(text.as_bytes()).expect_err(text), expected);
         }

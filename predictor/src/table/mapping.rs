@@ -89,7 +89,9 @@ impl Mapping {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
         let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
-            Some((name, _)) => Err(Error::table(path, format!("the device `{name}` has a number that is not positive"))),
+            Some((name, _)) => {
+                Err(Error::table(path, format!("the device `{name}` has a number that is not positive")))
+            }
             None => Ok(mapping),
         }
     }

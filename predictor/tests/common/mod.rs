@@ -19,7 +19,9 @@ soft = { form = "rows", rows = "m", columns = "n", flops_per_element = 5 }
 pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
     let mut mapping = MAPPING.to_owned();
     let mut table = "op,device,time_us,b,m,n,k,kernel\n".to_owned();
-    for (name, units, clock, bandwidth) in [("small", 20.0, 1.0, 200.0), ("middle", 40.0, 1.2, 400.0), ("large", 80.0, 1.4, 900.0)] {
+    for (name, units, clock, bandwidth) in
+        [("small", 20.0, 1.0, 200.0), ("middle", 40.0, 1.2, 400.0), ("large", 80.0, 1.4, 900.0)]
+    {
         let _ = write!(
             mapping,
             "\n[devices.{name}]\nunits = {units}\nflops_per_cycle = 128\nclock_ghz = {clock}\nbandwidth_gb_per_s = {bandwidth}\ncache_bytes = 4e6\n"
