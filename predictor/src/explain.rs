@@ -106,13 +106,19 @@ pub fn sweep(operator: &OfOperator, names: &[String], row: &[f32], feature: &str
         .ok_or_else(|| Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", "))))?;
     let (low, high) = operator.facts.ranges[column].unwrap_or_default();
     let now = operator.log(row, true);
-    let change = |step: usize| {
-        let value = low + (high - low) * step as f32 / (STEPS - 1) as f32;
+    // Threads and knobs are whole numbers.
+    let is_whole = feature == "threads" || feature.starts_with("knob.");
+    let mut values: Vec<f32> = (0..STEPS)
+        .map(|step| low + (high - low) * step as f32 / (STEPS - 1) as f32)
+        .map(|value| if is_whole { value.round() } else { value })
+        .collect();
+    values.dedup();
+    let change = |value: f32| {
         let mut changed = row.to_vec();
         changed[column] = value;
         Change { feature: feature.to_owned(), value, factor: (operator.log(&changed, true) - now).exp() }
     };
-    Ok(if low < high { (0..STEPS).map(change).collect() } else { Vec::new() })
+    Ok(if low < high { values.into_iter().map(change).collect() } else { Vec::new() })
 }
 
 /// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.

@@ -275,27 +275,27 @@ fn number_feature(name: String, value: &serde_json::Value, extras: &mut BTreeMap
 
 /// What knobs mean together with sizes: elements in registers, and what tiles leave over.
 fn knob_products(work: &Work, extras: &mut BTreeMap<String, f64>) {
-    let knob = |name: &str| extras.get(&format!("knob.{name}")).copied().filter(|value| *value >= 1.0);
+    let knob = |name: &str| extras.get(&format!("tiling.{name}")).copied().filter(|value| *value >= 1.0);
     let (channels, across, down, block) = (knob("tile_c"), knob("tile_x"), knob("tile_y"), knob("block"));
     let mut found = Vec::new();
     if let (Some(channels), Some(across)) = (channels, across) {
         let outputs = channels * across * down.unwrap_or(1.0);
-        found.push(("knob.accumulators", outputs));
-        found.push(("knob.loads_per_output", (channels + across * down.unwrap_or(1.0)) / outputs));
+        found.push(("tiling.accumulators", outputs));
+        found.push(("tiling.loads_per_output", (channels + across * down.unwrap_or(1.0)) / outputs));
     }
     if let Some(across) = across {
         let width = if work.width > 0.0 { work.width } else { work.rows };
-        found.push(("knob.tile_x_used", width / ((width / across).ceil() * across)));
+        found.push(("tiling.tile_x_used", width / ((width / across).ceil() * across)));
     }
     if let Some(block) = block {
-        found.push(("knob.block_used", work.columns / ((work.columns / block).ceil() * block)));
+        found.push(("tiling.block_used", work.columns / ((work.columns / block).ceil() * block)));
     }
     if let Some(split) = knob("split_r") {
-        found.push(("knob.split_r_used", work.depth / ((work.depth / split).ceil() * split)));
+        found.push(("tiling.split_r_used", work.depth / ((work.depth / split).ceil() * split)));
     }
     if let Some(channels) = channels {
         let lanes = channels * block.unwrap_or(1.0);
-        found.push(("knob.columns_tiles", (work.columns / lanes).ceil()));
+        found.push(("tiling.columns_tiles", (work.columns / lanes).ceil()));
     }
     extras.extend(found.into_iter().map(|(name, value)| (name.to_owned(), value)));
 }

@@ -30,6 +30,8 @@ pub enum Command {
     Knee(KneeOf),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
+    /// List the features, their units and sources
+    Features,
 }
 
 /// What to learn from.

@@ -12,6 +12,7 @@ mod study;
 mod train;
 
 use crate::error::{Error, Result};
+use crate::features::FEATURES;
 use crate::records::{self, Policy};
 use crate::samples::Samples;
 use crate::table::{self, Mapping};
@@ -30,6 +31,7 @@ pub fn run() -> ExitCode {
         Command::Explain(arguments) => study::explain(&arguments),
         Command::Knee(arguments) => study::knees(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Features => features(),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -50,6 +52,16 @@ fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Lists the features.
+fn features() -> Result<u8> {
+    let mut table = new_table(&["feature", "unit", "source"]);
+    for feature in FEATURES {
+        table.add_row([feature.name, feature.unit, feature.origin.name()]);
+    }
+    print(&table.to_string())?;
+    Ok(0)
 }
 
 /// A table without walls.

@@ -7,7 +7,7 @@ pub mod work;
 
 pub use device::Device;
 pub use matrix::Matrix;
-pub use table::{FEATURES, Feature, Known, Origin, Situation};
+pub use table::{FEATURES, Feature, Origin, Situation};
 pub use work::{Form, Work};
 
 /// Time in nanoseconds that no implementation can beat: the longer of arithmetic at peak and compulsory bytes at full

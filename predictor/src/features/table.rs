@@ -1,20 +1,12 @@
-//! The one table of features: name, unit, source, and when each is known.
+//! The one table of features: name, unit and source. All are known before the run.
 //!
-//! A predictor that answers before the run sees no feature that is known only after it. To add a feature, add a line.
+//! What is known only after a run (counters, launch grids, kernel names) may explain a time and must not predict it, so it
+//! has no place in this table; the columns of records say of themselves when they are known. To add a feature, add a line.
 //! Sizes enter as logarithms, because times multiply; what is taken relative to the device (waves, footprints) carries
 //! over to devices that were never seen, what is absolute does not.
 
 use super::device::Device;
 use super::work::Work;
-
-/// When a feature is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// From the question alone.
-    BeforeRun,
-    /// After the artifact was run once: may explain, never predict.
-    AfterRun,
-}
 
 /// Where a feature's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +23,23 @@ pub enum Origin {
     Device,
     /// How it is run: threads.
     Setting,
-    /// The schedule's knobs; names are the schedule's own.
+    /// The schedule's knobs and the generated code; names are their makers' own.
     Schedule,
-    /// The generated code; names are the compiler's own.
-    Code,
-    /// Counters of a run; names are the counters' own.
-    Counters,
+}
+
+impl Origin {
+    /// The name in lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Origin::Sizes => "sizes",
+            Origin::Work => "work",
+            Origin::Quantisation => "quantisation",
+            Origin::Footprint => "footprint",
+            Origin::Device => "device",
+            Origin::Setting => "setting",
+            Origin::Schedule => "schedule",
+        }
+    }
 }
 
 /// What features are computed from.
@@ -59,20 +62,18 @@ pub struct Feature {
     pub unit: &'static str,
     /// Where it comes from.
     pub origin: Origin,
-    /// When it is known.
-    pub known: Known,
     /// How it is computed.
     pub of: fn(&Situation<'_>) -> f64,
 }
 
 macro_rules! features {
     ($( $origin:ident { $( $name:literal, $unit:literal, $of:expr; )* } )*) => {
-        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, known: Known::BeforeRun, of: $of }, )* )* ]
+        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, of: $of }, )* )* ]
     };
 }
 
 /// Every feature that is computed from a situation. Knobs, code features and counters come beside them under the names
-/// that their makers gave, prefixed `knob.`, `code.` and `counter.`.
+/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes is prefixed `tiling.`.
 pub const FEATURES: &[Feature] = features! {
     Sizes {
         "batch", "log2 count", |s| s.work.batch.log2();
