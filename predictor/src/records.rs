@@ -228,6 +228,14 @@ fn taps(weight: Option<&TensorType>) -> f64 {
     extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
 }
 
+/// The features of a template's knobs for an operator of these sizes.
+pub fn of_knobs(work: &Work, knobs: &serde_json::Map<String, serde_json::Value>) -> BTreeMap<String, f64> {
+    let mut extras = BTreeMap::from([(format!("knob.from={}", datasets::ScheduleSource::Template), 1.0)]);
+    knobs.iter().for_each(|(name, value)| number_feature(format!("knob.{name}"), value, &mut extras));
+    knob_products(work, &mut extras);
+    extras
+}
+
 /// Knobs and code features of a record under their prefixed names.
 fn schedule_features(record: &Record, extras: &mut BTreeMap<String, f64>) {
     if let Some(source) = record.schedule_source {

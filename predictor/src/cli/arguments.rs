@@ -130,6 +130,15 @@ pub struct Predict {
     /// Neural network of the zoo, whose operators are added up; repeatable
     #[arg(long, value_name = "NAME")]
     pub model: Vec<String>,
+    /// Table whose rows are all answered, as CSV; needs --mapping, and no times
+    #[arg(long, value_name = "FILE", requires = "mapping", conflicts_with_all = ["op", "model", "space"])]
+    pub data: Option<PathBuf>,
+    /// What `opcollect space --sample N --json` printed: rank the schedules of --op
+    #[arg(long, value_name = "FILE", requires = "op")]
+    pub space: Option<PathBuf>,
+    /// Schedules of --space that are shown
+    #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
+    pub best: usize,
     /// Batch size of --model
     #[arg(long, default_value_t = 1)]
     pub batchsize: i64,

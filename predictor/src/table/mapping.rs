@@ -212,13 +212,28 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
     let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
     let mut gatherer = Gatherer::new(devices);
     for path in paths {
-        gather(path, mapping, &mut gatherer)?;
+        let table = super::read(path)?;
+        let times = numbers(path, &table, &mapping.time.column)?;
+        let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
+        for (row, question) in in_table(path, &table, mapping)?.into_iter().enumerate() {
+            gatherer.push(question, times[row] * mapping.time.unit.nanoseconds(), cvs.map(|cvs| cvs[row]));
+        }
     }
     gatherer.finish()
 }
 
-fn gather(path: &Path, mapping: &Mapping, gatherer: &mut Gatherer) -> Result<()> {
-    let table = super::read(path)?;
+/// The questions in a table, which needs no times; each with its device's name.
+pub fn questions(path: &Path, mapping: &Mapping) -> Result<Vec<(Question, String)>> {
+    let names: Vec<&String> = mapping.devices.keys().collect();
+    let found = in_table(path, &super::read(path)?, mapping)?.into_iter();
+    let named = |question: Question| {
+        let name = names[question.device as usize].clone();
+        (question, name)
+    };
+    Ok(found.map(named).collect())
+}
+
+fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
     let known = mapping.known_columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!(
@@ -227,15 +242,14 @@ fn gather(path: &Path, mapping: &Mapping, gatherer: &mut Gatherer) -> Result<()>
         );
         return Err(Error::table(path, problem));
     }
-    let operators = words(path, &table, &mapping.operator)?;
-    let devices = words(path, &table, &mapping.device)?;
-    let times = numbers(path, &table, &mapping.time.column)?;
-    let models = mapping.model.as_ref().map(|name| words(path, &table, name)).transpose()?;
-    let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
+    let operators = words(path, table, &mapping.operator)?;
+    let devices = words(path, table, &mapping.device)?;
+    let models = mapping.model.as_ref().map(|name| words(path, table, name)).transpose()?;
     let mut shapes = Vec::new();
     for word in operators.0 {
-        shapes.push(bound(path, &table, mapping, word)?);
+        shapes.push(bound(path, table, mapping, word)?);
     }
+    let mut questions = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
         let device = &devices.0[devices.1[row] as usize];
         let Some(place) = mapping.devices.keys().position(|known| known == device) else {
@@ -252,7 +266,7 @@ fn gather(path: &Path, mapping: &Mapping, gatherer: &mut Gatherer) -> Result<()>
             Some(Size::Column(name)) => columns.get(name.as_str()).map_or(f64::NAN, |column| column[row]),
             None => f64::NAN,
         };
-        let question = Question {
+        questions.push(Question {
             operator: operators.0[operator].clone(),
             device: place as u32,
             model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),
@@ -260,10 +274,9 @@ fn gather(path: &Path, mapping: &Mapping, gatherer: &mut Gatherer) -> Result<()>
             work: shape.work(&of),
             threads: mapping.devices[device].units,
             extras: BTreeMap::new(),
-        };
-        gatherer.push(question, times[row] * mapping.time.unit.nanoseconds(), cvs.map(|cvs| cvs[row]));
+        });
     }
-    Ok(())
+    Ok(questions)
 }
 
 /// An operator's shape with the columns it reads.
