@@ -1,4 +1,5 @@
 //! The public GPU tables, where they lie beside the checkout.
+#![allow(clippy::print_stderr)]
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::learn::Learner;
@@ -14,7 +15,12 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
         return;
     }
     let mapping = Mapping::read(&root.join("configs/gpu-ops.toml")).expect("the mapping");
-    let samples = samples(&[table], &mapping).expect("the table");
+    let mut samples = samples(&[table], &mapping).expect("the table");
+    // One device is enough to see a fault, and takes seconds.
+    let of_device = |row: &usize| samples.device_name(*row) == "NVIDIA A100-PCIE-40GB";
+    let rows: Vec<usize> = (0..samples.rows.len()).filter(of_device).collect();
+    samples.features = samples.features.select(&rows);
+    samples.rows = rows.iter().map(|row| samples.rows[*row].clone()).collect();
     let plan =
         Plan { protocol: Protocol::P1, learners: vec![Learner::Ours], seeds: vec![0], folds: 3, intervals: false };
     let found = evaluate(&samples, &plan).expect("an evaluation");
