@@ -15,7 +15,8 @@ const SOME: &[&str] = &["clip_text_model", "gemma", "gpt_neo", "llama3", "swin",
 
 fn entries(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests").join(folder);
-    let mut entries: Vec<PathBuf> = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> =
+        folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     entries.sort();
     entries
 }
@@ -42,7 +43,8 @@ fn tasks_of_transformers_and_programs_are_right() {
         }
     }
     let programs = entries("torch").into_iter().filter(|path| path.extension().is_some_and(|end| end == "pt2"));
-    graphs.extend(programs.map(|path| torch::load(&path, &torch::Options::default()).expect("a checked program").graph));
+    graphs
+        .extend(programs.map(|path| torch::load(&path, &torch::Options::default()).expect("a checked program").graph));
     let mut tasks = Tasks::default();
     for graph in graphs {
         let graph = simplify(&graph).expect("a checked graph");

@@ -20,8 +20,12 @@ fn small_programs_answer_as_torch_does() {
 
 /// Whole networks, where `scripts/pt2_cases.py` has written them.
 #[test]
+#[allow(clippy::print_stderr)]
 fn whole_networks_answer_as_torch_does() {
-    let Some(folder) = std::env::var_os("OPCOLLECT_PT2_CASES") else { return };
+    let Some(folder) = std::env::var_os("OPCOLLECT_PT2_CASES") else {
+        eprintln!("skipped: OPCOLLECT_PT2_CASES names no folder that `scripts/pt2_cases.py` has written");
+        return;
+    };
     let failures: Vec<String> = cases(Path::new(&folder)).iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
