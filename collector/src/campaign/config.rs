@@ -1,7 +1,9 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
 use crate::counters::CounterRequest;
+use crate::cuda::Architecture;
 use crate::measure::Plan;
+use crate::target::{cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,10 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
-    /// `llvm`, or TVM's JSON of a target.
+    /// `llvm`, `cuda`, or TVM's JSON of a target.
     pub target: Option<String>,
+    /// GPU architectures for the target `cuda`, such as `sm_90`.
+    pub arch: Option<Vec<String>>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
     /// Where schedules come from: `template`, `metaschedule`.
@@ -166,7 +170,7 @@ pub struct ModelRequest {
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// `llvm`, or TVM's JSON of a target.
+    /// `llvm`, or TVM's JSON of a target; a GPU's names its architectures.
     pub target: String,
     /// Thread counts.
     pub threads: Vec<usize>,
@@ -225,10 +229,7 @@ impl RawConfig {
         each("batch", &batch, "allowed are 1 to 65536", |size| (1..=65_536).contains(size))?;
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
-        let target = self.target.unwrap_or_else(|| "llvm".to_owned());
-        each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
-            crate::target::is_llvm(text)
-        })?;
+        let target = target(self.target, self.arch)?;
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
@@ -268,6 +269,24 @@ impl RawConfig {
             counters: self.counters,
             limits: self.limits,
         })
+    }
+}
+
+/// The target's text; architectures become part of a GPU's description.
+fn target(text: Option<String>, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
+    let text = text.unwrap_or_else(|| "llvm".to_owned());
+    let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
+    each("target", std::slice::from_ref(&text), allowed, |text| is_llvm(text) || is_cuda(text))?;
+    match architectures {
+        Some(names) if text == "cuda" => {
+            each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
+            Ok(cuda_text(&names))
+        }
+        Some(names) => {
+            let allowed = "only the target `cuda` takes it; a JSON description names its own";
+            Err(ConfigError::OutOfRange { field: "arch", found: names.join(","), allowed: allowed.to_owned() })
+        }
+        None => Ok(text),
     }
 }
 

@@ -6,6 +6,7 @@ use super::settings::allowed_cpus;
 use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
 use crate::campaign::{WorkerLimits, Workers, workers};
+use crate::cuda::nvrtc::{self, Nvrtc};
 use crate::host::Facts;
 use crate::job::BuildJob;
 use crate::space::{Schedule, space};
@@ -42,6 +43,9 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
 
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
 pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
+    if target::is_cuda(description) {
+        return gpu_target(description, workers);
+    }
     let versions = versions(workers)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
@@ -49,6 +53,18 @@ pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     if target != host {
         try_target(&target, workers)?;
     }
+    Ok(target)
+}
+
+/// A GPU's target, its architectures known to the compiler that is there.
+fn gpu_target(description: &str, workers: &mut Workers) -> Result<Target> {
+    let target = target::cuda(description).map_err(Failure::usage)?;
+    let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
+    let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
+    for architecture in target::architectures(&fields).map_err(Failure::usage)? {
+        nvrtc.check(architecture).map_err(Failure::usage)?;
+    }
+    try_target(&target, workers)?;
     Ok(target)
 }
 
@@ -98,7 +114,7 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
     };
     Record {
         run_id: run_id.to_owned(),
-        target: datasets::Target::Llvm,
+        target: if target.kind == "cuda" { datasets::Target::Cuda } else { datasets::Target::Llvm },
         target_text: Some(target.text.clone()),
         source: Source::Measured,
         spin_count: Some(0),

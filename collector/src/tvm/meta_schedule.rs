@@ -1,10 +1,10 @@
 //! TVM's own schedule space (MetaSchedule) as a sampler.
 //!
 //! A sample is named by a space and a seed: every sampling move of the space draws afresh from the seed, so the same
-//! pair gives the same schedule. The rule sets are the explicit ones for LLVM, because the set "from the target"
-//! wants tensor intrinsics that only TVM's Python package registers.
+//! pair gives the same schedule. The rule sets are the explicit ones for LLVM and for CUDA without tensor cores, because
+//! the others want tensor intrinsics that only TVM's Python package registers.
 
-use super::call::{TvmError, Value, call};
+use super::call::{TvmError, Value, call, invoke};
 use super::compile::CompileTarget;
 use super::expression::Module;
 use super::names;
@@ -26,13 +26,18 @@ pub struct Spaces {
 pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;
-    let rules = call!(names::META_RULES_LLVM)?;
-    let postprocs = call!(names::META_POSTPROCS_LLVM)?;
-    let mutators = call!(names::META_MUTATORS_LLVM)?;
+    let (rules, postprocs, mutators) = if target.architectures.is_empty() {
+        (names::META_RULES_LLVM, names::META_POSTPROCS_LLVM, names::META_MUTATORS_LLVM)
+    } else {
+        (names::META_RULES_CUDA, names::META_POSTPROCS_CUDA, names::META_MUTATORS_CUDA)
+    };
+    let rules = invoke(&rules, &[])?;
+    let postprocs = invoke(&postprocs, &[])?;
+    let mutators = invoke(&mutators, &[])?;
     let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
     let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
     let context =
-        call!(names::META_CONTEXT, &module.0, &target.0, &generator, Value::none(), "task", THREADS, SEED, silent)?;
+        call!(names::META_CONTEXT, &module.0, &target.value, &generator, Value::none(), "task", THREADS, SEED, silent)?;
     call!(names::META_INITIALIZE, &context)?;
     let schedules = call!(names::META_DESIGN_SPACE, &generator, &module.0)?.items()?;
     if schedules.is_empty() {
