@@ -222,14 +222,16 @@ impl RawConfig {
 
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
-        let threads = self.threads.unwrap_or_else(|| default_threads(allowed_cpus));
+        let target = target(self.target, self.arch)?;
+        // A GPU is fed by one thread.
+        let threads =
+            self.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = self.batch.unwrap_or_else(|| vec![1]);
         each("batch", &batch, "allowed are 1 to 65536", |size| (1..=65_536).contains(size))?;
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
-        let target = target(self.target, self.arch)?;
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;

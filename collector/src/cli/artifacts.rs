@@ -233,8 +233,16 @@ pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Resu
         return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
     }
     let mut workers = machine::workers(&plan.config.limits)?;
-    let mut versions = machine::runner_versions(&mut workers)?;
-    versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
+    let versions = if plan.target.kind == "cuda" {
+        workers.run_on_device();
+        let device = machine::device_versions(&mut workers)?;
+        // The runner of a GPU has no TVM to ask.
+        plan.versions.clone().into_iter().chain(device).collect()
+    } else {
+        let mut versions = machine::runner_versions(&mut workers)?;
+        versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
+        versions
+    };
     let campaign = Campaign { tasks: &plan.tasks, target: &plan.target, config: &plan.config };
     let job = Job { campaign, versions, store: open_store(store)?, shard: None, again, as_json, start };
     job.run(&mut stored, &mut workers)
@@ -301,9 +309,9 @@ fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Resul
         Ok(Cubin { architecture: cubin.architecture, bytes, kernels: cubin.kernels.clone() })
     };
     let cubins = device.cubins.iter().map(read).collect::<Result<_>>()?;
-    let code =
-        DeviceCode { launches: device.launches.clone(), workspaces: device.workspaces.clone(), cubins };
-    let wrong = |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
+    let code = DeviceCode { launches: device.launches.clone(), workspaces: device.workspaces.clone(), cubins };
+    let wrong =
+        |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
     code.check(planned.task.parameters.len() + 1).map_err(wrong)?;
     Ok(code)
 }

@@ -6,6 +6,7 @@ use super::settings::allowed_cpus;
 use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
 use crate::campaign::{WorkerLimits, Workers, workers};
+use crate::cuda::driver;
 use crate::cuda::nvrtc::{self, Nvrtc};
 use crate::host::Facts;
 use crate::job::BuildJob;
@@ -56,8 +57,18 @@ pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     Ok(target)
 }
 
-/// A GPU's target, its architectures known to the compiler that is there.
+/// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
 fn gpu_target(description: &str, workers: &mut Workers) -> Result<Target> {
+    let own;
+    let description = if description == "cuda" {
+        workers.run_on_device();
+        let facts = device_versions(workers)
+            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
+        own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
+        &own
+    } else {
+        description
+    };
     let target = target::cuda(description).map_err(Failure::usage)?;
     let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
     let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
@@ -94,6 +105,16 @@ pub fn versions(workers: &mut Workers) -> Result<Versions> {
 /// What the runner says about TVM.
 pub fn runner_versions(workers: &mut Workers) -> Result<Versions> {
     workers.runner_versions().map_err(worker_missing)
+}
+
+/// What the runner of a GPU says about device and driver; where there is none, why.
+pub fn device_versions(workers: &mut Workers) -> Result<Versions> {
+    workers.runner_versions().map_err(|fault| {
+        // Of a worker that ends before it can say hello, the last line says why.
+        let text = fault.to_string();
+        let why = text.trim().lines().last().unwrap_or_default().trim();
+        Failure::environment(format!("nothing can run on a GPU here: {why}")).with_hint(driver::HINT)
+    })
 }
 
 fn worker_missing(fault: Fault) -> Failure {
@@ -133,6 +154,8 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
         is_virtual_machine: Some(facts.hypervisor.is_some()),
         os: facts.os.clone(),
         kernel: facts.kernel.clone(),
+        device: versions.get("device").cloned(),
+        driver_version: versions.get("driver").cloned(),
         tvm_version: versions.get("tvm").cloned(),
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -237,7 +237,11 @@ impl Functions {
             // SAFETY: writes the address of a static terminated string, or null for an unknown status.
             let known = unsafe { get(status, &raw mut text) } == SUCCESS && !text.is_null();
             // SAFETY: just checked.
-            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { format!("error {status}") }
+            if known {
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            } else {
+                format!("error {status}")
+            }
         };
         Err(DriverError::Failed { call, name: text(self.error_name), why: text(self.error_text) })
     }

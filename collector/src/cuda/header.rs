@@ -75,14 +75,7 @@ pub fn header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, Unk
             "bf16" => {
                 text.push_str("#include <cuda_bf16.h>\n");
                 let pack = "__pack_nv_bfloat162";
-                text.push_str(&half(
-                    "nv_bfloat16",
-                    "__bfloat162float",
-                    "__float2bfloat16",
-                    "nv_bfloat164",
-                    pack,
-                    true,
-                ));
+                text.push_str(&half("nv_bfloat16", "__bfloat162float", "__float2bfloat16", "nv_bfloat164", pack, true));
             }
             "math_constants" => text.push_str(MATH_CONSTANTS),
             // Both are part of the language since Volta.

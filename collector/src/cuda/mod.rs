@@ -20,8 +20,8 @@ mod occupancy;
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, UnknownArchitecture, WARP_THREADS,
 };
-pub use compile::{CompileError, compile};
 pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded};
+pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy};

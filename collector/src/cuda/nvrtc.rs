@@ -215,7 +215,8 @@ impl Nvrtc {
         let mut options =
             vec![format!("--gpu-architecture={architecture}"), "-default-device".into(), "--ptxas-options=-v".into()];
         options.extend(self.include.iter().map(|folder| format!("-I{}", folder.display())));
-        let options = options.iter().map(|option| c_string("nvrtcCompileProgram", option)).collect::<Result<Vec<_>>>()?;
+        let options =
+            options.iter().map(|option| c_string("nvrtcCompileProgram", option)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let program = OpenProgram::new(&self.functions, &text)?;
         let count = c_int::try_from(pointers.len()).expect("a few options");
@@ -263,14 +264,7 @@ impl OpenProgram<'_> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the strings are terminated and outlive the call, which copies them; there are no headers in memory.
         let status = unsafe {
-            (functions.create)(
-                &raw mut handle,
-                source.as_ptr(),
-                NAME.as_ptr(),
-                0,
-                std::ptr::null(),
-                std::ptr::null(),
-            )
+            (functions.create)(&raw mut handle, source.as_ptr(), NAME.as_ptr(), 0, std::ptr::null(), std::ptr::null())
         };
         functions.check("nvrtcCreateProgram", status)?;
         Ok(OpenProgram { functions, handle })

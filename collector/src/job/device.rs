@@ -58,12 +58,21 @@ pub(super) fn run(
     }
     let flush = match &job.method {
         Method::Sample(plan) => match plan.cache {
-            Cache::Cold { flush_bytes } => Some(device.allocate(usize::try_from(flush_bytes.max(2 * facts.l2_bytes))?)?),
+            Cache::Cold { flush_bytes } => {
+                Some(device.allocate(usize::try_from(flush_bytes.max(2 * facts.l2_bytes))?)?)
+            }
             Cache::Warm => None,
         },
         Method::Evaluate(_) => None,
     };
-    let timer = Timer { device, kernels: &kernels, flush, start: device.event()?, end: device.event()?, ahead_ns: Cell::new(0) };
+    let timer = Timer {
+        device,
+        kernels: &kernels,
+        flush,
+        start: device.event()?,
+        end: device.event()?,
+        ahead_ns: Cell::new(0),
+    };
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });

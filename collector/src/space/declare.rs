@@ -294,7 +294,11 @@ pub(super) fn numbers(name: &'static str, meaning: &'static str, settings: impl 
     Axis { name, meaning, settings: settings.into_iter().map(Setting::Number).collect() }
 }
 
-pub(super) fn choices<'a>(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = &'a str>) -> Axis {
+pub(super) fn choices<'a>(
+    name: &'static str,
+    meaning: &'static str,
+    settings: impl IntoIterator<Item = &'a str>,
+) -> Axis {
     Axis { name, meaning, settings: settings.into_iter().map(choice).collect() }
 }
 

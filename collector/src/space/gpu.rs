@@ -3,7 +3,7 @@
 //! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
 
 use super::declare::{choice, choices, contraction_extents, numbers, upto};
-use super::template::template;
+use super::template::{rows_of, template};
 use super::{Axis, Knobs, Setting, Space, Template};
 use crate::target::Gpu;
 use models::{Op, Task};
@@ -15,8 +15,8 @@ pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
     let output = anchor.output.extents().unwrap_or_default();
     match template(task) {
         Template::Contraction if output.len() >= 2 => contraction(task, gpu, &output),
-        Template::Contraction | Template::Spatial => spatial(gpu),
-        Template::Rows => rows(gpu),
+        Template::Contraction | Template::Spatial => spatial(task, gpu),
+        Template::Rows => rows(task, gpu),
     }
 }
 
@@ -25,6 +25,8 @@ pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
 pub(super) struct Limits {
     block_threads: i64,
     shared_bytes: i64,
+    /// Channels, rows and columns that tiles must divide.
+    extents: [i64; 3],
     stage: Option<Stage>,
 }
 
@@ -62,31 +64,67 @@ const TILE_ELEMENTS: i64 = 128;
 /// Multiply-adds that are written out: bounds the time of a build.
 const UNROLLED_ELEMENTS: i64 = 2048;
 
+/// What a block of threads does: threads and elements of each along channels, rows and columns.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    threads: [i64; 3],
+    tile: [i64; 3],
+    depth: i64,
+    is_unrolled: bool,
+    is_staged: bool,
+    is_padded: bool,
+}
+
+const DIMENSIONS: [&str; 3] = ["c", "y", "x"];
+
+impl Shape {
+    fn of(knobs: &Knobs) -> Shape {
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        Shape {
+            threads: DIMENSIONS.map(|dimension| number(&format!("threads_{dimension}"))),
+            tile: DIMENSIONS.map(|dimension| number(&format!("tile_{dimension}"))),
+            depth: number("split_r"),
+            is_unrolled: number("unroll") == 1,
+            is_staged: knobs.choice("stage") == Some("shared"),
+            is_padded: number("pad_rows") == 1,
+        }
+    }
+
+    fn along(&self, dimension: usize) -> i64 {
+        self.threads[dimension] * self.tile[dimension]
+    }
+}
+
 impl Limits {
     /// Whether a block of threads fits.
     pub(super) fn allow(&self, knobs: &Knobs) -> bool {
-        let number = |name: &str| knobs.number(name).unwrap_or(1);
-        let threads = number("threads") * number("threads_c") * number("threads_y") * number("threads_x");
-        let tile = number("tile_c") * number("tile_y") * number("tile_x");
-        let depth = number("split_r");
-        let steps = if number("unroll") == 1 { depth } else { 1 };
+        self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
+    }
+
+    fn fit(&self, shape: &Shape) -> bool {
+        let threads: i64 = shape.threads.iter().product();
+        let tile: i64 = shape.tile.iter().product();
+        let steps = if shape.is_unrolled { shape.depth } else { 1 };
+        // A tile that reaches past the end would need a test for each of its elements.
+        let divides =
+            |dimension: usize| shape.tile[dimension] == 1 || self.extents[dimension] % shape.along(dimension) == 0;
         threads <= self.block_threads
             && tile <= TILE_ELEMENTS
             && tile * steps <= UNROLLED_ELEMENTS
-            && self.staged_bytes(knobs) <= self.shared_bytes
+            && (0..3).all(divides)
+            && self.staged_bytes(shape) <= self.shared_bytes
     }
 
     /// Shared memory of a block.
-    fn staged_bytes(&self, knobs: &Knobs) -> i64 {
-        let Some(stage) = self.stage.filter(|_| knobs.choice("stage") == Some("shared")) else { return 0 };
-        let along = |axis: &str| {
-            knobs.number(&format!("threads_{axis}")).unwrap_or(1) * knobs.number(&format!("tile_{axis}")).unwrap_or(1)
-        };
-        let depth = knobs.number("split_r").unwrap_or(1);
-        let channels = if stage.is_depthwise { along("c") } else { depth };
-        let data = channels * stage.rows.inputs(along("y")) * stage.columns.inputs(along("x"));
-        let weights = along("c") * depth * stage.taps;
-        (data + weights) * stage.element_bytes
+    fn staged_bytes(&self, shape: &Shape) -> i64 {
+        let Some(stage) = self.stage.filter(|_| shape.is_staged) else { return 0 };
+        // A padded row is at most one element longer than its depth, or twice as long where that is one.
+        let depth = shape.depth + if shape.is_padded { 1 } else { 0 };
+        let channels = if stage.is_depthwise { shape.along(0) } else { depth };
+        let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
+        let weights = shape.along(0) * depth * stage.taps;
+        let slack = if shape.is_padded { data.max(weights) / shape.depth.max(1) } else { 0 };
+        (data + weights + slack) * stage.element_bytes
     }
 }
 
@@ -94,75 +132,105 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let extents = contraction_extents(task, output);
     let stage = stage(task, output);
     let can_stage = stage.is_some();
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, stage };
+    let sizes = [extents.channels, extents.rows, extents.columns];
+    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage };
     let depths: Vec<i64> = upto(depth(task, extents.depth), &[1, 4, 8, 16, 32]).collect();
+    let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
+    let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
+    let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
+    let default = contraction_default(&limits, &threads, &tiles, &depths, places);
+    let [threads_c, threads_y, threads_x] = threads;
+    let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
-        numbers("threads_c", "threads along channels", powers(extents.channels, 64)),
-        numbers("threads_y", "threads along rows", powers(extents.rows, 8)),
-        numbers("threads_x", "threads along columns", powers(extents.columns, 64)),
-        numbers("tile_c", "channels of one thread", [1, 2, 4, 8]),
-        numbers("tile_y", "rows of one thread", upto(extents.rows, &[1, 2, 4])),
-        numbers("tile_x", "columns of one thread", tiles(extents.columns)),
-        choices("spread", "whether a thread's elements are neighbours", ["apart", "together"]),
-        numbers("split_r", "depth staged at once", depths.iter().copied()),
+        numbers("threads_c", "threads along channels", threads_c),
+        numbers("threads_y", "threads along rows", threads_y),
+        numbers("threads_x", "threads along columns", threads_x),
+        numbers("tile_c", "channels of one thread", tile_c),
+        numbers("tile_y", "rows of one thread", tile_y),
+        numbers("tile_x", "columns of one thread", tile_x),
+        choices("spread", "whether even parts of a thread's tile lie apart", ["apart", "together"]),
+        numbers("split_r", "depth staged at once", depths),
         numbers("unroll", "whether the staged depth is written out", [0, 1]),
     ];
-    let places = [("shared", can_stage), ("global", true)];
-    axes.push(choices("stage", "where operands are read from", places.iter().filter(|p| p.1).map(|p| p.0)));
+    let from = [("shared", can_stage), ("global", true)];
+    axes.push(choices(
+        "stage",
+        "where operands are read from",
+        from.iter().filter(|place| place.1).map(|place| place.0),
+    ));
     if can_stage {
         axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
+        axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
     }
-    let default = contraction_default(&axes, &limits, [extents.channels, extents.rows, extents.columns], output);
     Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
 }
 
-/// The largest tile that still gives every multiprocessor of a large device something to do.
-fn contraction_default(axes: &[Axis], limits: &Limits, extents: [i64; 3], output: &[i64]) -> Knobs {
-    const MULTIPROCESSORS: i64 = 132;
-    const THREADS: i64 = 256;
-    let [channels, rows, columns] = extents;
-    let places: i64 = output.iter().product::<i64>() / (channels * rows * columns).max(1);
-    let settings = |name: &str| {
-        let axis = axes.iter().find(|axis| axis.name == name).expect("the axis was declared");
-        axis.settings.iter().map(|setting| if let Setting::Number(number) = setting { *number } else { 0 })
-    };
-    let largest = |name: &str, most: i64| settings(name).filter(|&number| number <= most).max().unwrap_or(1);
-    let mut best: Option<Knobs> = None;
-    for (tile_c, tile_x) in [(8, 8), (8, 4), (4, 4), (4, 2), (2, 2), (1, 1)] {
-        let (tile_c, tile_x) = (largest("tile_c", tile_c.min(channels)), largest("tile_x", tile_x.min(columns)));
-        let threads_x = largest("threads_x", 16.min((columns / tile_x).max(1)));
-        let threads_y = largest("threads_y", (16 / threads_x).max(1));
-        let threads_c = largest("threads_c", (THREADS / threads_x / threads_y).min((channels / tile_c).max(1)).min(32));
-        let mut knobs = BTreeMap::new();
-        for (name, number) in [
-            ("threads_c", threads_c),
-            ("threads_y", threads_y),
-            ("threads_x", threads_x),
-            ("tile_c", tile_c),
-            ("tile_y", 1),
-            ("tile_x", tile_x),
-            ("split_r", largest("split_r", 8)),
-            ("unroll", 1),
-        ] {
-            knobs.insert(name.to_owned(), Setting::Number(number));
-        }
-        let can_stage = limits.stage.is_some();
-        knobs.insert("spread".to_owned(), choice("apart"));
-        knobs.insert("stage".to_owned(), choice(if can_stage { "shared" } else { "global" }));
-        if can_stage {
-            knobs.insert("fetch".to_owned(), Setting::Number(1));
-        }
-        let knobs = Knobs(knobs);
-        let blocks = [(channels, threads_c * tile_c), (rows, threads_y), (columns, threads_x * tile_x)];
-        let blocks = places * blocks.into_iter().map(|(extent, tile)| (extent + tile - 1) / tile).product::<i64>();
-        if limits.allow(&knobs) {
-            best = Some(knobs);
-            if blocks >= 2 * MULTIPROCESSORS {
-                break;
+/// The shape with the least estimated time: loads per multiply-add, over how much of a large device it keeps busy.
+///
+/// An estimate from counts alone; no GPU was measured for it.
+fn contraction_default(
+    limits: &Limits,
+    threads: &[Vec<i64>; 3],
+    tiles: &[Vec<i64>; 3],
+    depths: &[i64],
+    places: i64,
+) -> Knobs {
+    let is_staged = limits.stage.is_some();
+    let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
+    let single = Shape { threads: [1; 3], tile: [1; 3], depth, is_unrolled: true, is_staged, is_padded: false };
+    let mut best = (f64::INFINITY, single);
+    for &threads_c in threads[0].iter().filter(|&&count| count <= 32) {
+        for &threads_y in &threads[1] {
+            for &threads_x in &threads[2] {
+                for &tile_c in &tiles[0] {
+                    for &tile_x in &tiles[2] {
+                        let shape =
+                            Shape { threads: [threads_c, threads_y, threads_x], tile: [tile_c, 1, tile_x], ..single };
+                        let cost = estimate(limits, &shape, places);
+                        if cost < best.0 && limits.fit(&shape) {
+                            best = (cost, shape);
+                        }
+                    }
+                }
             }
         }
     }
-    best.expect("one element a thread fits every device")
+    let shape = best.1;
+    let mut knobs = BTreeMap::new();
+    let mut set = |name: &str, number: i64| knobs.insert(name.to_owned(), Setting::Number(number));
+    for (dimension, name) in DIMENSIONS.iter().enumerate() {
+        set(&format!("threads_{name}"), shape.threads[dimension]);
+        set(&format!("tile_{name}"), shape.tile[dimension]);
+    }
+    set("split_r", depth);
+    set("unroll", 1);
+    if is_staged {
+        set("fetch", 1);
+        set("pad_rows", 0);
+    }
+    knobs.insert("spread".to_owned(), choice("apart"));
+    knobs.insert("stage".to_owned(), choice(if is_staged { "shared" } else { "global" }));
+    Knobs(knobs)
+}
+
+/// Relative time of a result whose blocks have this shape.
+fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
+    /// Multiprocessors of a large device, threads that keep one busy, and threads of a good block.
+    const MULTIPROCESSORS: f64 = 132.0;
+    const BUSY_THREADS: f64 = 256.0;
+    const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
+    /// Time of a load from shared memory in multiply-adds.
+    const LOAD: f64 = 4.0;
+    let threads: f64 = shape.threads.iter().product::<i64>() as f64;
+    let [tile_c, _, tile_x] = shape.tile.map(|tile| tile as f64);
+    let tiles = (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d));
+    let blocks = (places * tiles.product::<i64>()) as f64;
+    let done: i64 =
+        (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d) * shape.along(d)).product();
+    let waste = done as f64 / limits.extents.iter().product::<i64>().max(1) as f64;
+    let busy = (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0);
+    let block = (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0);
+    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy * block)
 }
 
 /// What a block stages; nothing where operands are not two plain tensors.
@@ -170,13 +238,7 @@ fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
     let anchor = &task.steps[0];
     let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
     let element_bytes = i64::try_from(element_bytes).ok()?;
-    let point = Stage {
-        element_bytes,
-        rows: Window::POINT,
-        columns: Window::POINT,
-        taps: 1,
-        is_depthwise: false,
-    };
+    let point = Stage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
     match &anchor.op {
         Op::Conv { strides, dilations, .. } | Op::QConv { strides, dilations, .. } => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?.extents()?;
@@ -219,23 +281,64 @@ fn powers(extent: i64, most: i64) -> Vec<i64> {
     (0..=6).map(|power| 1 << power).filter(|&number| number <= most && number < 2 * extent.max(1)).collect()
 }
 
-/// Small tiles that divide an extent or are powers of two.
-fn tiles(extent: i64) -> impl Iterator<Item = i64> {
-    (1..=8i64).filter(move |&tile| (extent % tile == 0 || tile.count_ones() == 1) && tile <= extent.max(1))
+/// Small tiles that divide an extent.
+fn tiles(extent: i64) -> Vec<i64> {
+    (1..=8).filter(|tile| extent % tile == 0).collect()
 }
 
-fn spatial(gpu: &Gpu) -> Space {
-    by_threads(gpu, Template::Spatial)
-}
-
-fn rows(gpu: &Gpu) -> Space {
-    by_threads(gpu, Template::Rows)
-}
-
-fn by_threads(gpu: &Gpu, template: Template) -> Space {
+/// Threads of a block, as a space offers them.
+fn threads(gpu: &Gpu) -> Axis {
     let settings = [32, 64, 128, 256, 512, 1024].into_iter().filter(|&threads| threads <= gpu.block_threads);
-    let axes = vec![numbers("threads", "threads of a block", settings)];
-    let default = Knobs(BTreeMap::from([("threads".to_owned(), Setting::Number(256.min(gpu.block_threads)))]));
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, stage: None };
-    Space { template, axes, default, limits: super::Limits::Device(limits) }
+    numbers("threads", "threads of a block", settings)
+}
+
+/// The least that a block of threads should have to sum.
+const BLOCK_SUM: i64 = 64;
+
+fn spatial(task: &Task, gpu: &Gpu) -> Space {
+    let anchor = &task.steps[0];
+    let elements = |extents: Option<Vec<i64>>| extents.map_or(1, |extents| extents.iter().product::<i64>());
+    let input = elements(task.parameters.first().and_then(|parameter| parameter.ty.extents()));
+    let output = elements(anchor.output.extents());
+    let is_long = matches!(anchor.op, Op::Reduce { .. } | Op::GlobalPool { .. }) && input >= BLOCK_SUM * output;
+    let mut axes = vec![threads(gpu)];
+    let mut default = BTreeMap::from([("threads".to_owned(), Setting::Number(256.min(gpu.block_threads)))]);
+    if is_long {
+        axes.push(choices("sum", "who sums an element of the result", ["block", "thread"]));
+        default.insert("sum".to_owned(), choice("block"));
+    }
+    by_threads(gpu, Template::Spatial, axes, default)
+}
+
+fn rows(task: &Task, gpu: &Gpu) -> Space {
+    let anchor = &task.steps[0];
+    // Elsewhere the steps have more dimensions than a row, or the result itself is a sum.
+    let has_rows = matches!(
+        anchor.op,
+        Op::Softmax { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::MeanVarianceNorm { .. }
+            | Op::LpNorm { .. }
+    );
+    let output = anchor.output.extents().unwrap_or_default();
+    let row: i64 = rows_of(task, "row").into_iter().filter_map(|place| output.get(place)).product();
+    let kernels: &[&str] = if has_rows { &["one", "each"] } else { &["each"] };
+    let is_one = has_rows && row >= BLOCK_SUM;
+    // A row of threads is as long as the row it works on, where that is short.
+    let wished = if is_one { row.clamp(32, 256) } else { 256 }.min(gpu.block_threads);
+    let count = [32, 64, 128, 256].into_iter().filter(|&count| count <= wished).max().unwrap_or(32);
+    let default = BTreeMap::from([
+        ("threads".to_owned(), Setting::Number(count)),
+        ("kernels".to_owned(), choice(if is_one { "one" } else { "each" })),
+    ]);
+    let axes = vec![threads(gpu), choices("kernels", "one for all steps, or one each", kernels.iter().copied())];
+    by_threads(gpu, Template::Rows, axes, default)
+}
+
+fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
+    let extents = [1; 3];
+    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None };
+    Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
 }

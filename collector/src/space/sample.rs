@@ -59,6 +59,7 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     }
     if knobs.choice("stage") == Some("global") {
         knobs.0.remove("fetch");
+        knobs.0.remove("pad_rows");
     }
     knobs
 }

@@ -36,9 +36,12 @@ pub fn cuda(text: &str) -> Result<Target, String> {
     ] {
         object.entry(name).or_insert_with(|| json!(limit));
     }
-    let number = |name: &str| object[name].as_i64().filter(|&number| number > 0).ok_or_else(|| {
-        format!("target `{text}`: `{name}` is {}; it must be a number above 0", object[name])
-    });
+    let number = |name: &str| {
+        object[name]
+            .as_i64()
+            .filter(|&number| number > 0)
+            .ok_or_else(|| format!("target `{text}`: `{name}` is {}; it must be a number above 0", object[name]))
+    };
     let machine = Machine::Gpu(Gpu {
         block_threads: number("max_threads_per_block")?,
         shared_bytes: number("max_shared_memory_per_block")?,

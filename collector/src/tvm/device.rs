@@ -62,12 +62,8 @@ const AFTER_VECTORS: &[Name] = &[
     names::VERIFY_MEMORY,
     names::ANNOTATE_ENTRY,
 ];
-const AFTER_BARRIERS: &[Name] = &[
-    names::INFER_FRAGMENT,
-    names::LOWER_THREAD_ALLREDUCE,
-    names::MERGE_SHARED_ALLOCATIONS,
-    names::SPLIT_HOST_DEVICE,
-];
+const AFTER_BARRIERS: &[Name] =
+    &[names::INFER_FRAGMENT, names::LOWER_THREAD_ALLREDUCE, names::MERGE_SHARED_ALLOCATIONS, names::SPLIT_HOST_DEVICE];
 const OF_DEVICE: &[Name] =
     &[names::BF16_STORAGE_LEGALIZE, names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 

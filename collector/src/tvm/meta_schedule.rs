@@ -20,16 +20,22 @@ pub struct Spaces {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
     _context: Value,
+    /// How many draws one sample may take.
+    draws: usize,
 }
+
+/// On a GPU the space does not know the limits of a block, so that most draws are rejected: eleven of twelve of a
+/// square matrix product. A sample is then the first draw that fits, of a series that follows from its seed.
+const DEVICE_DRAWS: usize = 48;
 
 /// Generates the spaces of a module for a target with its number of cores.
 pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;
-    let (rules, postprocs, mutators) = if target.architectures.is_empty() {
-        (names::META_RULES_LLVM, names::META_POSTPROCS_LLVM, names::META_MUTATORS_LLVM)
+    let (rules, postprocs, mutators, draws) = if target.architectures.is_empty() {
+        (names::META_RULES_LLVM, names::META_POSTPROCS_LLVM, names::META_MUTATORS_LLVM, 1)
     } else {
-        (names::META_RULES_CUDA, names::META_POSTPROCS_CUDA, names::META_MUTATORS_CUDA)
+        (names::META_RULES_CUDA, names::META_POSTPROCS_CUDA, names::META_MUTATORS_CUDA, DEVICE_DRAWS)
     };
     let rules = invoke(&rules, &[])?;
     let postprocs = invoke(&postprocs, &[])?;
@@ -43,7 +49,7 @@ pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
     if schedules.is_empty() {
         return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
     }
-    Ok(Spaces { module: module.clone(), schedules, postprocs: postprocs.items()?, _context: context })
+    Ok(Spaces { module: module.clone(), schedules, postprocs: postprocs.items()?, _context: context, draws })
 }
 
 impl Spaces {
@@ -57,8 +63,21 @@ impl Spaces {
         self.schedules.is_empty()
     }
 
-    /// One schedule, or nothing when a post-processor rejects the draw.
+    /// One schedule, or nothing when a post-processor rejects every draw.
     pub fn sample(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
+        // The generator of Park and Miller, whose states are the seeds that TVM takes.
+        let series = std::iter::successors(Some(seed), |seed| {
+            Some(seed.rem_euclid(i64::from(i32::MAX)) * 48_271 % i64::from(i32::MAX))
+        });
+        for seed in series.take(self.draws) {
+            if let Some(schedule) = self.draw(space, seed)? {
+                return Ok(Some(schedule));
+            }
+        }
+        Ok(None)
+    }
+
+    fn draw(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
         let trace = call!(names::SCHEDULE_TRACE, &self.schedules[space % self.len()])?;
         let moves = trace.field("insts")?;
         let undecided = call!(names::TRACE, moves, Value::empty_map())?;

@@ -23,11 +23,8 @@ pub struct Loop(pub(in crate::tvm) Value);
 #[allow(missing_docs)]
 pub enum ThreadAxis {
     BlockX,
-    BlockY,
-    BlockZ,
     ThreadX,
-    ThreadY,
-    /// Neighbouring results of one thread, apart by a whole tile.
+    /// Tiles of one thread that are apart by all the tiles of its block.
     Virtual,
 }
 
@@ -35,10 +32,7 @@ impl ThreadAxis {
     fn name(self) -> &'static str {
         match self {
             ThreadAxis::BlockX => "blockIdx.x",
-            ThreadAxis::BlockY => "blockIdx.y",
-            ThreadAxis::BlockZ => "blockIdx.z",
             ThreadAxis::ThreadX => "threadIdx.x",
-            ThreadAxis::ThreadY => "threadIdx.y",
             ThreadAxis::Virtual => "vthread.x",
         }
     }
@@ -127,6 +121,11 @@ impl Schedule {
     /// Surrounds a block by a loop of one step.
     pub fn unit_loop(&self, block: &Block) -> Result<Loop> {
         call!(names::ADD_UNIT_LOOP, &self.0, &block.0).map(Loop)
+    }
+
+    /// Surrounds a loop by one of one step.
+    pub fn unit_loop_around(&self, target: &Loop) -> Result<Loop> {
+        call!(names::ADD_UNIT_LOOP, &self.0, &target.0).map(Loop)
     }
 
     /// Runs a loop as one vector.

@@ -13,14 +13,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if let Some(pad) = pad.as_ref().filter(|_| !is_staged) {
         moves.compute_inline(pad)?;
     }
-    let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
-    let result = if has_epilogue {
-        let result = single_epilogue(lowered, moves, &anchor)?;
-        moves.set_memory(&anchor, Memory::Local)?;
-        result
-    } else {
-        moves.cache_write(&anchor, Memory::Local)?
-    };
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    moves.set_memory(&anchor, Memory::Local)?;
     let tiled = tile_result(form, moves, &result, knobs)?;
     moves.compute_at(&anchor, &tiled.thread)?;
     let reduction = order_anchor(moves, &anchor, knobs)?;
@@ -36,6 +30,9 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         for copy in &staged {
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
+            if number(knobs, "pad_rows")? > 0 {
+                moves.align_storage(copy, innermost_but_one(moves, copy)?, number(knobs, "split_r")?.max(2), 1)?;
+            }
         }
     }
     moves.decompose_reduction(&anchor, &reduction)?;
@@ -50,31 +47,26 @@ struct Tiled {
     threads: i64,
 }
 
-/// Blocks outside, then threads, then the tile of one thread.
+/// Blocks outside, then the tiles of a thread that lie apart, then threads, then one tile.
 fn tile_result(form: Form, moves: &Moves, result: &Block, knobs: &Knobs) -> Result<Tiled> {
     let loops = moves.loops(result)?;
     let rank = loops.len();
-    let is_apart = choice(knobs, "spread")? == "apart";
-    let (mut blocks, mut threads, mut tiles) = (Vec::new(), Vec::new(), Vec::new());
+    let mut parts: [Vec<Loop>; 4] = Default::default();
     let mut thread_count = 1;
     for (place, target) in loops.iter().enumerate() {
-        let (threads_here, tile) = extents(form, knobs, place, rank)?;
-        thread_count *= threads_here;
-        // Neighbouring threads work on neighbouring elements, or each on a run of them.
-        let parts = if is_apart {
-            moves.split(target, &[None, Some(tile), Some(threads_here)])?
-        } else {
-            moves.split(target, &[None, Some(threads_here), Some(tile)])?
-        };
-        let (thread, tile) = if is_apart { (&parts[2], &parts[1]) } else { (&parts[1], &parts[2]) };
-        blocks.push(parts[0].clone());
-        threads.push(thread.clone());
-        tiles.push(tile.clone());
+        let (threads, tile) = extents(form, knobs, place, rank)?;
+        thread_count *= threads;
+        let apart = if choice(knobs, "spread")? == "apart" && tile % 2 == 0 { 2 } else { 1 };
+        let split = moves.split(target, &[None, Some(apart), Some(threads), Some(tile / apart)])?;
+        for (part, piece) in parts.iter_mut().zip(split) {
+            part.push(piece);
+        }
     }
-    moves.reorder(&blocks.iter().chain(&threads).chain(&tiles).cloned().collect::<Vec<_>>())?;
-    let block = moves.fuse(&blocks)?;
+    moves.reorder(&parts.concat())?;
+    let [blocks, apart, threads, _] = parts;
+    moves.bind(&moves.fuse(&blocks)?, ThreadAxis::BlockX)?;
+    moves.bind(&moves.fuse(&apart)?, ThreadAxis::Virtual)?;
     let thread = moves.fuse(&threads)?;
-    moves.bind(&block, ThreadAxis::BlockX)?;
     moves.bind(&thread, ThreadAxis::ThreadX)?;
     Ok(Tiled { thread, threads: thread_count })
 }
@@ -114,6 +106,11 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
         moves.unroll(target)?;
     }
     Ok(parts[0].clone())
+}
+
+/// The dimension whose stride a row's padding changes.
+fn innermost_but_one(moves: &Moves, copy: &Block) -> Result<i64> {
+    Ok(i64::try_from(moves.reduces(copy)?.len()).unwrap_or(i64::MAX) - 2)
 }
 
 /// All threads of a block fill a staged operand together.

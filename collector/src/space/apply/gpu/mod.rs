@@ -12,9 +12,6 @@ use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
 use models::Task;
 
-/// Threads of a block where no knob says how many.
-const THREADS: i64 = 256;
-
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     match template(task) {
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
@@ -37,14 +34,17 @@ fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
 
 /// Binds all loops of a block without reduction, and returns the loop of one thread.
 fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
-    let loops = moves.loops(block)?;
-    let all = match loops.as_slice() {
-        // A single number has no loops, and one thread.
+    bind_loop(moves, &all_loops(moves, block)?, threads)
+}
+
+/// All loops of a block as one.
+fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
+    Ok(match moves.loops(block)?.as_slice() {
+        // A single number has no loops.
         [] => moves.unit_loop(block)?,
         [only] => only.clone(),
         several => moves.fuse(several)?,
-    };
-    bind_loop(moves, &all, threads)
+    })
 }
 
 /// Deals the steps of a loop to blocks of threads, and returns the loop of one thread.
@@ -53,6 +53,20 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     moves.bind(&parts[0], ThreadAxis::BlockX)?;
     moves.bind(&parts[1], ThreadAxis::ThreadX)?;
     Ok(parts[1].clone())
+}
+
+/// Computes a reduction inside of a block, its sum shared: all threads sum a part each and then join them.
+fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64) -> Result<()> {
+    moves.compute_at(block, around)?;
+    moves.set_memory(block, Memory::Shared)?;
+    let reduces = moves.reduces(block)?;
+    let loops = moves.loops(block)?;
+    let own = loops[loops.len() - reduces.len()..].iter().zip(&reduces);
+    let summed: Vec<Loop> = own.filter(|(_, reduces)| **reduces).map(|(target, _)| target.clone()).collect();
+    let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse(&summed)? };
+    let parts = moves.split(&all, &[None, Some(threads)])?;
+    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    Ok(())
 }
 
 /// Computes a reduction inside of a thread, its sum in registers.

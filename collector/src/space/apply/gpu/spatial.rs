@@ -1,8 +1,10 @@
-//! Operators whose output elements are independent: one thread each, its window or row summed in registers.
+//! Operators whose output elements are independent: one thread each, its window or row summed in registers,
+//! or one block each where there is much to sum.
 
-use super::{Knobs, Result, bind_alone, bind_elements, block_of_part, number, reduce_in_thread, single_epilogue};
+use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, number};
+use super::{reduce_across_threads, reduce_in_thread, single_epilogue};
 use crate::lower::{Lowered, Part};
-use crate::tvm::schedule::{Memory, Schedule as Moves};
+use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
 
 pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let threads = number(knobs, "threads")?;
@@ -14,11 +16,12 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     }
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
     if moves.reduces(&anchor)?.contains(&true) {
-        let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
-        let result =
-            if has_epilogue { single_epilogue(lowered, moves, &anchor)? } else { moves.cache_write(&anchor, Memory::Local)? };
-        if has_epilogue {
-            moves.set_memory(&anchor, Memory::Local)?;
+        let result = single_epilogue(lowered, moves, &anchor)?;
+        moves.set_memory(&anchor, Memory::Local)?;
+        if knobs.choice("sum") == Some("block") {
+            let block = all_loops(moves, &result)?;
+            moves.bind(&block, ThreadAxis::BlockX)?;
+            return reduce_across_threads(moves, &anchor, &block, threads);
         }
         let thread = bind_elements(moves, &result, threads)?;
         return reduce_in_thread(moves, &anchor, &thread);
