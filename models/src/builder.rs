@@ -76,6 +76,11 @@ impl GraphBuilder {
         self.graph.value(id)?.data.as_ref()
     }
 
+    /// What the next value will be.
+    pub(crate) fn next(&self) -> ValueId {
+        ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX))
+    }
+
     /// Whether a value comes from outside or is a constant, so that no operator makes it.
     pub fn is_given(&self, id: ValueId) -> bool {
         self.data(id).is_some() || self.graph.inputs.contains(&id)

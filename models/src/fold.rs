@@ -10,6 +10,7 @@ use crate::contents::Contents;
 use crate::graph::{Computed, Const};
 use crate::infer::infer;
 use crate::operator::{Class, Op};
+use crate::quantise;
 use crate::reference::{self, Tensor};
 use crate::types::TensorType;
 
@@ -18,6 +19,17 @@ pub const MAX_SMALL: u64 = 65_536;
 
 /// The contents of an operator's output, when they follow from constant inputs. The inputs must fit the operator.
 pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+    // Any values are as good as others, in the range of the type too.
+    if let (Op::Quantize { .. }, Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.seed())) {
+        return Some(Const::Random { seed });
+    }
+    // What was stored as integers can still be found, so that integers may be computed with.
+    let is_stored = matches!(op, Op::Dequantize { .. })
+        || (matches!(op, Op::Transpose { .. }) && inputs.first().is_some_and(|(_, data)| quantise::is_stored(data)));
+    if is_stored {
+        infer(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
+        return written_down(op, inputs);
+    }
     if inputs.is_empty() || inputs.iter().any(|(_, data)| data.seed().is_some()) {
         return None;
     }
@@ -36,6 +48,10 @@ pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     if let Some(number) = moved_fill(op, inputs) {
         return Some(Const::Fill(number));
     }
+    written_down(op, inputs)
+}
+
+fn written_down(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     let owned = inputs.iter().map(|(ty, data)| ((*ty).clone(), (*data).clone())).collect();
     bounded(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
 }

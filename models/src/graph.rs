@@ -1,8 +1,8 @@
 //! A graph: the operators and tensors of one model, in topological order.
 
 use crate::contents::Contents;
-use crate::operator::Op;
-use crate::types::TensorType;
+use crate::operator::{BinaryOp, Op};
+use crate::types::{DType, TensorType};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -82,6 +82,31 @@ impl Const {
         }
     }
 
+    /// The result of an operator over constants.
+    pub fn computed(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
+        Const::Computed(Box::new(Computed { op, inputs }))
+    }
+
+    /// The numbers from `first` on along one dimension, written down and not listed; the others have extent 1.
+    pub fn counting(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
+        let ty = TensorType::new(dtype, extents);
+        let ones = vec![(ty.clone(), Const::Fill(1.0))];
+        let places = Const::computed(Op::CumSum { axis, exclusive: true, reverse: false }, ones);
+        let first = (TensorType::new(dtype, &[]), Const::Fill(first as f64));
+        Const::computed(Op::Binary { function: BinaryOp::Add }, vec![(ty, places), first])
+    }
+
+    /// Whether it is a formula of plain numbers (a mask, angles of positions), which nobody has learned.
+    pub fn is_formula(&self) -> bool {
+        match self {
+            Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
+                Const::Fill(_) | Const::Small(_) => true,
+                data => data.is_formula(),
+            }),
+            Const::Random { .. } | Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => false,
+        }
+    }
+
     /// The seed of a constant that is random or computed from a random one.
     pub fn seed(&self) -> Option<u64> {
         match self {
@@ -141,7 +166,10 @@ impl Graph {
         }
         let mut count = ParameterCount::default();
         for (value, is_statistic) in self.values.iter().zip(is_statistic) {
-            if value.data.is_some() && value.ty.dtype.is_float() {
+            // A number on its own is a factor or an epsilon that its file wrote down as a tensor.
+            let is_number = value.ty.rank() == 0 && matches!(value.data, Some(Const::Fill(_)));
+            let is_counted = value.data.as_ref().is_some_and(|data| !data.is_formula()) && !is_number;
+            if is_counted && value.ty.dtype.is_float() {
                 let sum = if is_statistic { &mut count.statistics } else { &mut count.learned };
                 *sum = sum.saturating_add(value.ty.elements().unwrap_or(0));
             }

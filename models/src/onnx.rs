@@ -7,7 +7,6 @@
 //! is an error that names file, node and operator, or is left out on request.
 
 mod call;
-mod emit;
 mod import;
 mod messages;
 mod rules;
@@ -15,56 +14,15 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
+pub use crate::reader::{Imported, Options, Skipped};
+
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::reader;
 use crate::reference::{self, Tensor};
 use bytes::Bytes;
 use prost::Message;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-
-/// How a file is read.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// For dimensions that are called a batch.
-    pub batch: i64,
-    /// Shapes of inputs by name.
-    pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Inputs that are constants: their values decide shapes.
-    pub bindings: BTreeMap<String, Tensor>,
-    /// Leave out what cannot be represented, and tell.
-    pub skip_unsupported: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { batch: 1, shapes: BTreeMap::new(), bindings: BTreeMap::new(), skip_unsupported: false }
-    }
-}
-
-/// A graph, and what of the file it lacks.
-#[derive(Clone, Debug)]
-pub struct Imported {
-    /// The graph.
-    pub graph: Graph,
-    /// Nodes that were left out, in their order.
-    pub skipped: Vec<Skipped>,
-    /// Size of the file, without data in other files.
-    pub bytes: u64,
-    /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.
-    pub hash: String,
-}
-
-/// A node that was left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Its name, or that of its first output.
-    pub place: String,
-    /// Its operator.
-    pub operator: String,
-    /// Why.
-    pub reason: String,
-}
 
 /// Files above this size cannot be ONNX: a message has at most 2 GiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
@@ -77,15 +35,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Imported> {
 
 /// The contents of a file of bounded size.
 pub fn read(path: &Path) -> Result<Bytes> {
-    let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
-    let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(unreadable("it is not a file".to_owned()));
-    }
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(unreadable(format!("it has {} bytes, a model at most {MAX_FILE_BYTES}", metadata.len())));
-    }
-    std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
+    reader::read(path, MAX_FILE_BYTES)
 }
 
 /// Reads a model from memory. Data outside of it is looked for in the folder, and nowhere else.

@@ -8,13 +8,18 @@ mod constants;
 mod dead;
 mod fold_batch_norm;
 mod identities;
+mod layout;
+mod quantised;
 mod rebuild;
 mod recognise;
 mod retype;
+mod rewrite;
+mod split_attention;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use dead::drop_dead_code;
+pub use split_attention::split_attention;
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -26,6 +31,7 @@ pub type Pass = fn(&Graph) -> Result<Graph>;
 pub const PASSES: &[(&str, Pass)] = &[
     ("fold constants", constants::fold_constants),
     ("drop identities", identities::drop_identities),
+    ("channels before images", layout::channels_first),
     ("drop softmax guard", recognise::drop_softmax_guard),
     ("recognise normalisations", recognise::recognise_normalisations),
     ("absorb scales", recognise::absorb_scales),
@@ -33,7 +39,11 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("recognise activations", recognise::recognise_activations),
     ("matrix products to dense", recognise::mat_mul_to_dense),
     ("sums to biases", recognise::sums_to_biases),
+    ("slide scales over movement", quantised::slide),
     ("absorb pads", recognise::absorb_pads),
+    ("integers from scaled floats", quantised::integers),
+    ("drop clips", quantised::drop_clips),
+    ("merge pads into integer convolutions", quantised::merge_pads),
     ("means to global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),

@@ -22,6 +22,7 @@ mod yolo;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
+use crate::names;
 use net::Net;
 use resnet::Bottleneck;
 use video::Time;
@@ -128,52 +129,8 @@ pub fn build(name: &str, batch: i64) -> Result<Graph> {
 
 /// The model of a name.
 pub fn find(name: &str) -> Result<&'static Entry> {
-    let wanted = bare(name);
-    let is_wanted = |entry: &&Entry| spellings(entry).any(|spelling| bare(spelling) == wanted);
-    MODELS.iter().find(is_wanted).ok_or_else(|| Error::UnknownModel { name: name.to_owned(), hint: hint(&wanted) })
-}
-
-fn spellings(entry: &Entry) -> impl Iterator<Item = &'static str> {
-    std::iter::once(entry.name).chain(entry.aliases.iter().copied())
-}
-
-/// A name without what people spell differently.
-fn bare(name: &str) -> String {
-    // No name is longer than this; what follows would only slow the search for the nearest.
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(64).collect()
-}
-
-fn hint(wanted: &str) -> String {
-    let mut near: Vec<(usize, &str)> = MODELS
-        .iter()
-        .filter_map(|entry| {
-            let distance = spellings(entry).map(|spelling| edits(wanted, &bare(spelling))).min()?;
-            (distance <= 1 + wanted.len() / 3).then_some((distance, entry.name))
-        })
-        .collect();
-    near.sort();
-    match near.as_slice() {
-        [] => "`opcollect list` shows all names".to_owned(),
-        near => {
-            let names: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
-            format!("the nearest are {}", names.join(", "))
-        }
-    }
-}
-
-/// Letters to insert, delete or replace to make one text of the other.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let index = names::find(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
+    index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
 
 #[cfg(test)]

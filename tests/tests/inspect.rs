@@ -18,8 +18,9 @@ fn array(value: &Value) -> &Vec<Value> {
 fn the_list_names_every_model() {
     let listed = document("list --json");
     let names: Vec<&str> = array(&listed).iter().map(|model| model["name"].as_str().expect("a name")).collect();
-    let zoo: Vec<&str> = models::zoo::list().iter().map(|entry| entry.name).collect();
-    assert_eq!(names, zoo);
+    let zoo = models::zoo::list().iter().map(|entry| entry.name);
+    let all: Vec<&str> = zoo.chain(models::transformers::list().iter().map(|entry| entry.name)).collect();
+    assert_eq!(names, all);
     assert!(array(&listed).iter().all(|model| model["macs"].as_u64() > Some(0)));
 }
 
@@ -43,6 +44,24 @@ fn tasks_are_those_of_the_graph() {
     assert_eq!(texts.len(), 4, "{texts:?}");
     let unfused = document("tasks --modelsource local --modelname mlp --fuse none --json");
     assert!(array(&unfused).len() > texts.len());
+}
+
+#[test]
+fn a_transformer_has_lengths_phases_and_two_forms_of_attention() {
+    let model = "tasks --modelsource transformers --modelname gpt2:n_layer=1 --json";
+    let kinds = |more: &str| -> Vec<(String, String)> {
+        let tasks = document(&format!("{model} {more}"));
+        let text = |task: &Value, name: &str| task[name].as_str().expect("a text").to_owned();
+        array(&tasks).iter().map(|task| (text(task, "kind"), text(task, "model"))).collect()
+    };
+    let both = kinds("--sequence 16,32 --phase prefill,decode");
+    let models: std::collections::BTreeSet<&str> = both.iter().map(|(_, model)| model.as_str()).collect();
+    assert_eq!(models.len(), 4, "{models:?}");
+    let count = |tasks: &[(String, String)], kind: &str| tasks.iter().filter(|(found, _)| found == kind).count();
+    let (fused, split, all) = (kinds(""), kinds("--attention split"), kinds("--attention both"));
+    assert_eq!((count(&fused, "attention"), count(&fused, "softmax")), (1, 0));
+    assert_eq!((count(&split, "attention"), count(&split, "softmax")), (0, 1));
+    assert_eq!((count(&all, "attention"), count(&all, "softmax")), (1, 1));
 }
 
 #[test]

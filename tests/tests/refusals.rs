@@ -134,6 +134,18 @@ fn models_that_are_none() {
 #[test]
 fn settings_out_of_range() {
     check_mlp(
+        "--sequence 128",
+        expect![[r#"
+        error: `sequence` is [128]; only models from `transformers` have it
+    "#]],
+    );
+    check(
+        "tasks --modelsource transformers --modelname bert-base --phase decode",
+        expect![[r#"
+        error: cannot use model `bert-base`: model `bert-base`: `bert` reads all tokens at once and has no decoding steps
+    "#]],
+    );
+    check_mlp(
         "--batchsize 0",
         expect![[r#"
         error: `batch` is 0; allowed are 1 to 65536

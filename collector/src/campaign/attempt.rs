@@ -3,13 +3,13 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{Config, ModelRequest, Sampler};
+use super::config::{AttentionChoice, Config, ModelRequest, Sampler, TRANSFORMERS};
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
-use models::onnx::{self, Options};
-use models::{Class, Graph, Op, Task};
+use models::reader::{Imported, Options, Skipped};
+use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,10 @@ pub struct Attempt {
 pub enum PlanningError {
     #[error("cannot use model `{name}`")]
     Model { name: String, source: models::Error },
-    #[error("unknown model source `{0}`; this version has `local`, `simple`, `onnx` and `remoteonnx`")]
+    #[error(
+        "unknown model source `{0}`; this version has `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` and \
+         `transformers`"
+    )]
     UnknownSource(String),
     #[error(
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
@@ -79,8 +82,11 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
     let loaded = match request.source.as_str() {
         "local" => models::zoo::build(&request.name, request.batch).map(without_notes),
         "simple" => models::simple::build(&request.name).map(without_notes),
-        "onnx" => load_file(request, Path::new(&request.name)),
-        "remoteonnx" => load_file(request, &local_path(&request.name)?),
+        "onnx" => load_file(request, Path::new(&request.name), onnx::load),
+        "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
+        "tflite" => load_file(request, Path::new(&request.name), tflite::load),
+        "torch" => load_file(request, Path::new(&request.name), torch::load),
+        TRANSFORMERS => load_transformer(request),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
@@ -88,9 +94,9 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 
 /// What to know about the models of a configuration.
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
-    let is_file = |model: &&ModelRequest| matches!(model.source.as_str(), "onnx" | "remoteonnx");
+    let has_notes = |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | "simple");
     let mut notes = Vec::new();
-    for model in config.models.iter().filter(is_file) {
+    for model in config.models.iter().filter(has_notes) {
         for note in load_with_notes(model)?.notes {
             if !notes.contains(&note) {
                 notes.push(note);
@@ -100,21 +106,34 @@ pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     Ok(notes)
 }
 
-fn load_file(request: &ModelRequest, path: &Path) -> Result<Loaded, models::Error> {
+fn load_file(
+    request: &ModelRequest,
+    path: &Path,
+    reader: fn(&Path, &Options) -> models::Result<Imported>,
+) -> Result<Loaded, models::Error> {
     let options = Options {
         batch: request.batch,
         shapes: request.shapes.clone(),
         skip_unsupported: request.skip_unsupported,
         ..Options::default()
     };
-    let imported = onnx::load(path, &options)?;
+    let imported = reader(path, &options)?;
     let hash = &imported.hash;
     let mut notes = vec![format!("`{}` is {} bytes with the BLAKE3 hash {hash}", path.display(), imported.bytes)];
     for skipped in &imported.skipped {
-        let onnx::Skipped { place, operator, reason } = skipped;
+        let Skipped { place, operator, reason } = skipped;
         notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
     }
     Ok(Loaded { graph: imported.graph, notes })
+}
+
+fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
+    let mut options = transformers::Options { batch: request.batch, ..transformers::Options::default() };
+    if let Some(tokens) = request.tokens {
+        (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
+    }
+    let transformers::Loaded { graph, notes } = transformers::load(&request.name, &options)?;
+    Ok(Loaded { graph, notes })
 }
 
 /// The path a name stands for: itself, or what follows `file://`.
@@ -132,8 +151,7 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
     let mut index_of = std::collections::HashMap::new();
     for (model_index, model) in config.models.iter().enumerate() {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-        let graph = models::passes::simplify(&load(model)?).map_err(failed)?;
-        for found in models::fuse::tasks(&graph, config.fuse.into()).map_err(failed)? {
+        for found in tasks_of(&load(model)?, config).map_err(failed)? {
             let index = *index_of.entry(found.task.hash()).or_insert_with(|| {
                 planned.push(PlannedTask {
                     json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
@@ -148,6 +166,25 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
         }
     }
     Ok(planned)
+}
+
+/// The distinct tasks of one graph as the configuration wants them cut.
+fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
+    let graph = models::passes::simplify(graph)?;
+    let cut = |graph: &Graph| models::fuse::tasks(graph, config.fuse.into());
+    match config.attention {
+        AttentionChoice::Fused => cut(&graph),
+        AttentionChoice::Split => cut(&models::passes::split_attention(&graph)?),
+        AttentionChoice::Both => {
+            let mut tasks = cut(&graph)?;
+            for found in cut(&models::passes::split_attention(&graph)?)? {
+                if !tasks.iter().any(|known| known.task == found.task) {
+                    tasks.push(found);
+                }
+            }
+            Ok(tasks)
+        }
+    }
 }
 
 /// The schedules of a task, the default first.
@@ -254,7 +291,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let task = &planned.task;
     let mut record = base.clone();
     record.model_source = Some(planned.model.source.clone());
-    record.model_name = Some(planned.model.name.clone());
+    record.model_name = Some(planned.model.label());
     record.batch = Some(planned.model.batch);
     record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
     record.place_count = i64::try_from(planned.places.len()).ok();

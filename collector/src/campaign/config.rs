@@ -6,6 +6,7 @@ use crate::measure::Plan;
 use crate::target::{cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
+use models::transformers::Phase;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,12 @@ pub struct RawConfig {
     pub models: Vec<RawModel>,
     /// Batch sizes.
     pub batch: Option<Vec<i64>>,
+    /// Tokens of each sequence, for models from `transformers`.
+    pub sequence: Option<Vec<i64>>,
+    /// Parts of a decoder's work, for models from `transformers`: `prefill`, `decode`.
+    pub phase: Option<Vec<Phase>>,
+    /// What becomes of attention: `fused`, `split`, `both`.
+    pub attention: Option<AttentionChoice>,
     /// `llvm`, `cuda`, or TVM's JSON of a target.
     pub target: Option<String>,
     /// GPU architectures for the target `cuda`, such as `sm_90`.
@@ -48,7 +55,7 @@ pub struct RawConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawModel {
-    /// `local`, `simple`, `onnx` or `remoteonnx`.
+    /// `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
     pub source: String,
     /// Its name there.
     pub name: String,
@@ -87,6 +94,18 @@ impl From<FuseChoice> for Fuse {
             FuseChoice::None => Fuse::None,
         }
     }
+}
+
+/// What becomes of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttentionChoice {
+    /// One task.
+    Fused,
+    /// Two products and a softmax.
+    Split,
+    /// Both.
+    Both,
 }
 
 /// What caches hold before a timed run.
@@ -151,7 +170,7 @@ impl Default for Limits {
 /// A model to be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// `local`, `simple`, `onnx` or `remoteonnx`.
+    /// `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
     pub source: String,
     /// Its name there.
     pub name: String,
@@ -163,6 +182,29 @@ pub struct ModelRequest {
     /// Whether operators that cannot be represented are left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,
+    /// What of a transformer is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+}
+
+impl ModelRequest {
+    /// The model's name with what of it is run.
+    pub fn label(&self) -> String {
+        match self.tokens {
+            None => self.name.clone(),
+            Some(Tokens { sequence, phase: Phase::Prefill }) => format!("{} prefill {sequence}", self.name),
+            Some(Tokens { sequence, phase: Phase::Decode }) => format!("{} decode {sequence}", self.name),
+        }
+    }
+}
+
+/// What of a transformer is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Tokens of each sequence.
+    pub sequence: i64,
+    /// Which part of the work.
+    pub phase: Phase,
 }
 
 /// A checked, complete configuration.
@@ -180,6 +222,8 @@ pub struct Config {
     pub schedules: usize,
     /// Whether pointwise operators join the operator before them.
     pub fuse: FuseChoice,
+    /// What becomes of attention.
+    pub attention: AttentionChoice,
     /// Cache states.
     pub cache: Vec<CacheChoice>,
     /// Seed of schedules and input values.
@@ -248,13 +292,18 @@ impl RawConfig {
         each("samplers", &samplers, "", |_| true)?;
         let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
         each("cache", &cache, "", |_| true)?;
+        let tokens = tokens(&self.models, self.sequence, self.phase)?;
         let models = self.models.iter().flat_map(|model| {
-            batch.iter().map(|&batch| ModelRequest {
+            let tokens =
+                if model.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
+            let runs = tokens.into_iter().flat_map(|tokens| batch.iter().map(move |&batch| (batch, tokens)));
+            runs.map(|(batch, tokens)| ModelRequest {
                 source: model.source.clone(),
                 name: model.name.clone(),
                 batch,
                 shapes: model.shapes.clone(),
                 skip_unsupported: model.skip_unsupported,
+                tokens,
             })
         });
         Ok(Config {
@@ -264,6 +313,7 @@ impl RawConfig {
             samplers,
             schedules,
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
+            attention: self.attention.unwrap_or(AttentionChoice::Fused),
             cache,
             seed: self.seed.unwrap_or(0),
             budget_seconds: self.budget_seconds,
@@ -290,6 +340,30 @@ fn target(text: Option<String>, architectures: Option<Vec<String>>) -> Result<St
         }
         None => Ok(text),
     }
+}
+
+/// The source whose models read tokens.
+pub const TRANSFORMERS: &str = "transformers";
+
+/// Every phase at every length of a sequence. Only transformers have them.
+fn tokens(
+    models: &[RawModel],
+    sequence: Option<Vec<i64>>,
+    phase: Option<Vec<Phase>>,
+) -> Result<Vec<Tokens>, ConfigError> {
+    let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
+    let sequence = sequence.unwrap_or_else(|| vec![models::transformers::Options::default().sequence]);
+    each("sequence", &sequence, "allowed are 1 to 1048576", |length| (1..=1 << 20).contains(length))?;
+    let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
+    each("phase", &phase, "", |_| true)?;
+    if is_given && !models.iter().any(|model| model.source == TRANSFORMERS) {
+        let (field, found) =
+            if has_phase { ("phase", format!("{phase:?}")) } else { ("sequence", format!("{sequence:?}")) };
+        let allowed = "only models from `transformers` have it".to_owned();
+        return Err(ConfigError::OutOfRange { field, found, allowed });
+    }
+    let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase }));
+    Ok(runs.collect())
 }
 
 /// One thread and all CPUs.

@@ -69,7 +69,9 @@ pub struct Models {
     /// Name of a model in its source; may be given several times
     ///
     /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
-    /// `matmul:m=512,n=512,k=512`, for `onnx` the path of a file, for `remoteonnx` a path or a `file://` address.
+    /// `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file, for `remoteonnx` a path or a
+    /// `file://` address, for `transformers` a folder with a `config.json`, a shipped configuration, or either with
+    /// changed fields such as `llama-7b:num_hidden_layers=2`.
     #[arg(long, value_name = "NAME")]
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
@@ -83,6 +85,19 @@ pub struct Models {
     /// Batch sizes, such as 1 or 1,8,32 [default: 1]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub batchsize: Vec<i64>,
+    /// Tokens of each sequence, such as 128 or 32,512; in a decoding step those that were read before [default: 128]
+    ///
+    /// Only for `transformers`. Models of images have their own number.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub sequence: Vec<i64>,
+    /// Parts of a decoder's work: all tokens at once, or one more token after those that were read [default: prefill]
+    ///
+    /// Only for `transformers`. A decoding step takes the keys and values of earlier tokens from outside.
+    #[arg(long, value_enum, value_name = "PHASE", value_delimiter = ',')]
+    pub phase: Vec<PhaseArgument>,
+    /// Whether attention is one task, its parts, or both [default: fused]
+    #[arg(long, value_enum)]
+    pub attention: Option<AttentionArgument>,
     /// Whether pointwise operators join the operator before them [default: epilogue]
     #[arg(long, value_enum)]
     pub fuse: Option<FuseArgument>,
@@ -108,6 +123,12 @@ pub enum ModelSource {
     Onnx,
     /// An ONNX file that was fetched from elsewhere
     Remoteonnx,
+    /// A TFLite file
+    Tflite,
+    /// An archive of `torch.export`, a `.pt2` file
+    Torch,
+    /// A transformer by its configuration
+    Transformers,
 }
 
 impl ModelSource {
@@ -118,8 +139,31 @@ impl ModelSource {
             ModelSource::Simple => "simple",
             ModelSource::Onnx => "onnx",
             ModelSource::Remoteonnx => "remoteonnx",
+            ModelSource::Tflite => "tflite",
+            ModelSource::Torch => "torch",
+            ModelSource::Transformers => "transformers",
         }
     }
+}
+
+/// Parts of a decoder's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PhaseArgument {
+    /// All tokens at once
+    Prefill,
+    /// One more token
+    Decode,
+}
+
+/// What becomes of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AttentionArgument {
+    /// One task
+    Fused,
+    /// Two products and a softmax
+    Split,
+    /// Both, so that they can be compared
+    Both,
 }
 
 /// Whether pointwise operators join the operator before them.
@@ -185,7 +229,7 @@ pub enum CacheArgument {
 /// Everything but collecting.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the models of the zoo
+    /// List the models that have names
     List {
         /// Print a JSON array
         #[arg(long)]

@@ -8,36 +8,62 @@ use crate::campaign::{Config, planned_tasks};
 use crate::report::number;
 use crate::report::table::{new_table, right_align};
 use crate::space;
+use models::{Graph, transformers};
+use serde::Serialize;
 use serde_json::json;
 
-/// The models of the zoo.
-pub fn list(as_json: bool) -> Result<u8> {
-    let mut rows = Vec::new();
-    for entry in models::zoo::list() {
-        let graph = entry.build(1).map_err(|error| Failure::usage(chain(&error)))?;
-        let macs: u64 = models::fuse::tasks(&graph, models::fuse::Fuse::None)
-            .and_then(|tasks| tasks.iter().map(|found| Ok(found.task.work()?.macs * found.places.len() as u64)).sum())
-            .map_err(|error: models::Error| Failure::usage(chain(&error)))?;
-        rows.push((entry, graph.parameters(), macs));
+/// A model that has a name, as it is listed.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    source: &'static str,
+    aliases: &'static [&'static str],
+    /// Extents of its first input without the batch.
+    input: Vec<i64>,
+    parameters: u64,
+    macs: u64,
+}
+
+impl Listed {
+    fn of(
+        source: &'static str,
+        name: &'static str,
+        aliases: &'static [&'static str],
+        graph: &Graph,
+    ) -> models::Result<Listed> {
+        let first = graph.inputs.first().and_then(|id| graph.value(*id)?.ty.extents()).unwrap_or_default();
+        let (parameters, macs) = (graph.parameters().learned, graph.work()?.macs);
+        Ok(Listed { name, source, aliases, input: first.into_iter().skip(1).collect(), parameters, macs })
     }
+}
+
+/// The models that have names: the zoo, and the configurations of transformers that are shipped.
+pub fn list(as_json: bool) -> Result<u8> {
+    let zoo = models::zoo::list().iter().map(|entry| Listed::of("local", entry.name, entry.aliases, &entry.build(1)?));
+    let options = transformers::Options::default();
+    let shipped = transformers::list().iter().map(|entry| {
+        let options = transformers::Options { sequence: entry.usual_sequence(), ..options };
+        Listed::of("transformers", entry.name, entry.aliases, &entry.build(&options)?)
+    });
+    let rows = zoo.chain(shipped).collect::<models::Result<Vec<Listed>>>();
+    let rows = rows.map_err(|error| Failure::usage(chain(&error)))?;
     if as_json {
-        let models: Vec<_> = rows
-            .iter()
-            .map(|(entry, parameters, macs)| {
-                json!({ "name": entry.name, "source": "local", "aliases": entry.aliases, "input": entry.input,
-                        "parameters": parameters.learned, "macs": macs })
-            })
-            .collect();
-        print_json(&models)?;
+        print_json(&rows)?;
         return Ok(DONE);
     }
-    let mut table = new_table(&["model", "input", "parameters", "GMACs"]);
-    for (entry, parameters, macs) in rows {
-        let input: Vec<String> = entry.input.iter().map(ToString::to_string).collect();
-        let millions = format!("{:.2} M", parameters.learned as f64 / 1e6);
-        table.add_row([entry.name.to_owned(), input.join("x"), millions, number(macs as f64 / 1e9)]);
+    let mut table = new_table(&["source", "model", "input", "parameters", "GMACs"]);
+    for row in rows {
+        let input: Vec<String> = row.input.iter().map(ToString::to_string).collect();
+        let millions = format!("{:.2} M", row.parameters as f64 / 1e6);
+        table.add_row([
+            row.source.to_owned(),
+            row.name.to_owned(),
+            input.join("x"),
+            millions,
+            number(row.macs as f64 / 1e9),
+        ]);
     }
-    right_align(&mut table, [2, 3]);
+    right_align(&mut table, [3, 4]);
     print(&table.to_string())?;
     Ok(DONE)
 }
@@ -75,7 +101,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
             .iter()
             .map(|(planned, work)| {
                 json!({ "hash": planned.task.hash(), "kind": planned.task.kind(), "name": planned.task.name(),
-                        "text": planned.task.describe(), "model": planned.model.name, "places": planned.places,
+                        "text": planned.task.describe(), "model": planned.model.label(), "places": planned.places,
                         "flops": work.flops, "macs": work.macs, "bytes_in": work.bytes_in,
                         "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task })
             })

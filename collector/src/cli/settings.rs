@@ -1,12 +1,15 @@
 //! From what was typed to what is meant: file, then flags, then checks.
 
 use super::Result;
-use super::arguments::{CacheArgument, FuseArgument, ModelSource, Models, SamplerArgument, Sweep};
+use super::arguments::{
+    AttentionArgument, CacheArgument, FuseArgument, ModelSource, Models, PhaseArgument, SamplerArgument, Sweep,
+};
 use super::failure::Failure;
-use crate::campaign::config::{CacheChoice, FuseChoice, RawModel, Sampler};
+use crate::campaign::config::{AttentionChoice, CacheChoice, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
 use crate::counters::Backend;
 use crate::measure::affinity;
+use models::transformers::Phase;
 use std::collections::BTreeMap;
 
 /// The complete configuration of a command that measures or builds.
@@ -50,6 +53,23 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
     }
     if !models.batchsize.is_empty() {
         raw.batch = Some(models.batchsize.clone());
+    }
+    if !models.sequence.is_empty() {
+        raw.sequence = Some(models.sequence.clone());
+    }
+    if !models.phase.is_empty() {
+        let phase = |argument: &PhaseArgument| match argument {
+            PhaseArgument::Prefill => Phase::Prefill,
+            PhaseArgument::Decode => Phase::Decode,
+        };
+        raw.phase = Some(models.phase.iter().map(phase).collect());
+    }
+    if let Some(attention) = models.attention {
+        raw.attention = Some(match attention {
+            AttentionArgument::Fused => AttentionChoice::Fused,
+            AttentionArgument::Split => AttentionChoice::Split,
+            AttentionArgument::Both => AttentionChoice::Both,
+        });
     }
     if let Some(target) = &models.target {
         raw.target = Some(target.clone());

@@ -521,6 +521,12 @@ mod tests {
             }],
         };
         Evidence {
+            gpu: GpuFound {
+                compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
+                has_half_precision: false,
+                device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                counters_restricted: None,
+            },
             facts: Facts::read_from(root.path()),
             perf_event_paranoid: Some(3),
             papi: Err("no PAPI library".into()),

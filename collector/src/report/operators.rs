@@ -128,7 +128,7 @@ pub fn summarise(
     for row in &mut rows {
         row.share = row.median_ns * row.count as f64 / total_ns;
     }
-    Summary { model: model.1.name.clone(), batch: model.1.batch, rows, missing, total_ns }
+    Summary { model: model.1.label(), batch: model.1.batch, rows, missing, total_ns }
 }
 
 fn row(

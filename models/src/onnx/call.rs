@@ -1,34 +1,9 @@
-//! One node as its rule sees it: attributes by name, inputs by position, and what a rule may answer.
+//! One node as its rule sees it: attributes by name, inputs by position.
 
 use super::messages;
-use crate::error::Error;
 use crate::graph::ValueId;
+use crate::reader::{Outcome, malformed, unsupported};
 use std::collections::HashMap;
-
-/// Why a rule refuses a node.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// The node breaks the rules of its operator, or does not fit its inputs.
-    Malformed(String),
-    /// The node may be right, but nothing here can represent it.
-    Unsupported(String),
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Refusal {
-        Refusal::Malformed(error.to_string())
-    }
-}
-
-pub(super) type Outcome<T> = Result<T, Refusal>;
-
-pub(super) fn malformed<T>(reason: impl Into<String>) -> Outcome<T> {
-    Err(Refusal::Malformed(reason.into()))
-}
-
-pub(super) fn unsupported<T>(reason: impl Into<String>) -> Outcome<T> {
-    Err(Refusal::Unsupported(reason.into()))
-}
 
 /// Attributes that a function was called with, for the nodes of its body that refer to them.
 pub(super) type Arguments<'a> = HashMap<&'a str, &'a messages::Attribute>;

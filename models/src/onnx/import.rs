@@ -3,8 +3,7 @@
 //! Names live in scopes: the graph's own, one more inside a branch of a condition, and a fresh one inside a function.
 //! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
 
-use super::call::{Arguments, Call, Refusal};
-use super::emit::Emit;
+use super::call::{Arguments, Call};
 use super::messages::{self, Extent};
 use super::{Options, Skipped, rules, tensor};
 use crate::builder::GraphBuilder;
@@ -13,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::fold::contents_of;
 use crate::graph::{Graph, Origin, ValueId};
 use crate::passes::drop_dead_code;
+use crate::reader::{Emit, Refusal};
 use crate::types::{Dim, TensorType};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -14,9 +14,9 @@ mod resize;
 mod shape;
 mod window;
 
-use super::call::{Call, Outcome};
-use super::emit::Emit;
+use super::call::Call;
 use crate::graph::ValueId;
+use crate::reader::{Emit, Outcome};
 
 /// Adds a node to the graph and answers with its outputs; trailing ones may be left out.
 pub(super) type Rule = fn(&mut Emit<'_>, &Call<'_>) -> Outcome<Vec<ValueId>>;

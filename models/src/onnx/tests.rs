@@ -5,6 +5,7 @@ use crate::passes::simplify;
 use crate::types::DType;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn info(name: &str, dims: &[&str]) -> ValueInfo {
     let dim = |text: &&str| {

@@ -63,6 +63,19 @@ impl<'a> Rebuild<'a> {
         Ok(new)
     }
 
+    /// An operator before those of a node.
+    pub(super) fn insert(&mut self, node: Option<&Node>, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        if let Some(node) = node {
+            self.builder.set_origin(node.origin.clone());
+        }
+        self.builder.push(op, inputs)
+    }
+
+    /// The type of a new value.
+    pub(super) fn ty(&self, new: ValueId) -> Result<&TensorType> {
+        self.builder.ty(new)
+    }
+
     /// A constant of the type of an old value with other contents.
     pub(super) fn constant_like(&mut self, id: ValueId, data: Const) -> Result<ValueId> {
         let value = &self.old.values[id.0 as usize];

@@ -66,7 +66,8 @@ fn every_model_has_a_golden_row_and_grows_with_the_batch() {
 
 #[test]
 fn no_two_models_share_a_spelling() {
-    let mut all: Vec<String> = list().iter().flat_map(spellings).map(bare).collect();
+    let mut all: Vec<String> =
+        list().iter().flat_map(|entry| names::spellings(entry.name, entry.aliases)).map(names::bare).collect();
     let count = all.len();
     all.sort();
     all.dedup();

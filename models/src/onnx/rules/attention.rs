@@ -1,9 +1,9 @@
 //! Attention and rotated positions.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::reference::Tensor;
 use crate::types::{DType, TensorType};
 
@@ -132,7 +132,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
             // Places beyond the mask are hidden.
             let mut pads = vec![0; 2 * extents.len()];
             pads[2 * extents.len() - 1] = total - last;
-            given = emit.push(Op::Pad { pads, value: super::pointwise::range(dtype).0 }, &[given])?;
+            given = emit.push(Op::Pad { pads, value: crate::reader::range(dtype).0 }, &[given])?;
         }
         masks.push(given);
     }

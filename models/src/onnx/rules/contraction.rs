@@ -1,9 +1,9 @@
 //! Products of matrices.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, Op};
+use crate::reader::{Emit, Outcome, malformed};
 
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     Ok(vec![product(emit, call.input(0)?, call.input(1)?)?])

@@ -2,9 +2,9 @@
 
 use super::pointwise::operands;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed};
 
 type Outputs = Outcome<Vec<ValueId>>;
 

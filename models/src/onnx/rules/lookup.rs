@@ -1,10 +1,10 @@
 //! Operators that read or write at indices, and constants made of indices.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::operator::{Op, ScatterOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::reference::Tensor;
 use crate::types::{DType, TensorType};
 

@@ -1,9 +1,9 @@
 //! Operators that move elements.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{Border, Op};
+use crate::reader::{Emit, Outcome, malformed};
 
 type Outputs = Outcome<Vec<ValueId>>;
 

@@ -2,9 +2,9 @@
 
 use super::reduce::over;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use std::collections::BTreeSet;
 
 pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {

@@ -1,10 +1,10 @@
 //! Functions of single elements.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -123,7 +123,7 @@ pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
     let to = tensor::dtype(code)
-        .or_else(|reason| crate::onnx::call::unsupported(format!("it casts to a type whose {reason}")))?;
+        .or_else(|reason| crate::reader::unsupported(format!("it casts to a type whose {reason}")))?;
     Ok(vec![emit.cast(x, to)?])
 }
 
@@ -249,7 +249,7 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outcome<ValueId> {
-    let (lowest, highest) = range(emit.dtype(x)?);
+    let (lowest, highest) = crate::reader::range(emit.dtype(x)?);
     let low = low.filter(|low| *low > lowest);
     let high = high.filter(|high| *high < highest);
     match (low, high) {
@@ -260,24 +260,5 @@ fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -
             emit.binary_with(BinaryOp::Min, raised, high)
         }
         (low, high) => emit.push(Op::Clip { low: low.unwrap_or(lowest), high: high.unwrap_or(highest) }, &[x]),
-    }
-}
-
-/// The lowest and highest finite number of an element type.
-pub(super) fn range(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::F64 => (f64::MIN, f64::MAX),
-        DType::F32 => (f32::MIN.into(), f32::MAX.into()),
-        DType::F16 => (-65504.0, 65504.0),
-        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
-        DType::I8 => (-128.0, 127.0),
-        DType::I16 => (-32768.0, 32767.0),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        DType::U8 => (0.0, 255.0),
-        DType::U16 => (0.0, 65535.0),
-        DType::U32 => (0.0, u32::MAX.into()),
-        DType::U64 => (0.0, u64::MAX as f64),
-        DType::Bool => (0.0, 1.0),
     }
 }

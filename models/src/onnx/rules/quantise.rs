@@ -3,10 +3,10 @@
 use super::contraction::product;
 use super::window::convolve;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -164,7 +164,7 @@ fn requantised(emit: &mut Emit<'_>, call: &Call<'_>, sums: ValueId, places: [usi
         1 if emit.rank(sums)? > 1 => 1,
         _ => return malformed("a scale must be one number or one per channel"),
     };
-    let (low, high) = super::pointwise::range(to);
+    let (low, high) = crate::reader::range(to);
     let op = Op::Requantize { to, axis, zero, low: low as i64, high: high as i64 };
     emit.push(op, &[sums, multiplier])
 }

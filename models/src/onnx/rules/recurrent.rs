@@ -4,9 +4,9 @@
 //! are done step by step too, which keeps every operator of the size that a cell has.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 
 type Outputs = Outcome<Vec<ValueId>>;
 

@@ -2,9 +2,9 @@
 
 use super::movement::integers;
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{Op, ReduceOp};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -90,7 +90,7 @@ fn of_nothing(
     keep: bool,
     dtype: DType,
 ) -> Outcome<ValueId> {
-    let (lowest, highest) = super::pointwise::range(dtype);
+    let (lowest, highest) = crate::reader::range(dtype);
     let (lowest, highest) = if dtype.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { (lowest, highest) };
     let number = match function {
         ReduceOp::Sum | ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => 0.0,

@@ -5,9 +5,9 @@
 //! axis: the same numbers, though not the operator a library would run.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{Op, ResizeMode};
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::reference::Tensor;
 use crate::types::{DType, TensorType};
 

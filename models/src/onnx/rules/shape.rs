@@ -1,9 +1,9 @@
 //! Constants, and operators that only ask for shapes.
 
 use crate::graph::{Const, ValueId};
-use crate::onnx::call::{Call, Outcome, malformed, unsupported};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::onnx::tensor;
+use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::types::{DType, TensorType};
 
 type Outputs = Outcome<Vec<ValueId>>;

@@ -1,9 +1,9 @@
 //! Operators that slide a window: convolutions and pools.
 
 use crate::graph::ValueId;
-use crate::onnx::call::{Call, Outcome, malformed};
-use crate::onnx::emit::Emit;
+use crate::onnx::call::Call;
 use crate::operator::{Op, PoolMode};
+use crate::reader::{Emit, Outcome, malformed};
 
 /// Attributes that every window has, one entry per spatial dimension, written out.
 struct Window {

@@ -4,6 +4,7 @@ use super::{Look, Part, Replacement, about, rewrite};
 use crate::error::Result;
 use crate::graph::{Const, Graph, Node, ValueId};
 use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::passes::rewrite::rewrite_by;
 use crate::reference;
 
 pub(in crate::passes) fn recognise_activations(graph: &Graph) -> Result<Graph> {
@@ -71,16 +72,14 @@ fn gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
 /// Exporters replace what is no number after a softmax by zero, for rows in which everything is masked. Where no mask
 /// comes in there is nothing to guard.
 pub(in crate::passes) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
-    rewrite(graph, |look, node| {
-        let (Op::Where, [condition, zero, scores]) = (&node.op, node.inputs.as_slice()) else { return None };
-        let softmax = look.node(*scores)?;
-        let is_guard = look.unary(*condition, UnaryOp::IsNan) == Some(*scores)
-            && look.scalar(*zero) == Some(0.0)
-            && matches!(softmax.op, Op::Softmax { .. })
-            && look.ty(*scores) == look.ty(node.outputs[0])
-            && is_finite(look, softmax.inputs[0], 8);
-        is_guard.then(|| Replacement::of(Op::Identity, vec![Part::Old(*scores)]))
-    })
+    rewrite_by(
+        graph,
+        &[("where(is_nan(y), 0, y@softmax(x))", |look, node, found| {
+            let (x, y) = (found.get("x")?, found.get("y")?);
+            let is_guard = look.ty(y) == look.ty(node.outputs[0]) && is_finite(look, x, 8);
+            is_guard.then(|| Replacement::of(Op::Identity, vec![Part::Old(y)]))
+        })],
+    )
 }
 
 /// Whether nothing on the way from the last contraction can be an infinity that was put there on purpose.

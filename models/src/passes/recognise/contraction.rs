@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::fold::fold;
 use crate::graph::{Const, Graph};
 use crate::operator::{BinaryOp, Op, PoolMode, ReduceOp};
+use crate::passes::quantised::joined;
 use crate::types::{Dim, TensorType};
 
 /// A product with a constant matrix is a dense layer.
@@ -33,8 +34,8 @@ pub(in crate::passes) fn sums_to_biases(graph: &Graph) -> Result<Graph> {
         look.either(node.outputs[0], BinaryOp::Add).find_map(|(x, vector)| {
             let ty = look.ty(x);
             let axis = match look.node(x)?.op {
-                Op::Dense => ty.rank().checked_sub(1)?,
-                Op::Conv { .. } | Op::ConvTranspose { .. } => 1,
+                Op::Dense | Op::QDense { .. } => ty.rank().checked_sub(1)?,
+                Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => 1,
                 _ => return None,
             };
             let (data, given) = (look.data(vector)?, look.ty(vector));
@@ -57,13 +58,8 @@ pub(in crate::passes) fn absorb_pads(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
         let Op::Conv { strides, pads, dilations, groups } = &node.op else { return None };
         let before = look.node(node.inputs[0])?;
-        let Op::Pad { pads: around, value } = &before.op else { return None };
-        let rank = strides.len();
-        let (heads, tails) = around.split_at(around.len() / 2);
-        let is_spatial = *value == 0.0 && heads[..2].iter().chain(&tails[..2]).all(|&pad| pad == 0);
-        let added = heads[2..].iter().chain(&tails[2..]);
-        let pads: Option<Vec<i64>> = pads.iter().zip(added).map(|(own, pad)| own.checked_add(*pad)).collect();
-        let pads = pads.filter(|pads| is_spatial && pads.len() == 2 * rank)?;
+        let Op::Pad { pads: around, value: 0.0 } = &before.op else { return None };
+        let pads = joined(pads, around)?;
         let op = Op::Conv { strides: strides.clone(), pads, dilations: dilations.clone(), groups: *groups };
         Some(Replacement::of(op, vec![Part::Old(before.inputs[0]), Part::Old(node.inputs[1])]))
     })
@@ -75,8 +71,8 @@ pub(in crate::passes) fn global_pools(graph: &Graph) -> Result<Graph> {
         let Op::Reduce { function: ReduceOp::Mean, axes, keep } = &node.op else { return None };
         let ty = look.ty(node.inputs[0]);
         let is_spatial = ty.rank() >= 4 && axes.iter().copied().eq(2..ty.rank() as i64);
-        let view = || Op::Flatten { axis: 1 };
+        let view = if *keep { vec![] } else { vec![(Op::Flatten { axis: 1 }, vec![])] };
         let pool = Op::GlobalPool { mode: PoolMode::Average };
-        is_spatial.then(|| Replacement { op: pool, inputs: vec![Part::Old(node.inputs[0])], view: (!keep).then(view) })
+        is_spatial.then(|| Replacement { then: view, ..Replacement::of(pool, vec![Part::Old(node.inputs[0])]) })
     })
 }

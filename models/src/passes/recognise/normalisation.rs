@@ -2,54 +2,40 @@
 
 use super::{Look, Part, Replacement, rewrite};
 use crate::error::Result;
-use crate::graph::{Const, Graph, ValueId};
-use crate::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use crate::graph::{Const, Graph, Node, ValueId};
+use crate::operator::{BinaryOp, Op, ReduceOp};
+use crate::passes::rewrite::rewrite_by;
+use crate::pattern::Match;
 use crate::types::{Dim, TensorType};
+
+/// `x / sqrt(v)` in any of the ways to write it.
+const QUOTIENT: &str = "div(x, sqrt(v) | pow(v, 0.5)) \
+                        | mul(x, rsqrt(v) | reciprocal(sqrt(v) | pow(v, 0.5)) | div(1, sqrt(v) | pow(v, 0.5)))";
 
 /// `x / sqrt(mean(x²) + epsilon)`, and the same of `x - mean(x)`, without scale and shift.
 pub(in crate::passes) fn recognise_normalisations(graph: &Graph) -> Result<Graph> {
-    rewrite(graph, |look, node| {
-        let (x, inner) = quotient(look, node.outputs[0])?;
-        let (variance, epsilon) = sum_with_number(look, inner)?;
-        let (squared, axis) = trailing_mean(look, variance)?;
-        let (number, factors) = look.factors(squared);
-        if number != 1.0 || factors != [x, x] || epsilon <= 0.0 {
-            return None;
-        }
-        let ty = look.ty(x);
-        let vector = TensorType { dtype: ty.dtype, shape: ty.shape[axis..].to_vec() };
-        let part = |number| Part::Made(vector.clone(), Const::Fill(number));
-        let axis_number = axis as i64;
-        if let Some([whole, mean]) = look.binary(x, BinaryOp::Sub)
-            && trailing_mean(look, mean) == Some((whole, axis))
-        {
-            let op = Op::LayerNorm { axis: axis_number, epsilon };
-            return Some(Replacement::of(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
-        }
-        Some(Replacement::of(Op::RmsNorm { axis: axis_number, epsilon }, vec![Part::Old(x), part(1.0)]))
-    })
+    rewrite_by(graph, &[(QUOTIENT, normalisation)])
 }
 
-/// Dividend and what the root is taken of, in any of the ways to write `a / sqrt(b)`.
-fn quotient(look: &Look<'_>, id: ValueId) -> Option<(ValueId, ValueId)> {
-    if let Some([a, b]) = look.binary(id, BinaryOp::Div) {
-        return Some((a, root(look, b)?));
+fn normalisation(look: &Look<'_>, _: &Node, found: &Match) -> Option<Replacement> {
+    let x = found.get("x")?;
+    let (variance, epsilon) = sum_with_number(look, found.get("v")?)?;
+    let (squared, axis) = trailing_mean(look, variance)?;
+    let (number, factors) = look.factors(squared);
+    if number != 1.0 || factors != [x, x] || epsilon <= 0.0 {
+        return None;
     }
-    look.either(id, BinaryOp::Mul).find_map(|(a, b)| {
-        if let Some(inner) = look.unary(b, UnaryOp::Rsqrt) {
-            return Some((a, inner));
-        }
-        if let Some(inner) = look.unary(b, UnaryOp::Reciprocal) {
-            return Some((a, root(look, inner)?));
-        }
-        let [one, divisor] = look.binary(b, BinaryOp::Div)?;
-        look.is_about(one, 1.0).then(|| Some((a, root(look, divisor)?)))?
-    })
-}
-
-fn root(look: &Look<'_>, id: ValueId) -> Option<ValueId> {
-    let power = || look.binary(id, BinaryOp::Pow).filter(|[_, power]| look.scalar(*power) == Some(0.5));
-    look.unary(id, UnaryOp::Sqrt).or_else(|| power().map(|[base, _]| base))
+    let ty = look.ty(x);
+    let vector = TensorType { dtype: ty.dtype, shape: ty.shape[axis..].to_vec() };
+    let part = |number| Part::Made(vector.clone(), Const::Fill(number));
+    let axis_number = axis as i64;
+    if let Some([whole, mean]) = look.binary(x, BinaryOp::Sub)
+        && trailing_mean(look, mean) == Some((whole, axis))
+    {
+        let op = Op::LayerNorm { axis: axis_number, epsilon };
+        return Some(Replacement::of(op, vec![Part::Old(whole), part(1.0), part(0.0)]));
+    }
+    Some(Replacement::of(Op::RmsNorm { axis: axis_number, epsilon }, vec![Part::Old(x), part(1.0)]))
 }
 
 fn sum_with_number(look: &Look<'_>, id: ValueId) -> Option<(ValueId, f64)> {

@@ -1,6 +1,6 @@
 //! The tools every rule works with: add operators (folding those over constants), look at types, read constants.
 
-use super::call::{Outcome, malformed, unsupported};
+use super::{Outcome, malformed, unsupported};
 use crate::builder::GraphBuilder;
 use crate::fold::{MAX_SMALL, contents_of, fold};
 use crate::graph::{Const, ValueId};
@@ -10,7 +10,7 @@ use crate::types::{DType, TensorType};
 use std::path::Path;
 
 /// A graph in the making, seen from a rule.
-pub(super) struct Emit<'a> {
+pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
     /// Where data outside of the file lies.
     pub folder: Option<&'a Path>,

@@ -1,0 +1,20 @@
+//! Feeds arbitrary texts to the reader of transformers' configurations; it must answer with an error or a graph.
+//!
+//! Run with `. scripts/env` and `cargo +nightly fuzz run config`; a good start is the folder `configs/transformers`.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use models::transformers::{Options, Phase, from_config};
+
+fuzz_target!(|text: &str| {
+    for phase in [Phase::Prefill, Phase::Decode] {
+        let options = Options { batch: 2, sequence: 7, phase };
+        if let Ok(loaded) = from_config(text, "fuzz.json", None, &options)
+            && loaded.graph.nodes.len() < 1000
+        {
+            let simplified = models::passes::simplify(&loaded.graph).expect("a graph of a family has no rough edges");
+            let _ = models::passes::split_attention(&simplified);
+        }
+    }
+});

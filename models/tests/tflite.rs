@@ -1,0 +1,85 @@
+//! TFLite files against what the TFLite interpreter makes of them. `scripts/tflite_cases.py` wrote files and results.
+
+use models::reference::{Tensor, evaluate_graph};
+use models::tflite::{self, Options};
+use models::{DType, Graph, TensorType, passes};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Tensors that go in and what comes out.
+#[derive(Deserialize)]
+struct Data {
+    inputs: Vec<Given>,
+    outputs: Vec<Given>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    dtype: String,
+    shape: Vec<i64>,
+    data: Vec<f64>,
+}
+
+impl Given {
+    fn ty(&self) -> TensorType {
+        let dtype = match self.dtype.as_str() {
+            "float32" => DType::F32,
+            "int8" => DType::I8,
+            "uint8" => DType::U8,
+            "int32" => DType::I32,
+            "int64" => DType::I64,
+            other => panic!("{other}"),
+        };
+        TensorType::new(dtype, &self.shape)
+    }
+}
+
+fn cases() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
+    let entries = std::fs::read_dir(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+/// How far a result is from the interpreter's: in steps for integers, in parts of the largest number for floats.
+fn distance(found: &Tensor, given: &Given) -> f64 {
+    let largest = given.data.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
+    let unit = if found.ty().dtype.is_float() { largest } else { 1.0 };
+    let apart = found.numbers().iter().zip(&given.data).map(|(a, b)| (a - b).abs() / unit).fold(0.0, f64::max);
+    if found.numbers().iter().any(|number| number.is_nan()) { f64::INFINITY } else { apart }
+}
+
+fn check(graph: &Graph, data: &Data, name: &str) {
+    let inputs: Vec<Tensor> =
+        data.inputs.iter().map(|given| Tensor::from_numbers(given.ty(), &given.data).unwrap()).collect();
+    let outputs = evaluate_graph(graph, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(outputs.len(), data.outputs.len(), "{name}");
+    for (index, (found, given)) in outputs.iter().zip(&data.outputs).enumerate() {
+        assert_eq!(*found.ty(), given.ty(), "{name}, output {index}");
+        let apart = distance(found, given);
+        let allowed = match found.ty().dtype.is_float() {
+            // Where only weights are integers, the interpreter rounds the data to 8 bits on the way.
+            true if name.ends_with("weights") => 1e-2,
+            true => 1e-5,
+            // The interpreter multiplies integers by a scale of 31 bits and rounds more than once, so what lies between
+            // two integers goes either way.
+            false => 1.0,
+        };
+        assert!(apart <= allowed, "{name}, output {index}: {apart} apart");
+    }
+}
+
+#[test]
+fn files_answer_as_the_interpreter() {
+    let folders = cases();
+    assert!(folders.len() >= 10, "{} cases", folders.len());
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
+        let imported = tflite::load(&folder.join("model.tflite"), &Options::default());
+        let graph = imported.unwrap_or_else(|error| panic!("{name}: {error}")).graph;
+        check(&graph, &data, &name);
+        check(&passes::simplify(&graph).unwrap_or_else(|error| panic!("{name}: {error:?}")), &data, &name);
+    }
+}

@@ -1,0 +1,58 @@
+//! Operators that transformers and exported programs are made of, built by TVM and compared with the reference.
+//!
+//! The models' own numbers are checked in the crate `models`; here every distinct task of some of them, fused and split,
+//! is built with its default schedule by the workers a campaign uses. `OPCOLLECT_EVERY_FAMILY=1` takes all of them.
+#![allow(missing_docs)]
+
+use models::passes::{simplify, split_attention};
+use models::transformers::{self, Options, Phase};
+use models::{Graph, torch};
+use std::path::{Path, PathBuf};
+use tests::through_tvm::Tasks;
+
+/// Between them these have every operator of the families.
+const SOME: &[&str] = &["clip_text_model", "gemma", "gpt_neo", "llama3", "swin", "t5_gated", "whisper"];
+
+fn entries(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests").join(folder);
+    let mut entries: Vec<PathBuf> =
+        folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    entries.sort();
+    entries
+}
+
+fn graphs_of(folder: &Path) -> Vec<Graph> {
+    let mut graphs = Vec::new();
+    for (phase, file) in [(Phase::Prefill, "prefill.safetensors"), (Phase::Decode, "decode.safetensors")] {
+        if folder.join(file).is_file() {
+            let options = Options { batch: 2, sequence: 5, phase };
+            graphs.push(transformers::load(&folder.display().to_string(), &options).expect("a checked model").graph);
+        }
+    }
+    graphs
+}
+
+#[test]
+fn tasks_of_transformers_and_programs_are_right() {
+    let takes_all = std::env::var_os("OPCOLLECT_EVERY_FAMILY").is_some();
+    let mut graphs: Vec<Graph> = Vec::new();
+    for folder in entries("transformers") {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        if takes_all || SOME.contains(&name.as_str()) {
+            graphs.extend(graphs_of(&folder));
+        }
+    }
+    let programs = entries("torch").into_iter().filter(|path| path.extension().is_some_and(|end| end == "pt2"));
+    graphs
+        .extend(programs.map(|path| torch::load(&path, &torch::Options::default()).expect("a checked program").graph));
+    let mut tasks = Tasks::default();
+    for graph in graphs {
+        let graph = simplify(&graph).expect("a checked graph");
+        for graph in [split_attention(&graph).expect("a checked graph"), graph] {
+            tasks.add(&graph).expect("a checked graph");
+        }
+    }
+    assert!(tasks.count() > 100, "{} tasks", tasks.count());
+    let wrong: Vec<String> = tasks.run().expect("workers start").into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{} of {} tasks:\n{}", wrong.len(), tasks.count(), wrong.join("\n"));
+}
