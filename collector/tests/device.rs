@@ -8,12 +8,13 @@ mod common;
 
 use collector::campaign::{Build, Workers};
 use collector::cuda::nvrtc::Nvrtc;
-use collector::cuda::{Architecture, DeviceCode};
+use collector::cuda::{Architecture, DeviceCode, occupancy};
 use collector::job::BuildJob;
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::process::Command;
 
 /// A file that gets the table, and the architectures it is about.
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
@@ -267,4 +268,45 @@ fn figures_of_a_product_agree_with_its_code() {
         assert_eq!(&cubin.bytes[..4], b"\x7fELF");
     }
     assert_eq!(launch.arguments.len(), 3, "two operands and the result: {launch:?}");
+}
+
+/// The occupancy of many kernels, as NVIDIA's own calculator has it: a header of the CUDA runtime's wheel.
+#[test]
+fn occupancy_agrees_with_nvidias_calculator() {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/occupancy.c");
+    let opened = Nvrtc::open();
+    let Some(include) = opened.as_ref().ok().and_then(Nvrtc::include) else {
+        eprintln!("skipped: no headers of the CUDA runtime");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let calculator = folder.path().join("calculator");
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg("-I").arg(include).arg(SOURCE).arg("-o").arg(&calculator).status();
+    assert!(compiled.expect("there is a C compiler").success());
+    let (mut questions, mut answers) = (String::new(), Vec::new());
+    for name in ["sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"] {
+        let architecture = Architecture::read(name).expect("a name");
+        let offered = architecture.multiprocessor();
+        for threads in [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024] {
+            for registers in [16, 24, 32, 40, 64, 72, 96, 128, 168, 255] {
+                for shared in [0, 100, 1024, 6336, 20_480, 49_152] {
+                    let (kib, reserved) = (offered.shared_bytes >> 10, offered.reserved_shared_bytes);
+                    let number = architecture.number;
+                    writeln!(questions, "{number} {} {kib} {reserved} {threads} {registers} {shared}", offered.threads)
+                        .expect("a text takes any line");
+                    answers.push(occupancy(architecture, threads, registers, shared).blocks);
+                }
+            }
+        }
+    }
+    let asked = folder.path().join("questions");
+    std::fs::write(&asked, &questions).expect("the questions can be written");
+    let asked = std::fs::File::open(&asked).expect("they were just written");
+    let said = Command::new(&calculator).stdin(asked).output().expect("the calculator runs").stdout;
+    let said = String::from_utf8(said).expect("it writes numbers");
+    assert_eq!(said.lines().count(), answers.len());
+    for ((question, answer), said) in questions.lines().zip(answers).zip(said.lines()) {
+        assert_eq!(answer.to_string(), said, "{question}");
+    }
 }

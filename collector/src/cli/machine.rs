@@ -122,7 +122,13 @@ fn worker_missing(fault: Fault) -> Failure {
 }
 
 /// The facts a space needs, without starting a worker.
-pub fn guess() -> Result<Machine> {
+pub fn guess(description: &str) -> Result<Machine> {
+    if target::is_cuda(description) {
+        // The limits of a space are the same on all architectures.
+        let any = target::cuda_text(&["sm_80".to_owned()]);
+        let text = if description == "cuda" { &any } else { description };
+        return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
+    }
     Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
 }
 

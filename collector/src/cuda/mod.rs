@@ -18,10 +18,11 @@ pub mod nvrtc;
 mod occupancy;
 
 pub use architecture::{
-    Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, UnknownArchitecture, WARP_THREADS,
+    Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
+    WARP_THREADS,
 };
 pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded};
 pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
-pub use occupancy::{Limiter, Occupancy};
+pub use occupancy::{Limiter, Occupancy, occupancy};

@@ -188,9 +188,9 @@ impl Nvrtc {
         &self.known
     }
 
-    /// Whether headers for half precision are there.
-    pub fn has_half_precision(&self) -> bool {
-        self.include.is_some()
+    /// The folder of the CUDA runtime's headers; without it kernels of half precision do not compile.
+    pub fn include(&self) -> Option<&Path> {
+        self.include.as_deref()
     }
 
     /// Says so when an architecture is unknown, with those that are known.

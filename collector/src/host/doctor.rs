@@ -187,7 +187,7 @@ fn look_for_gpu() -> GpuFound {
         Some(line.trim() != "0")
     });
     GpuFound {
-        has_half_precision: nvrtc.as_ref().is_ok_and(Nvrtc::has_half_precision),
+        has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
         compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
         device: Device::open().and_then(|device| device.facts()).map_err(|error| error.to_string()),
         counters_restricted: restricted,
@@ -558,7 +558,9 @@ mod tests {
             Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
             Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
             Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
-            Limited CUDA code compiler: no libnvrtc.so.13 or libnvrtc.so.12 in: lib | CUDA candidates cannot be compiled | install the wheel nvidia-cuda-nvrtc, or name its folder
+            Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
+            Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
+            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet
             Ok processors: 3 of 4 processors may be used |  | 
             Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
             Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
