@@ -94,12 +94,12 @@ pub struct LimitExceeded {
 impl Launch {
     /// Threads of a block.
     pub fn block_threads(&self) -> u64 {
-        self.block.iter().map(|&extent| u64::from(extent)).product()
+        self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
     /// Blocks of the grid.
     pub fn grid_blocks(&self) -> u64 {
-        self.grid.iter().map(|&extent| u64::from(extent)).product()
+        self.grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
     /// Checks everything that is known before the kernel is compiled.
@@ -121,7 +121,7 @@ impl Launch {
 
     /// Checks what the compiler tells of the kernel.
     pub fn check_kernel(&self, kernel: &Kernel, architecture: Architecture) -> Result<(), LimitExceeded> {
-        let registers = u64::from(kernel.registers) * self.block_threads();
+        let registers = u64::from(kernel.registers).saturating_mul(self.block_threads());
         let fixed = kernel.shared_bytes.saturating_sub(self.dynamic_shared_bytes);
         let shared = architecture.multiprocessor().block_shared_bytes;
         self.within("registers in a block", registers, u64::from(BLOCK_REGISTERS), architecture)?;

@@ -68,10 +68,8 @@ impl<'a> Graph<'a> {
     }
 
     fn text(self, node: usize) -> Result<&'a str> {
-        match self.kind(node) {
-            "ir.StringImm" => self.text(self.field(node, "value")?),
-            _ => self.data(node).and_then(Json::as_str).ok_or_else(|| self.unexpected(node, "a text")),
-        }
+        let holder = if self.kind(node) == "ir.StringImm" { self.field(node, "value")? } else { node };
+        self.data(holder).and_then(Json::as_str).ok_or_else(|| self.unexpected(holder, "a text"))
     }
 
     /// A constant: a plain number, or an expression that holds one.
@@ -215,4 +213,82 @@ fn element_bytes(name: &str) -> Option<u64> {
     }
     let bits: u64 = name.trim_start_matches(|sign: char| sign.is_ascii_alphabetic()).parse().ok()?;
     (bits % 8 == 0 && bits > 0).then_some(bits / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launches;
+    use crate::cuda::Argument;
+    use proptest::prelude::*;
+
+    /// A function of one parameter: a buffer of its own, a launch that writes it and a launch that reads it.
+    const GRAPH: &str = r#"{"root_index": 0, "nodes": [
+        {"type": "tirx.PrimFunc", "data": {"params": 1, "body": 3}},
+        {"type": "ffi.Array", "data": [2]},
+        {"type": "ir.Var", "data": {"name": 4}},
+        {"type": "tirx.SeqStmt", "data": {"seq": 5}},
+        {"type": "ffi.String", "data": "p0"},
+        {"type": "ffi.Array", "data": [6, 14, 30]},
+        {"type": "tirx.AllocBuffer", "data": {"buffer": 7}},
+        {"type": "ir.Var", "data": {"ty": 8, "name": 4}},
+        {"type": "tirx.BufferType", "data": {"dtype": 9, "shape": 10}},
+        {"type": "ir.PrimType", "data": {"dtype": "float16"}},
+        {"type": "ffi.Array", "data": [11, 11]},
+        {"type": "ir.IntImm", "data": {"value": 12}},
+        {"type": "int", "data": 64},
+        {"type": "nothing", "data": 0},
+        {"type": "tirx.Evaluate", "data": {"value": 15}},
+        {"type": "ir.Call", "data": {"op": 16, "args": 17, "attrs": 20}},
+        {"type": "ir.Op", "data": "tirx.call_ffi_kernel"},
+        {"type": "ffi.Array", "data": [18, 2, 24, 11, 11]},
+        {"type": "ir.StringImm", "data": {"value": 19}},
+        {"type": "ffi.String", "data": "main_kernel"},
+        {"type": "tirx.CallFFIKernelAttr", "data": {"launch_params": 21}},
+        {"type": "ffi.Array", "data": [22, 23]},
+        {"type": "ffi.String", "data": "blockIdx.x"},
+        {"type": "ffi.String", "data": "threadIdx.x"},
+        {"type": "ir.Call", "data": {"op": 25, "args": 26}},
+        {"type": "ir.Op", "data": "tirx.buffer_data"},
+        {"type": "ffi.Array", "data": [7]},
+        {"type": "ffi.Array", "data": [18, 24]},
+        {"type": "tirx.CallFFIKernelAttr", "data": {"launch_params": 29}},
+        {"type": "ffi.Array", "data": []},
+        {"type": "tirx.Evaluate", "data": {"value": 31}},
+        {"type": "ir.Call", "data": {"op": 16, "args": 27, "attrs": 28}}
+    ]}"#;
+
+    #[test]
+    fn buffers_and_launches_are_read_in_order() {
+        let found = launches(GRAPH).unwrap();
+        assert_eq!(found.workspaces, [2 * 64 * 64]);
+        assert_eq!(found.launches.len(), 2);
+        assert_eq!(found.launches[0].kernel, "main_kernel");
+        assert_eq!(found.launches[0].arguments, [Argument::Tensor(0), Argument::Workspace(0)]);
+        assert_eq!((found.launches[0].grid, found.launches[0].block), ([64, 1, 1], [64, 1, 1]));
+        assert_eq!(found.launches[1].arguments, [Argument::Workspace(0)]);
+        assert_eq!(found.launches[1].grid, [1, 1, 1]);
+    }
+
+    #[test]
+    fn work_that_no_kernel_does_is_refused() {
+        let refused = |graph: String| launches(&graph).unwrap_err().to_string();
+        let looped = refused(GRAPH.replace("tirx.AllocBuffer", "tirx.For"));
+        assert_eq!(looped, "the schedule leaves something to the host: `tirx.For` outside of any kernel");
+        assert!(refused(GRAPH.replace("tirx.call_ffi_kernel", "tirx.other")).contains("a call of `tirx.other`"));
+        assert!(refused(GRAPH.replace("threadIdx.x", "cluster.x")).contains("a launch with `cluster.x`"));
+        assert!(refused(GRAPH.replace("\"data\": 64", "\"data\": -1")).contains("a constant extent"));
+    }
+
+    proptest! {
+        /// Any node may name any other, itself included.
+        #[test]
+        fn a_damaged_graph_never_panics(changes in proptest::collection::vec((0usize..1200, 0u8..10), 1..12)) {
+            let mut text = GRAPH.as_bytes().to_vec();
+            let digits: Vec<usize> = (0..text.len()).filter(|&place| text[place].is_ascii_digit()).collect();
+            for (place, digit) in changes {
+                text[digits[place % digits.len()]] = b'0' + digit;
+            }
+            let _ = launches(std::str::from_utf8(&text).unwrap());
+        }
+    }
 }
