@@ -65,6 +65,8 @@ struct Built {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BuiltDevice {
+    /// The file of CUDA C.
+    source: String,
     launches: Vec<Launch>,
     /// Bytes of each buffer that only kernels see.
     workspaces: Vec<u64>,
@@ -198,7 +200,8 @@ impl Folder {
             Ok(BuiltCubin { architecture: cubin.architecture, file, kernels: cubin.kernels.clone() })
         };
         let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
-        Ok(BuiltDevice { launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
+        let source = self.write(code.source.as_bytes(), "cu")?;
+        Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
     }
 
     /// Writes a file whose name is the hash of its content.
@@ -309,7 +312,9 @@ fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Resul
         Ok(Cubin { architecture: cubin.architecture, bytes, kernels: cubin.kernels.clone() })
     };
     let cubins = device.cubins.iter().map(read).collect::<Result<_>>()?;
-    let code = DeviceCode { launches: device.launches.clone(), workspaces: device.workspaces.clone(), cubins };
+    let source = String::from_utf8_lossy(&read_code(dir, &device.source, "cu")?).into_owned();
+    let (launches, workspaces) = (device.launches.clone(), device.workspaces.clone());
+    let code = DeviceCode { source, launches, workspaces, cubins };
     let wrong =
         |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
     code.check(planned.task.parameters.len() + 1).map_err(wrong)?;

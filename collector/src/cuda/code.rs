@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The kernels of one task with the order of their launches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCode {
+    /// The generated CUDA C.
+    pub source: String,
     /// What is launched, in order.
     pub launches: Vec<Launch>,
     /// Bytes of each buffer that only kernels see.

@@ -32,21 +32,21 @@ pub fn compile(
     for &architecture in architectures {
         launches.launches.iter().try_for_each(|launch| launch.check(architecture))?;
     }
-    let mut code = DeviceCode { launches: launches.launches, workspaces: launches.workspaces, cubins: Vec::new() };
+    let mut code = DeviceCode {
+        source: source.to_owned(),
+        launches: launches.launches,
+        workspaces: launches.workspaces,
+        cubins: Vec::new(),
+    };
     for &architecture in architectures {
-        let cubin = compile_for(nvrtc, source, &code, architecture)?;
+        let cubin = compile_for(nvrtc, &code, architecture)?;
         code.cubins.push(cubin);
     }
     Ok(code)
 }
 
-fn compile_for(
-    nvrtc: &Nvrtc,
-    source: &str,
-    code: &DeviceCode,
-    architecture: Architecture,
-) -> Result<Cubin, CompileError> {
-    let compiled = nvrtc.compile(source, architecture)?;
+fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> Result<Cubin, CompileError> {
+    let compiled = nvrtc.compile(&code.source, architecture)?;
     let sections = cubin::kernels(&compiled.cubin)?;
     let mut kernels = Vec::with_capacity(code.launches.len());
     for launch in &code.launches {
