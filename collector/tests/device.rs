@@ -35,7 +35,7 @@ const TASKS: &[&str] = &[
     "matmul:b=2x3,m=64,n=64,k=64,tb=1",
     "mat_mul(f16[64,64], f16[64,64]) transpose_a=false transpose_b=false",
     "mat_mul(bf16[64,64], bf16[64,64]) transpose_a=false transpose_b=false",
-    "mat_mul(f64[16,24], f64[24,8]) transpose_a=true transpose_b=false",
+    "mat_mul(f64[24,16], f64[24,8]) transpose_a=true transpose_b=false",
     "dense:m=10,n=128,k=17,bias=1,act=gelu",
     "dense(f16[8,64], const f16[32,64])",
     r#"einsum(f32[2,5,3,8], f32[2,5,7,8]) equation="bhqd,bhkd->bhqk""#,

@@ -233,8 +233,9 @@ impl Nvrtc {
 /// The first errors of a log: later ones follow from them.
 fn first_lines(log: &str) -> String {
     const LINES: usize = 6;
-    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).take(LINES).collect();
-    lines.join("; ")
+    let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let errors: Vec<&str> = said().filter(|line| line.contains("error")).take(LINES).collect();
+    if errors.is_empty() { said().take(LINES).collect::<Vec<_>>().join("; ") } else { errors.join("; ") }
 }
 
 fn c_string(call: &'static str, text: &str) -> Result<CString> {

@@ -118,12 +118,13 @@ impl Limits {
     /// Shared memory of a block.
     fn staged_bytes(&self, shape: &Shape) -> i64 {
         let Some(stage) = self.stage.filter(|_| shape.is_staged) else { return 0 };
-        // A padded row is at most one element longer than its depth, or twice as long where that is one.
-        let depth = shape.depth + if shape.is_padded { 1 } else { 0 };
+        let depth = shape.depth;
         let channels = if stage.is_depthwise { shape.along(0) } else { depth };
         let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
         let weights = shape.along(0) * depth * stage.taps;
-        let slack = if shape.is_padded { data.max(weights) / shape.depth.max(1) } else { 0 };
+        // Rows of a depth grow by one element; where the depth is outside, its rows grow by less than its extent.
+        let grown = |rows: i64| if shape.is_padded { rows.max(depth * depth) } else { 0 };
+        let slack = grown(shape.along(0)) + grown(shape.along(2));
         (data + weights + slack) * stage.element_bytes
     }
 }
@@ -132,13 +133,15 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let extents = contraction_extents(task, output);
     let stage = stage(task, output);
     let can_stage = stage.is_some();
+    // The rows of a staged kernel are its windows, too short to be padded.
+    let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
     let sizes = [extents.channels, extents.rows, extents.columns];
     let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage };
     let depths: Vec<i64> = upto(depth(task, extents.depth), &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
     let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
-    let default = contraction_default(&limits, &threads, &tiles, &depths, places);
+    let default = contraction_default(&limits, can_pad, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
@@ -160,6 +163,8 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     ));
     if can_stage {
         axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
+    }
+    if can_pad {
         axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
     }
     Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
@@ -170,6 +175,7 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
 /// An estimate from counts alone; no GPU was measured for it.
 fn contraction_default(
     limits: &Limits,
+    can_pad: bool,
     threads: &[Vec<i64>; 3],
     tiles: &[Vec<i64>; 3],
     depths: &[i64],
@@ -206,6 +212,8 @@ fn contraction_default(
     set("unroll", 1);
     if is_staged {
         set("fetch", 1);
+    }
+    if can_pad {
         set("pad_rows", 0);
     }
     knobs.insert("spread".to_owned(), choice("apart"));
@@ -276,9 +284,9 @@ fn depth(task: &Task, declared: i64) -> i64 {
     }
 }
 
-/// Powers of two up to an extent, the next one above included.
+/// Powers of two up to an extent.
 fn powers(extent: i64, most: i64) -> Vec<i64> {
-    (0..=6).map(|power| 1 << power).filter(|&number| number <= most && number < 2 * extent.max(1)).collect()
+    (0..=6).map(|power| 1 << power).filter(|&number| number <= most && number <= extent.max(1)).collect()
 }
 
 /// Small tiles that divide an extent.

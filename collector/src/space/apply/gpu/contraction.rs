@@ -30,7 +30,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         for copy in &staged {
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
-            if number(knobs, "pad_rows")? > 0 {
+            if knobs.number("pad_rows") == Some(1) {
                 moves.align_storage(copy, innermost_but_one(moves, copy)?, number(knobs, "split_r")?.max(2), 1)?;
             }
         }
