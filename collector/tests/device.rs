@@ -106,7 +106,7 @@ const TASKS: &[&str] = &[
     // Moved elements.
     "reshape(f32[3,20]) shape=[6,10]",
     "flatten(f32[3,4,5]) axis=1",
-    "transpose(f32[3,4,5]) order=[2,0,1]",
+    "transpose(f32[3,4,5]) permutation=[2,0,1]",
     "concat(f32[3,4], f32[3,5]) axis=1",
     "pad(f32[3,5]) pads=[1,2,0,1] value=0.5",
     r#"border_pad(f32[2,5,21]) border="reflect" pads=[0,2,3,0,1,20]"#,
