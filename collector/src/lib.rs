@@ -4,6 +4,7 @@ pub mod campaign;
 pub mod cli;
 #[allow(unsafe_code)]
 pub mod counters;
+pub mod cuda;
 pub mod host;
 pub mod job;
 pub mod lower;

@@ -113,6 +113,7 @@ fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -
         task: serde_json::to_string(task).expect("a task holds only JSON values"),
         seed: SEED,
         object: artifact.object,
+        device: None,
         packings: artifact.packings,
         cpus: cpus.to_vec(),
         method: Method::Sample(plan),

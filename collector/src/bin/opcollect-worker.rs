@@ -2,6 +2,7 @@
 //!
 //! A program of its own, so that the orchestrator is linked without TVM.
 
+use collector::cuda::driver::Device;
 use collector::job::build::Builder;
 use collector::job::run::Runner;
 use collector::tvm::{compile, library, names::Role};
@@ -27,7 +28,8 @@ fn serve() -> anyhow::Result<()> {
     let role = match std::env::args().nth(1).as_deref() {
         Some("build") => Role::Builder,
         Some("run") => Role::Runner,
-        _ => anyhow::bail!("usage: `opcollect-worker build|run`, started by `opcollect`"),
+        Some("run-cuda") => return serve_device(),
+        _ => anyhow::bail!("usage: `opcollect-worker build|run|run-cuda`, started by `opcollect`"),
     };
     let entry = worker::enter()?;
     let opened = library::open(role)?;
@@ -44,5 +46,20 @@ fn serve() -> anyhow::Result<()> {
             entry.serve(versions, |job| runner.answer(&job))?;
         }
     }
+    Ok(())
+}
+
+/// A runner that needs the driver and nothing of TVM.
+fn serve_device() -> anyhow::Result<()> {
+    let entry = worker::enter()?;
+    let device = Device::open()?;
+    let facts = device.facts()?;
+    let versions = BTreeMap::from([
+        ("device".to_owned(), facts.name),
+        ("capability".to_owned(), facts.capability.to_string()),
+        ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
+    ]);
+    let mut runner = Runner::on_device(device);
+    entry.serve(versions, |job| runner.answer(&job))?;
     Ok(())
 }

@@ -265,7 +265,13 @@ fn conclude(
                     // What wrote wrong numbers may have written elsewhere too.
                     workers.recycle_runner();
                 }
-                Ok(RunReply::Failed(why)) => fail(&mut record, Outcome::RunFailed, why),
+                Ok(RunReply::Failed(why)) => {
+                    fail(&mut record, Outcome::RunFailed, why);
+                    // A device stays in error after a failed launch.
+                    if artifact.device.is_some() {
+                        workers.recycle_runner();
+                    }
+                }
                 Err(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why)),
                 Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
             }
@@ -283,6 +289,7 @@ fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config
         task: tasks[attempt.task].json.clone(),
         seed: config.seed,
         object: artifact.object.clone(),
+        device: artifact.device.clone(),
         packings: artifact.packings.clone(),
         cpus: attempt.cpus.clone(),
         method: attempt.method.clone(),
@@ -323,12 +330,16 @@ fn fail(record: &mut Record, outcome: Outcome, why: String) {
 fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
     record.code_bytes = i64::try_from(artifact.code_bytes).ok();
     record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
-    let features = BTreeMap::from([
-        ("object_bytes", artifact.object.len() as f64),
+    let mut features = BTreeMap::from([
         ("schedule_ms", artifact.schedule_ms),
         ("lower_ms", artifact.lower_ms),
         ("codegen_ms", artifact.codegen_ms),
     ]);
+    match &artifact.device {
+        // All architectures have the same launches; the first one's figures stand for the kind of code.
+        Some(code) => features.extend(code.cubins.first().map(|cubin| cubin.features()).into_iter().flatten()),
+        None => drop(features.insert("object_bytes", artifact.object.len() as f64)),
+    }
     record.features = Some(Json::new(&features)?);
     if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
         let trace = Json::parse(trace)?.to()?;

@@ -1,7 +1,9 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
 use crate::counters::CounterRequest;
+use crate::cuda::Architecture;
 use crate::measure::Plan;
+use crate::target::{composite, cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
 use models::transformers::Phase;
@@ -23,8 +25,10 @@ pub struct RawConfig {
     pub phase: Option<Vec<Phase>>,
     /// What becomes of attention: `fused`, `split`, `both`.
     pub attention: Option<AttentionChoice>,
-    /// `llvm`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
+    /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
+    /// GPU architectures for the target `cuda`, such as `sm_90`.
+    pub arch: Option<Vec<String>>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
     /// Where schedules come from: `template`, `metaschedule`.
@@ -208,7 +212,7 @@ pub struct Tokens {
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// `llvm`, or TVM's JSON of a target.
+    /// `llvm`, or TVM's JSON of a target; a GPU's names its architectures.
     pub target: String,
     /// Libraries that take the operators they support before the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -267,20 +271,18 @@ impl RawConfig {
 
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
-        let threads = self.threads.unwrap_or_else(|| default_threads(allowed_cpus));
+        let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
+        let partners = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
+        let target = target(composite.rest, self.arch)?;
+        // A GPU is fed by one thread.
+        let threads =
+            self.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = self.batch.unwrap_or_else(|| vec![1]);
         each("batch", &batch, "allowed are 1 to 65536", |size| (1..=65_536).contains(size))?;
         let schedules = self.schedules.unwrap_or(8);
         each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
-        let target = self.target.unwrap_or_else(|| "llvm".to_owned());
-        let composite = crate::target::composite(&target).map_err(ConfigError::Target)?;
-        let target = composite.rest;
-        each("target", std::slice::from_ref(&target), "give `llvm`, or TVM's JSON of an llvm target", |text| {
-            crate::target::is_llvm(text)
-        })?;
-        let partners = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
         let limits = &self.limits;
         let positive = "it must be above 0";
         each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
@@ -327,6 +329,23 @@ impl RawConfig {
             counters: self.counters,
             limits: self.limits,
         })
+    }
+}
+
+/// The target's text; architectures become part of a GPU's description.
+fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
+    let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
+    each("target", std::slice::from_ref(&text), allowed, |text| is_llvm(text) || is_cuda(text))?;
+    match architectures {
+        Some(names) if text == "cuda" => {
+            each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
+            Ok(cuda_text(&names))
+        }
+        Some(names) => {
+            let allowed = "only the target `cuda` takes it; a JSON description names its own";
+            Err(ConfigError::OutOfRange { field: "arch", found: names.join(","), allowed: allowed.to_owned() })
+        }
+        None => Ok(text),
     }
 }
 

@@ -32,6 +32,7 @@ pub struct WorkerLimits {
 pub struct Workers {
     builders: Builders,
     runner: Supervisor<RunJob, RunReply>,
+    run: WorkerSpec,
     overlap: bool,
     builder_cpus: Vec<usize>,
 }
@@ -58,7 +59,8 @@ impl Workers {
         run.environment.push((SPIN_VARIABLE.into(), "0".into()));
         Workers {
             builders: Builders::new(&build, limits.builders, &limits.builder_cpus, limits.build_deadline),
-            runner: Supervisor::new(run),
+            runner: Supervisor::new(run.clone()),
+            run,
             overlap: limits.overlap,
             builder_cpus: limits.builder_cpus.clone(),
         }
@@ -72,6 +74,14 @@ impl Workers {
     /// What the runner says about itself: version of TVM.
     pub fn runner_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
         Ok(self.runner.ready()?.versions.clone())
+    }
+
+    /// From now on jobs run on this machine's GPU.
+    pub fn run_on_device(&mut self) {
+        // The driver reserves far more memory than it uses, so a limit on it would say nothing.
+        self.run.limits.memory_bytes = None;
+        self.run.arguments = vec!["run-cuda".into()];
+        self.runner = Supervisor::new(self.run.clone());
     }
 
     /// The queue of what is to be built.

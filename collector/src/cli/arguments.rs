@@ -101,12 +101,14 @@ pub struct Models {
     /// Whether pointwise operators join the operator before them [default: epilogue]
     #[arg(long, value_enum)]
     pub fuse: Option<FuseArgument>,
-    /// What to compile for [default: llvm]
+    /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
     ///
-    /// `llvm`, or TVM's JSON of a target. Libraries that take the operators they support may stand before it, as in
-    /// `cpu-vendor, llvm`.
+    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`.
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
+    /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub arch: Vec<String>,
     /// Read settings from this TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! `build` and `run`: compile here, measure there.
 //!
-//! A folder of artifacts holds `plan.json` and one object file per schedule. It appears whole or not at all, and
+//! A folder of artifacts holds `plan.json` and the machine code of each schedule: one object file, or one file per
+//! architecture of a GPU. It appears whole or not at all, and
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
@@ -11,6 +12,7 @@ use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
 use crate::campaign::{Artifacts, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks};
+use crate::cuda::{Architecture, Cubin, DeviceCode, Kernel, Launch};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};
 use crate::lower::Packing;
@@ -46,6 +48,9 @@ struct Built {
     schedule: String,
     /// File beside the plan, named after its content.
     object: Option<String>,
+    /// Kernels for a device, their code in files beside the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<BuiltDevice>,
     /// Why there is none.
     failure: Option<String>,
     packings: Vec<Packing>,
@@ -54,6 +59,33 @@ struct Built {
     schedule_ms: f64,
     lower_ms: f64,
     codegen_ms: f64,
+}
+
+/// Device code whose machine code is in files.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BuiltDevice {
+    /// The file of CUDA C.
+    source: String,
+    launches: Vec<Launch>,
+    /// Bytes of each buffer that only kernels see.
+    workspaces: Vec<u64>,
+    cubins: Vec<BuiltCubin>,
+}
+
+/// Machine code of one architecture, in a file named after its content.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BuiltCubin {
+    architecture: Architecture,
+    file: String,
+    kernels: Vec<Kernel>,
+}
+
+impl Built {
+    fn is_built(&self) -> bool {
+        self.object.is_some() || self.device.is_some()
+    }
 }
 
 /// Compiles a model's tasks into a folder.
@@ -83,7 +115,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
         }
     }
     progress.finish();
-    let lost = plan.builds.iter().filter(|built| built.object.is_none()).count();
+    let lost = plan.builds.iter().filter(|built| !built.is_built()).count();
     let total = plan.builds.len();
     folder.finish(&plan, out)?;
     print(&format!(
@@ -122,13 +154,14 @@ impl Folder {
         folder.map(Folder).map_err(|error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
     }
 
-    /// Writes a built object; its name is the hash of its content.
+    /// Writes what was built.
     fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
         let schedule = job.schedule.clone();
         let empty = Built {
             task,
             schedule,
             object: None,
+            device: None,
             failure: None,
             packings: Vec::new(),
             trace: None,
@@ -139,10 +172,14 @@ impl Folder {
         };
         Ok(match build {
             Build::Built(artifact) => {
-                let name = format!("{}.o", &blake3::hash(&artifact.object).to_hex()[..32]);
-                fs::write(self.0.path().join(&name), &artifact.object).map_err(Failure::environment)?;
+                let device = artifact.device.as_ref().map(|code| self.keep_device(code)).transpose()?;
+                let object = match device {
+                    None => Some(self.write(&artifact.object, "o")?),
+                    Some(_) => None,
+                };
                 Built {
-                    object: Some(name),
+                    object,
+                    device,
                     packings: artifact.packings,
                     trace: artifact.trace,
                     code_bytes: artifact.code_bytes,
@@ -155,6 +192,24 @@ impl Folder {
             Build::Failed(why) | Build::Rejected(why) => Built { failure: Some(why), ..empty },
             Build::Fault(fault) => Built { failure: Some(fault.to_string()), ..empty },
         })
+    }
+
+    /// Writes the machine code of every architecture.
+    fn keep_device(&self, code: &DeviceCode) -> Result<BuiltDevice> {
+        let keep = |cubin: &Cubin| -> Result<BuiltCubin> {
+            let file = self.write(&cubin.bytes, "cubin")?;
+            Ok(BuiltCubin { architecture: cubin.architecture, file, kernels: cubin.kernels.clone() })
+        };
+        let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
+        let source = self.write(code.source.as_bytes(), "cu")?;
+        Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
+    }
+
+    /// Writes a file whose name is the hash of its content.
+    fn write(&self, bytes: &[u8], suffix: &str) -> Result<String> {
+        let name = format!("{}.{suffix}", &blake3::hash(bytes).to_hex()[..32]);
+        fs::write(self.0.path().join(&name), bytes).map_err(Failure::environment)?;
+        Ok(name)
     }
 
     /// Writes the plan and moves the folder into place.
@@ -182,8 +237,16 @@ pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Resu
         return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
     }
     let mut workers = machine::workers(&plan.config.limits)?;
-    let mut versions = machine::runner_versions(&mut workers)?;
-    versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
+    let versions = if plan.target.kind == "cuda" {
+        workers.run_on_device();
+        let device = machine::device_versions(&mut workers)?;
+        // The runner of a GPU has no TVM to ask.
+        plan.versions.clone().into_iter().chain(device).collect()
+    } else {
+        let mut versions = machine::runner_versions(&mut workers)?;
+        versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
+        versions
+    };
     let campaign = Campaign { tasks: &plan.tasks, target: &plan.target, config: &plan.config };
     let job = Job { campaign, versions, store: open_store(store)?, shard: None, again, as_json, start };
     job.run(&mut stored, &mut workers)
@@ -224,9 +287,11 @@ impl Stored {
             let Some(planned) = plan.tasks.get(built.task) else {
                 return Err(Failure::usage(format!("the plan has no task {}", built.task)));
             };
-            let build = match &built.object {
-                Some(name) => Build::Built(Artifact {
-                    object: read_object(dir, name)?,
+            let build = match (&built.object, &built.device) {
+                (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
+                (object, device) => Build::Built(Artifact {
+                    object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
+                    device: device.as_ref().map(|device| read_device(dir, device, planned)).transpose()?,
                     code_bytes: built.code_bytes,
                     packings: built.packings.clone(),
                     trace: built.trace.clone(),
@@ -234,7 +299,6 @@ impl Stored {
                     lower_ms: built.lower_ms,
                     codegen_ms: built.codegen_ms,
                 }),
-                None => Build::Failed(built.failure.clone().unwrap_or_default()),
             };
             stored.insert((planned.json.clone(), built.schedule.clone()), build);
         }
@@ -242,10 +306,26 @@ impl Stored {
     }
 }
 
-/// An object file whose content has the hash that is its name.
-fn read_object(dir: &Path, name: &str) -> Result<Vec<u8>> {
-    let is_name =
-        name.strip_suffix(".o").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
+/// Device code that was built for a task.
+fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Result<DeviceCode> {
+    let read = |cubin: &BuiltCubin| -> Result<Cubin> {
+        let bytes = read_code(dir, &cubin.file, "cubin")?;
+        Ok(Cubin { architecture: cubin.architecture, bytes, kernels: cubin.kernels.clone() })
+    };
+    let cubins = device.cubins.iter().map(read).collect::<Result<_>>()?;
+    let source = String::from_utf8_lossy(&read_code(dir, &device.source, "cu")?).into_owned();
+    let (launches, workspaces) = (device.launches.clone(), device.workspaces.clone());
+    let code = DeviceCode { source, launches, workspaces, cubins };
+    let wrong =
+        |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
+    code.check(planned.task.parameters.len() + 1).map_err(wrong)?;
+    Ok(code)
+}
+
+/// A file of machine code whose content has the hash that is its name.
+fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
+    let hash = name.strip_suffix(suffix).and_then(|name| name.strip_suffix('.'));
+    let is_name = hash.is_some_and(|hash| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
     let path = dir.join(name);
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("cannot use `{}`: {why}", path.display()));
     if !is_name {

@@ -48,7 +48,11 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
-    let versions = machine::versions(&mut workers)?;
+    let mut versions = machine::versions(&mut workers)?;
+    if target.kind == "cuda" {
+        workers.run_on_device();
+        versions.extend(machine::device_versions(&mut workers)?);
+    }
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
@@ -89,8 +93,9 @@ impl Job<'_> {
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
         planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.record.key)));
         let done = self.make(planned, artifacts, workers)?;
-        // Who interrupts wants an end, not a roofline.
-        let peaks = if done.signal == 0 { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
+        // Who interrupts wants an end, not a roofline; of a GPU none is measured.
+        let has_peaks = done.signal == 0 && target.kind == "llvm";
+        let peaks = if has_peaks { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if self.as_json {

@@ -157,7 +157,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
 /// The schedule space of each task.
 pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Result<u8> {
     let config = config_of(arguments)?;
-    let machine = machine::guess()?;
+    let machine = machine::guess(&config.target)?;
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut documents = Vec::new();
     for planned in &planned {

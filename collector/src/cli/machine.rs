@@ -7,6 +7,8 @@ use crate::campaign::attempt::PlannedTask;
 use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
 use crate::campaign::{WorkerLimits, Workers, workers};
+use crate::cuda::driver;
+use crate::cuda::nvrtc::{self, Nvrtc};
 use crate::host::Facts;
 use crate::job::BuildJob;
 use crate::space::{Schedule, space};
@@ -56,6 +58,9 @@ pub fn require_partners(tasks: &[PlannedTask]) -> Result<()> {
 
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
 pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
+    if target::is_cuda(description) {
+        return gpu_target(description, workers);
+    }
     let versions = versions(workers)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
@@ -63,6 +68,28 @@ pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
     if target != host {
         try_target(&target, workers)?;
     }
+    Ok(target)
+}
+
+/// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
+fn gpu_target(description: &str, workers: &mut Workers) -> Result<Target> {
+    let own;
+    let description = if description == "cuda" {
+        workers.run_on_device();
+        let facts = device_versions(workers)
+            .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
+        own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
+        &own
+    } else {
+        description
+    };
+    let target = target::cuda(description).map_err(Failure::usage)?;
+    let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
+    let fields = serde_json::from_str(&target.text).map_err(Failure::environment)?;
+    for architecture in target::architectures(&fields).map_err(Failure::usage)? {
+        nvrtc.check(architecture).map_err(Failure::usage)?;
+    }
+    try_target(&target, workers)?;
     Ok(target)
 }
 
@@ -94,12 +121,28 @@ pub fn runner_versions(workers: &mut Workers) -> Result<Versions> {
     workers.runner_versions().map_err(worker_missing)
 }
 
+/// What the runner of a GPU says about device and driver; where there is none, why.
+pub fn device_versions(workers: &mut Workers) -> Result<Versions> {
+    workers.runner_versions().map_err(|fault| {
+        // Of a worker that ends before it can say hello, the last line says why.
+        let text = fault.to_string();
+        let why = text.trim().lines().last().unwrap_or_default().trim();
+        Failure::environment(format!("nothing can run on a GPU here: {why}")).with_hint(driver::HINT)
+    })
+}
+
 fn worker_missing(fault: Fault) -> Failure {
     Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
 /// The facts a space needs, without starting a worker.
-pub fn guess() -> Result<Machine> {
+pub fn guess(description: &str) -> Result<Machine> {
+    if target::is_cuda(description) {
+        // The limits of a space are the same on all architectures.
+        let any = target::cuda_text(&["sm_80".to_owned()]);
+        let text = if description == "cuda" { &any } else { description };
+        return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
+    }
     Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
 }
 
@@ -112,7 +155,7 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
     };
     Record {
         run_id: run_id.to_owned(),
-        target: datasets::Target::Llvm,
+        target: if target.kind == "cuda" { datasets::Target::Cuda } else { datasets::Target::Llvm },
         target_text: Some(target.text.clone()),
         source: Source::Measured,
         spin_count: Some(0),
@@ -131,6 +174,8 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
         is_virtual_machine: Some(facts.hypervisor.is_some()),
         os: facts.os.clone(),
         kernel: facts.kernel.clone(),
+        device: versions.get("device").cloned(),
+        driver_version: versions.get("driver").cloned(),
         tvm_version: versions.get("tvm").cloned(),
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),

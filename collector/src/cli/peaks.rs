@@ -62,6 +62,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
         task: task_json,
         seed: 0,
         object: artifact.object,
+        device: None,
         packings: artifact.packings,
         cpus: cpus.to_vec(),
         method: Method::Sample(Plan::default()),

@@ -289,6 +289,7 @@ fn measure(
         task: task_json.to_owned(),
         seed: setting.seed,
         object: artifact.object,
+        device: artifact.device,
         packings: artifact.packings,
         cpus: setting.cpus.clone(),
         method: setting.method.clone(),

@@ -74,6 +74,9 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
     if let Some(target) = &models.target {
         raw.target = Some(target.clone());
     }
+    if !models.arch.is_empty() {
+        raw.arch = Some(models.arch.clone());
+    }
     if let Some(fuse) = models.fuse {
         raw.fuse = Some(match fuse {
             FuseArgument::Epilogue => FuseChoice::Epilogue,

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::{Facts, Noise};
 use crate::{
     counters::{Availability, CounterRequest, Step, available, papi},
+    cuda::driver::{self, Device, DeviceFacts},
+    cuda::nvrtc::{self, Nvrtc},
     measure::{Clock, HostClock},
 };
 
@@ -71,9 +73,24 @@ pub struct PapiFound {
     pub components: Vec<papi::Component>,
 }
 
+/// What there is for GPUs.
+#[derive(Debug, Clone)]
+pub struct GpuFound {
+    /// NVIDIA's compiler library: its version, its file, and the capabilities it compiles for, in tens.
+    pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
+    /// Whether the compiler finds headers for half precision.
+    pub has_half_precision: bool,
+    /// The driver's first device.
+    pub device: Result<DeviceFacts, String>,
+    /// Whether counters are for administrators alone, where the driver says.
+    pub counters_restricted: Option<bool>,
+}
+
 /// Everything that was seen.
 #[derive(Debug, Clone)]
 pub struct Evidence {
+    /// What there is for GPUs.
+    pub gpu: GpuFound,
     /// The machine.
     pub facts: Facts,
     /// The kernel's permission setting for perf events.
@@ -136,13 +153,6 @@ const LIBRARIES: &[Library] = &[
         consequence: "remote devices cannot fill their own inputs, and operators that call sorting fail",
         advice: INSTALL,
     },
-    Library {
-        topic: "CUDA code compiler",
-        files: &["libnvrtc.so.13", "libnvrtc.so.12"],
-        is_required: false,
-        consequence: "CUDA candidates cannot be compiled",
-        advice: "install the wheel nvidia-cuda-nvrtc, or name its folder",
-    },
 ];
 
 /// Looks at this machine; takes about a quarter of a second, most of it watching for noise.
@@ -156,6 +166,7 @@ fn look(request: &DoctorRequest) -> Evidence {
         .map(|papi| PapiFound { version: papi.version(), components: papi.components() })
         .map_err(|error| error.to_string());
     Evidence {
+        gpu: look_for_gpu(),
         facts: Facts::read(),
         perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
         papi,
@@ -165,6 +176,21 @@ fn look(request: &DoctorRequest) -> Evidence {
         memory_limit: memory_limit(),
         libraries: LIBRARIES.iter().map(|library| find(library, &request.library_folders)).collect(),
         library_folders: request.library_folders.clone(),
+    }
+}
+
+fn look_for_gpu() -> GpuFound {
+    let nvrtc = Nvrtc::open().map_err(|error| error.to_string());
+    let parameters = fs::read_to_string("/proc/driver/nvidia/params").ok();
+    let restricted = parameters.as_deref().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
+        Some(line.trim() != "0")
+    });
+    GpuFound {
+        has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
+        compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
+        device: Device::open().and_then(|device| device.facts()).map_err(|error| error.to_string()),
+        counters_restricted: restricted,
     }
 }
 
@@ -206,6 +232,9 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
     findings.extend([
+        gpu_compiler(&evidence.gpu),
+        gpu_device(&evidence.gpu),
+        gpu_counters(&evidence.gpu),
         processors(&evidence.facts),
         memory(evidence),
         noise(&evidence.noise),
@@ -241,6 +270,48 @@ fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
         }
     };
     finding(topic, status, seen, consequence, advice)
+}
+
+fn gpu_compiler(gpu: &GpuFound) -> Finding {
+    let topic = "CUDA compiler (NVRTC)";
+    match &gpu.compiler {
+        Ok((version, path, known)) => {
+            let newest = known.iter().max().copied().unwrap_or(0);
+            let oldest = known.iter().min().copied().unwrap_or(0);
+            let found = format!("{version} in {}, for sm_{oldest} to sm_{newest}", path.display());
+            let status = if gpu.has_half_precision { Status::Ok } else { Status::Limited };
+            let consequence = "kernels of half precision cannot be compiled: `cuda_fp16.h` is missing";
+            finding(topic, status, found, consequence, "install the wheel nvidia-cuda-runtime of the same release")
+        }
+        Err(why) => finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT),
+    }
+}
+
+fn gpu_device(gpu: &GpuFound) -> Finding {
+    let topic = "GPU";
+    let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
+    match &gpu.device {
+        Ok(facts) => {
+            let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
+            let found = format!(
+                "{} (sm_{}), {} multiprocessors, {gib:.0} GiB, driver for CUDA {}",
+                facts.name, facts.capability, facts.multiprocessors, facts.driver_cuda
+            );
+            finding(topic, Status::Ok, found, "", "")
+        }
+        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, driver::HINT),
+    }
+}
+
+fn gpu_counters(gpu: &GpuFound) -> Finding {
+    let topic = "GPU counters";
+    let (status, found) = match gpu.counters_restricted {
+        Some(false) => (Status::Ok, "open to all users"),
+        Some(true) => (Status::Limited, "for administrators only (RmProfilingAdminOnly)"),
+        None => (Status::Limited, "no NVIDIA kernel module"),
+    };
+    let advice = "load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet";
+    finding(topic, status, found, "counters of GPUs are not read", advice)
 }
 
 fn processors(facts: &Facts) -> Finding {
@@ -450,6 +521,12 @@ mod tests {
             }],
         };
         Evidence {
+            gpu: GpuFound {
+                compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
+                has_half_precision: false,
+                device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                counters_restricted: None,
+            },
             facts: Facts::read_from(root.path()),
             perf_event_paranoid: Some(3),
             papi: Err("no PAPI library".into()),
@@ -481,7 +558,9 @@ mod tests {
             Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
             Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
             Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
-            Limited CUDA code compiler: no libnvrtc.so.13 or libnvrtc.so.12 in: lib | CUDA candidates cannot be compiled | install the wheel nvidia-cuda-nvrtc, or name its folder
+            Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
+            Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
+            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet
             Ok processors: 3 of 4 processors may be used |  | 
             Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
             Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians

@@ -1,11 +1,13 @@
 //! The builder: task and schedule in, object out.
 
 use super::{Artifact, BuildJob, BuildReply};
+use crate::cuda::{self, nvrtc::Nvrtc};
 use crate::lower::{Lowered, lower};
 use crate::space::apply::{ApplyError, SpaceCache, apply};
 use crate::space::{Layout, Schedule};
 use crate::tvm::compile::{CompileTarget, compile};
-use crate::tvm::{object, trace};
+use crate::tvm::expression::Module;
+use crate::tvm::{device, object, trace};
 use anyhow::{Context, Result};
 use models::Task;
 use std::time::Instant;
@@ -16,6 +18,7 @@ pub struct Builder {
     target: Option<(String, CompileTarget)>,
     lowered: Option<(String, Layout, Task, Lowered)>,
     spaces: SpaceCache,
+    nvrtc: Option<Nvrtc>,
 }
 
 impl Builder {
@@ -40,15 +43,43 @@ impl Builder {
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
         let module = moves.module()?;
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
+        let packings = lowered.packings.clone();
+        if !target.architectures.is_empty() {
+            let artifact = Artifact { packings, trace, schedule_ms, ..self.device_code(&module, &target)? };
+            return Ok(artifact);
+        }
         let object = compile(&module, &target).context("cannot compile")?;
         Ok(Artifact {
             code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
             object: object.bytes,
-            packings: lowered.packings.clone(),
+            device: None,
+            packings,
             trace,
             schedule_ms,
             lower_ms: object.lower_ms,
             codegen_ms: object.codegen_ms,
+        })
+    }
+
+    /// Kernels for a device; what the schedule says of the artifact is left empty.
+    fn device_code(&mut self, module: &Module, target: &CompileTarget) -> Result<Artifact> {
+        let source = device::generate(module, target).context("cannot generate device code")?;
+        if self.nvrtc.is_none() {
+            self.nvrtc = Some(Nvrtc::open()?);
+        }
+        let nvrtc = self.nvrtc.as_ref().expect("just opened");
+        let compiling = Instant::now();
+        let code = cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?;
+        let first = code.cubins.first().context("a device has at least one architecture")?;
+        Ok(Artifact {
+            object: Vec::new(),
+            code_bytes: first.kernels.iter().map(|kernel| kernel.code_bytes).sum(),
+            device: Some(code),
+            packings: Vec::new(),
+            trace: None,
+            schedule_ms: 0.0,
+            lower_ms: source.lower_ms,
+            codegen_ms: source.codegen_ms + compiling.elapsed().as_secs_f64() * 1e3,
         })
     }
 

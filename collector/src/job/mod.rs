@@ -4,9 +4,11 @@
 //! targets and schedules travel as the JSON text a record keeps.
 
 pub mod build;
+mod device;
 pub mod run;
 
 use crate::counters::CounterRequest;
+use crate::cuda::DeviceCode;
 use crate::lower::Packing;
 use crate::measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
@@ -38,9 +40,11 @@ pub enum BuildReply {
 /// Built code with everything a runner needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifact {
-    /// An ELF object file.
+    /// An ELF object file; empty where the code is a device's.
     pub object: Vec<u8>,
-    /// Bytes of machine code in it.
+    /// Kernels and their launches, where the target is a device.
+    pub device: Option<DeviceCode>,
+    /// Bytes of machine code, of the first architecture where there are several.
     pub code_bytes: u64,
     /// How each parameter must be stored.
     pub packings: Vec<Packing>,
@@ -63,6 +67,8 @@ pub struct RunJob {
     pub seed: u64,
     /// The artifact's object file.
     pub object: Vec<u8>,
+    /// The artifact's kernels, where it is for a device.
+    pub device: Option<DeviceCode>,
     /// How each parameter must be stored.
     pub packings: Vec<Packing>,
     /// One thread on each of these CPUs.

@@ -7,6 +7,7 @@
 
 use super::{Check, Measured, RunJob, RunReply};
 use crate::counters::{CounterRequest, CounterSession};
+use crate::cuda::driver::Device;
 use crate::lower::Packing;
 use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
@@ -24,6 +25,7 @@ pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 pub struct Runner {
     prepared: Option<Prepared>,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
+    device: Option<Device>,
 }
 
 /// A task with its data.
@@ -41,8 +43,19 @@ impl Runner {
         self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
+    /// A runner for a machine with a GPU.
+    pub fn on_device(device: Device) -> Runner {
+        Runner { device: Some(device), ..Runner::default() }
+    }
+
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {
         self.prepare(job)?;
+        if let Some(code) = &job.device {
+            let device = self.device.as_ref().context("this runner has no GPU")?;
+            let Prepared { task, inputs, expected, .. } = self.prepared.as_ref().expect("just prepared");
+            let expected = expected.as_ref().filter(|_| job.is_checked);
+            return super::device::run(device, code, job, task, inputs, expected);
+        }
         let buffers = self.buffers(&job.packings)?;
         let prepared = self.prepared.as_ref().expect("just prepared");
         // The buffers move into the measuring thread and come back with its answer.
@@ -144,7 +157,7 @@ fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
 }
 
 /// High-water mark of this process's resident memory; 0 where procfs has none.
-fn peak_memory_bytes() -> u64 {
+pub(super) fn peak_memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024

@@ -1,15 +1,22 @@
 //! Declares the space of each family.
 
 use super::template::summed;
-use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
-use crate::target::Machine;
+use super::{Axis, Knobs, Limits, Setting, Space, Template, gpu, is_vector, template};
+use crate::target::{Cpu, Machine};
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
-const UNLIMITED: Limits = Limits { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
+const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
 
 /// The space of a task on a machine.
 pub fn space(task: &Task, machine: &Machine) -> Space {
+    match machine {
+        Machine::Cpu(machine) => cpu_space(task, machine),
+        Machine::Gpu(machine) => gpu::space(task, machine),
+    }
+}
+
+fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     match template(task) {
@@ -28,7 +35,7 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
 }
 
 /// What a register tile has to do with. Only contractions ask.
-fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
+pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let anchor = &task.steps[0];
     let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
@@ -71,17 +78,17 @@ fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     }
 }
 
-fn input_extent(task: &Task, dimension: i64) -> i64 {
+pub(super) fn input_extent(task: &Task, dimension: i64) -> i64 {
     let extents = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
     let place = if dimension < 0 { extents.len().checked_sub(1) } else { usize::try_from(dimension).ok() };
     place.and_then(|place| extents.get(place)).copied().unwrap_or(1)
 }
 
-struct Extents {
-    channels: i64,
-    rows: i64,
-    columns: i64,
-    depth: i64,
+pub(super) struct Extents {
+    pub(super) channels: i64,
+    pub(super) rows: i64,
+    pub(super) columns: i64,
+    pub(super) depth: i64,
     is_padded: bool,
     is_conv: bool,
     blocking: Blocking,
@@ -89,7 +96,7 @@ struct Extents {
 
 /// Which blocks of output channels a task allows.
 #[derive(Clone, Copy)]
-enum Blocking {
+pub(super) enum Blocking {
     /// None: neighbouring channels cannot be read as a vector.
     None,
     /// Those that divide this extent: the operand is read as it is, or channels of other groups read other inputs.
@@ -98,7 +105,7 @@ enum Blocking {
     Padded,
 }
 
-fn contraction(machine: &Machine, extents: &Extents) -> Space {
+fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     let lanes = machine.vector_lanes;
     let blocks = blocks(machine, extents);
     let may_block = !blocks.is_empty();
@@ -132,7 +139,7 @@ fn contraction(machine: &Machine, extents: &Extents) -> Space {
     }
     axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
     let default = contraction_default(machine, extents, &blocks, may_block);
-    let limits = Limits {
+    let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
     };
@@ -140,7 +147,7 @@ fn contraction(machine: &Machine, extents: &Extents) -> Space {
 }
 
 /// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
-fn blocks(machine: &Machine, extents: &Extents) -> Vec<i64> {
+fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;
     let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
     match extents.blocking {
@@ -152,7 +159,7 @@ fn blocks(machine: &Machine, extents: &Extents) -> Vec<i64> {
 }
 
 /// A register tile that fills most of the vector registers with accumulators.
-fn contraction_default(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
+fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
     let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
     let tile =
         if is_depthwise { depthwise_tile(machine, extents) } else { best_tile(machine, extents, blocks, may_block) };
@@ -192,7 +199,7 @@ struct Tile {
 ///
 /// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
 /// their product in multiply-adds; so a square tile is best.
-fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
+fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
     let lanes = machine.vector_lanes;
     // One register per weight vector in flight and one for the broadcast.
     let room = machine.vector_registers - 4;
@@ -225,14 +232,14 @@ fn best_tile(machine: &Machine, extents: &Extents, blocks: &[i64], may_block: bo
 }
 
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
-fn depthwise_tile(machine: &Machine, extents: &Extents) -> Tile {
+fn depthwise_tile(machine: &Cpu, extents: &Extents) -> Tile {
     let columns = divisors(extents.columns).filter(|&columns| columns <= machine.vector_lanes).max().unwrap_or(1);
     let rows = upto(extents.rows, &[1, 2, 4]).max().unwrap_or(1);
     Tile { block: 1, channels: 1, rows, columns }
 }
 
 /// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.
-fn waste(machine: &Machine, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
+fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
     let rounded = |extent: i64, grain: i64| (extent + grain - 1) / grain * grain;
     if may_block {
         let channels = rounded(extents.channels, block) as f64 / extents.channels as f64;
@@ -243,7 +250,7 @@ fn waste(machine: &Machine, extents: &Extents, block: i64, columns: i64, may_blo
 }
 
 /// `is_strided` says that neighbours of the result do not come from neighbours of the input.
-fn spatial(machine: &Machine, output: &[i64], is_padded: bool, is_strided: bool) -> Space {
+fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let settings: Vec<i64> = [1, 4, 8, 16, 32, 64].into_iter().filter(|&v| v <= columns).collect();
     // A vector of strided reads is slower than what the compiler makes of single ones; a vector that does not divide
@@ -269,7 +276,7 @@ fn spatial(machine: &Machine, output: &[i64], is_padded: bool, is_strided: bool)
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
-fn rows(machine: &Machine, output: &[i64], has_heads: bool) -> Space {
+fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
@@ -283,24 +290,28 @@ fn rows(machine: &Machine, output: &[i64], has_heads: bool) -> Space {
     Space { template: Template::Rows, axes, default: Knobs(default), limits: UNLIMITED }
 }
 
-fn numbers(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = i64>) -> Axis {
+pub(super) fn numbers(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = i64>) -> Axis {
     Axis { name, meaning, settings: settings.into_iter().map(Setting::Number).collect() }
 }
 
-fn choices<'a>(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = &'a str>) -> Axis {
+pub(super) fn choices<'a>(
+    name: &'static str,
+    meaning: &'static str,
+    settings: impl IntoIterator<Item = &'a str>,
+) -> Axis {
     Axis { name, meaning, settings: settings.into_iter().map(choice).collect() }
 }
 
-fn choice(name: &str) -> Setting {
+pub(super) fn choice(name: &str) -> Setting {
     Setting::Choice(name.to_owned())
 }
 
 /// Those of the wished numbers that divide the extent.
-fn upto(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
+pub(super) fn upto(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
     wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
 }
 
 /// All divisors, ascending.
-fn divisors(extent: i64) -> impl Iterator<Item = i64> {
+pub(super) fn divisors(extent: i64) -> impl Iterator<Item = i64> {
     (1..=extent.min(1 << 16)).filter(move |number| extent % number == 0)
 }

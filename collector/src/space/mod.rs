@@ -6,6 +6,7 @@
 
 pub mod apply;
 mod declare;
+mod gpu;
 mod sample;
 mod schedule;
 mod template;
@@ -51,11 +52,16 @@ pub enum Template {
 
 /// Bounds that a single axis cannot state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Limits {
-    /// Elements of one register tile.
-    tile_elements: i64,
-    /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
-    unrolled_elements: i64,
+enum Limits {
+    /// Those of a CPU's registers and of the time a build may take.
+    Registers {
+        /// Elements of one register tile.
+        tile_elements: i64,
+        /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
+        unrolled_elements: i64,
+    },
+    /// Those of a GPU.
+    Device(gpu::Limits),
 }
 
 /// How much longer an element takes to compile by itself than as part of a vector.
@@ -74,6 +80,10 @@ impl Space {
 
     /// Whether a point obeys the limits.
     pub fn allows(&self, knobs: &Knobs) -> bool {
+        let (tile_elements, unrolled_elements) = match &self.limits {
+            Limits::Device(limits) => return limits.allow(knobs),
+            Limits::Registers { tile_elements, unrolled_elements } => (*tile_elements, *unrolled_elements),
+        };
         let number = |name: &str| knobs.number(name).unwrap_or(1);
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
@@ -86,6 +96,6 @@ impl Space {
         // Single elements take the compiler far longer than vectors of them.
         let is_scalar = knobs.choice("vectorize") == Some("no");
         let written_out = if is_scalar { written_out.saturating_mul(SCALAR_COST) } else { written_out };
-        tile * vector <= self.limits.tile_elements && written_out <= self.limits.unrolled_elements
+        tile * vector <= tile_elements && written_out <= unrolled_elements
     }
 }

@@ -57,5 +57,9 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.choice("layout") == Some("plain") {
         knobs.0.remove("block");
     }
+    if knobs.choice("stage") == Some("global") {
+        knobs.0.remove("fetch");
+        knobs.0.remove("pad_rows");
+    }
     knobs
 }

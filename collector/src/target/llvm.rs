@@ -1,6 +1,6 @@
 //! CPUs, through LLVM.
 
-use super::{Machine, Target};
+use super::{Cpu, Machine, Target};
 
 /// The target of a CPU by its LLVM name, the features it reports and the cores to be used.
 pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
@@ -14,7 +14,7 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     };
     let cores = i64::try_from(cores).unwrap_or(1);
     let text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores }).to_string();
-    Target { kind: "llvm".to_owned(), text, machine: Machine { vector_lanes, vector_registers, cores } }
+    Target { kind: "llvm".to_owned(), text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores }) }
 }
 
 /// Whether a text names an llvm target: the word, or a JSON description of that kind.
@@ -31,7 +31,9 @@ pub fn described(text: &str, host: Target) -> Result<Target, String> {
     let mut json: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
     let fields = json.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
-    fields.entry("num-cores").or_insert_with(|| host.machine.cores.into());
+    if let Machine::Cpu(cpu) = &host.machine {
+        fields.entry("num-cores").or_insert_with(|| cpu.cores.into());
+    }
     Ok(Target { text: json.to_string(), ..host })
 }
 

@@ -1,9 +1,11 @@
 //! What code is made for: the text TVM understands and the facts a space needs.
 
 mod composite;
+mod cuda;
 mod llvm;
 
 pub use composite::{Composite, composite};
+pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +23,28 @@ pub struct Target {
 
 /// Facts of a machine that a space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+#[serde(rename_all = "lowercase")]
+pub enum Machine {
+    /// Cores with vectors.
+    Cpu(Cpu),
+    /// Blocks of threads.
+    Gpu(Gpu),
+}
+
+/// Facts of a GPU that a space depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// Threads of one block.
+    pub block_threads: i64,
+    /// Bytes of shared memory of one block.
+    pub shared_bytes: i64,
+    /// Threads that go in step.
+    pub warp_threads: i64,
+}
+
+/// Facts of a CPU that a space depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
     /// 32-bit floats in one vector.
     pub vector_lanes: i64,
     /// Vector registers.

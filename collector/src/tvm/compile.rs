@@ -1,11 +1,12 @@
 //! From a scheduled module to an object file in memory.
 //!
 //! The order of the passes is the order of TVM 0.27's own pipeline for schedulable functions, less what only
-//! concerns GPUs and accelerators. The code generator writes the object through an anonymous file, never to a disk.
+//! concerns GPUs (see `device`) and accelerators. The code generator writes the object through an anonymous file, never to a disk.
 
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
 use super::names::{self, Name};
+use crate::cuda::Architecture;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Read;
@@ -16,21 +17,37 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 /// What code is made for.
 #[derive(Clone)]
-pub struct CompileTarget(pub(in crate::tvm) Value);
+pub struct CompileTarget {
+    pub(in crate::tvm) value: Value,
+    /// GPU architectures that get machine code; none for a CPU.
+    pub architectures: Vec<Architecture>,
+}
 
 impl CompileTarget {
-    /// From TVM's JSON description, such as `{"kind": "llvm", "mcpu": "…"}`.
+    /// From TVM's JSON description, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
+    ///
+    /// The `arch` of a GPU may be a list: TVM's code is the same for all of them, machine code is made for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
-        check_cpu(json)?;
-        let target = call!(names::TARGET, json)?;
-        call!(names::TARGET_WITH_HOST, &target, &target).map(CompileTarget)
+        let mut fields: serde_json::Value =
+            serde_json::from_str(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+        if fields.get("kind").and_then(|kind| kind.as_str()) != Some("cuda") {
+            check_cpu(&fields)?;
+            let target = call!(names::TARGET, json)?;
+            let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
+            return Ok(CompileTarget { value, architectures: Vec::new() });
+        }
+        let architectures =
+            crate::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+        let first = architectures.iter().min().expect("a GPU target has at least one architecture");
+        fields["arch"] = first.to_string().into();
+        let device = call!(names::TARGET, fields.to_string().as_str())?;
+        let host = call!(names::TARGET, r#"{"kind": "llvm"}"#)?;
+        Ok(CompileTarget { value: call!(names::TARGET_WITH_HOST, device, host)?, architectures })
     }
 }
 
 /// LLVM takes an unknown CPU for a generic one without a word that reaches the user; so names are checked here.
-fn check_cpu(json: &str) -> Result<()> {
-    let fields: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| TvmError::new(names::TARGET.text, error))?;
+fn check_cpu(fields: &serde_json::Value) -> Result<()> {
     let Some(cpu) = fields.get("mcpu").and_then(|cpu| cpu.as_str()) else { return Ok(()) };
     let triple = match fields.get("mtriple").and_then(|triple| triple.as_str()) {
         Some(triple) => triple.to_owned(),
@@ -97,7 +114,7 @@ pub fn compile(module: &Module, target: &CompileTarget) -> Result<Object> {
     let start = Instant::now();
     let lowered = lower(module, target)?;
     let lowered_at = Instant::now();
-    let built = call!(names::BUILD_LLVM, &lowered.0, &target.0)?;
+    let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
     let bytes = write_object(&built)?;
     Ok(Object {
         bytes,
@@ -108,7 +125,7 @@ pub fn compile(module: &Module, target: &CompileTarget) -> Result<Object> {
 
 fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
     const INDEX_BITS: i64 = 32;
-    let mut module = run_pass(&call!(names::BIND_TARGET, &target.0)?, module)?;
+    let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
     module = run_passes(BEFORE_NARROWING, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
     module = run_passes(AFTER_COMPACTING, module)?;
@@ -118,14 +135,14 @@ fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
     run_passes(AFTER_VECTORS, module)
 }
 
-fn run_passes(passes: &[Name], mut module: Module) -> Result<Module> {
+pub(in crate::tvm) fn run_passes(passes: &[Name], mut module: Module) -> Result<Module> {
     for pass in passes {
         module = run_pass(&invoke(pass, &[])?, &module)?;
     }
     Ok(module)
 }
 
-fn run_pass(pass: &Value, module: &Module) -> Result<Module> {
+pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> {
     call!(names::RUN_PASS, pass, &module.0).map(Module)
 }
 

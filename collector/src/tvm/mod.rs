@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod compile;
+pub mod device;
 pub mod expression;
 pub mod kernel;
 pub mod library;

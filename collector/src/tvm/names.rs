@@ -115,6 +115,11 @@ names! {
     COMPUTE_INLINE = "s_tir.schedule.ScheduleComputeInline", 2, Builder;
     DECOMPOSE_REDUCTION = "s_tir.schedule.ScheduleDecomposeReduction", 3, Builder;
     ANNOTATE = "s_tir.schedule.ScheduleAnnotate", 4, Builder;
+    BIND = "s_tir.schedule.ScheduleBind", 3, Builder;
+    ADD_UNIT_LOOP = "s_tir.schedule.ScheduleAddUnitLoop", 2, Builder;
+    STORAGE_ALIGN = "s_tir.schedule.ScheduleStorageAlign", 6, Builder;
+    SET_SCOPE = "s_tir.schedule.ScheduleSetScope", 4, Builder;
+    GET_STATEMENT = "s_tir.schedule.ScheduleGet", 2, Builder;
     ENTER_POSTPROC = "s_tir.schedule.ScheduleEnterPostproc", 1, Builder;
     TRACE = "s_tir.schedule.Trace", 2, Builder;
     TRACE_SIMPLIFIED = "s_tir.schedule.TraceSimplified", 2, Builder;
@@ -125,6 +130,9 @@ names! {
     META_RULES_LLVM = "s_tir.meta_schedule.ScheduleRuleDefaultLLVM", 0, Builder;
     META_POSTPROCS_LLVM = "s_tir.meta_schedule.PostprocDefaultLLVM", 0, Builder;
     META_MUTATORS_LLVM = "s_tir.meta_schedule.MutatorDefaultLLVM", 0, Builder;
+    META_RULES_CUDA = "s_tir.meta_schedule.ScheduleRuleDefaultCUDA", 0, Builder;
+    META_POSTPROCS_CUDA = "s_tir.meta_schedule.PostprocDefaultCUDA", 0, Builder;
+    META_MUTATORS_CUDA = "s_tir.meta_schedule.MutatorDefaultCUDA", 0, Builder;
     META_POST_ORDER = "s_tir.meta_schedule.SpaceGeneratorPostOrderApply", 4, Builder;
     META_CONTEXT = "s_tir.meta_schedule.TuneContext", 8, Builder;
     META_INITIALIZE = "s_tir.meta_schedule.TuneContextInitialize", 1, Builder;
@@ -171,4 +179,24 @@ names! {
     BF16_STORAGE_LEGALIZE = "tirx.transform.BF16StorageLegalize", 0, Builder;
     LOWER_TVM_BUILTIN = "tirx.transform.LowerTVMBuiltin", 0, Builder;
     LOWER_INTRINSIC = "tirx.transform.LowerIntrin", 0, Builder;
+    // what only GPUs need
+    BUILD_CUDA = "target.build.cuda", 2, Builder;
+    MODULE_SOURCE = "ffi.ModuleInspectSource", 2, Builder;
+    JSON_GRAPH = "ffi.ToJSONGraphString", 2, Builder;
+    FILTER = "tirx.transform.Filter", 1, Builder;
+    FUNCTION_ATTRIBUTES = "ir.BaseFunc_Attrs", 1, Builder;
+    ATTRIBUTES_MAP = "ir.DictAttrsGetDict", 1, Builder;
+    LIFT_THREAD_BINDING = "s_tir.transform.LiftThreadBinding", 0, Builder;
+    MANIFEST_SHARED_MEMORY = "s_tir.transform.ManifestSharedMemoryLocalStage", 0, Builder;
+    LOWER_AUTO_COPY = "s_tir.transform.LowerAutoCopy", 0, Builder;
+    UNIFY_THREAD_BINDING = "s_tir.transform.UnifyThreadBinding", 0, Builder;
+    INJECT_PERMUTED_LAYOUT = "s_tir.transform.InjectPermutedLayout", 0, Builder;
+    INJECT_SOFTWARE_PIPELINE = "s_tir.transform.InjectSoftwarePipeline", 0, Builder;
+    INJECT_VIRTUAL_THREAD = "s_tir.transform.InjectVirtualThread", 0, Builder;
+    INJECT_DOUBLE_BUFFER = "s_tir.transform.InjectDoubleBuffer", 0, Builder;
+    THREAD_SYNC = "s_tir.transform.ThreadSync", 1, Builder;
+    INFER_FRAGMENT = "s_tir.transform.InferFragment", 0, Builder;
+    LOWER_THREAD_ALLREDUCE = "s_tir.transform.LowerThreadAllreduce", 0, Builder;
+    MERGE_SHARED_ALLOCATIONS = "s_tir.transform.MergeSharedMemoryAllocations", 0, Builder;
+    LOWER_WARP_MEMORY = "tirx.transform.LowerWarpMemory", 0, Builder;
 }

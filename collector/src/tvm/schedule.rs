@@ -18,6 +18,47 @@ pub struct Block(pub(in crate::tvm) Value);
 #[derive(Clone)]
 pub struct Loop(pub(in crate::tvm) Value);
 
+/// An axis of a GPU's grid of blocks or of the threads in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ThreadAxis {
+    BlockX,
+    ThreadX,
+    /// Tiles of one thread that are apart by all the tiles of its block.
+    Virtual,
+}
+
+impl ThreadAxis {
+    fn name(self) -> &'static str {
+        match self {
+            ThreadAxis::BlockX => "blockIdx.x",
+            ThreadAxis::ThreadX => "threadIdx.x",
+            ThreadAxis::Virtual => "vthread.x",
+        }
+    }
+}
+
+/// Where a buffer lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The memory of the machine or the device.
+    Global,
+    /// What the threads of one GPU block share.
+    Shared,
+    /// Registers of one thread.
+    Local,
+}
+
+impl Memory {
+    fn name(self) -> &'static str {
+        match self {
+            Memory::Global => "global",
+            Memory::Shared => "shared",
+            Memory::Local => "local",
+        }
+    }
+}
+
 /// The whole function, as a block.
 pub const ROOT: &str = "root";
 
@@ -72,6 +113,21 @@ impl Schedule {
         call!(names::PARALLEL, &self.0, &target.0).map(drop)
     }
 
+    /// Runs a loop on an axis of a GPU's grid or block.
+    pub fn bind(&self, target: &Loop, axis: ThreadAxis) -> Result<()> {
+        call!(names::BIND, &self.0, &target.0, axis.name()).map(drop)
+    }
+
+    /// Surrounds a block by a loop of one step.
+    pub fn unit_loop(&self, block: &Block) -> Result<Loop> {
+        call!(names::ADD_UNIT_LOOP, &self.0, &block.0).map(Loop)
+    }
+
+    /// Surrounds a loop by one of one step.
+    pub fn unit_loop_around(&self, target: &Loop) -> Result<Loop> {
+        call!(names::ADD_UNIT_LOOP, &self.0, &target.0).map(Loop)
+    }
+
     /// Runs a loop as one vector.
     pub fn vectorize(&self, target: &Loop) -> Result<()> {
         call!(names::VECTORIZE, &self.0, &target.0).map(drop)
@@ -83,13 +139,31 @@ impl Schedule {
     }
 
     /// Reads an input of a block through a buffer of its own.
-    pub fn cache_read(&self, block: &Block, input: i64) -> Result<Block> {
-        call!(names::CACHE_READ, &self.0, &block.0, input, "global", Vec::new()).map(Block)
+    pub fn cache_read(&self, block: &Block, input: i64, memory: Memory) -> Result<Block> {
+        call!(names::CACHE_READ, &self.0, &block.0, input, memory.name(), Vec::new()).map(Block)
     }
 
     /// Writes the output of a block through a buffer of its own.
-    pub fn cache_write(&self, block: &Block) -> Result<Block> {
-        call!(names::CACHE_WRITE, &self.0, &block.0, 0i64, "global", Vec::new()).map(Block)
+    pub fn cache_write(&self, block: &Block, memory: Memory) -> Result<Block> {
+        call!(names::CACHE_WRITE, &self.0, &block.0, 0i64, memory.name(), Vec::new()).map(Block)
+    }
+
+    /// Keeps the output of a block in this memory.
+    pub fn set_memory(&self, block: &Block, memory: Memory) -> Result<()> {
+        call!(names::SET_SCOPE, &self.0, &block.0, 0i64, memory.name()).map(drop)
+    }
+
+    /// Pads a dimension of a block's output: its stride becomes a multiple of `factor` plus `offset`.
+    pub fn align_storage(&self, block: &Block, dimension: i64, factor: i64, offset: i64) -> Result<()> {
+        call!(names::STORAGE_ALIGN, &self.0, &block.0, 0i64, dimension, factor, offset).map(drop)
+    }
+
+    /// Which of a block's own loop variables sum something, in their order.
+    pub fn reduces(&self, block: &Block) -> Result<Vec<bool>> {
+        const REDUCTION: i64 = 2;
+        let statement = call!(names::GET_STATEMENT, &self.0, &block.0)?;
+        let variables = statement.field("iter_vars")?.items()?;
+        variables.iter().map(|variable| Ok(variable.field("iter_type")?.integer()? == REDUCTION)).collect()
     }
 
     /// Computes a producer inside a loop of its consumer.

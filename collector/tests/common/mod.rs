@@ -60,6 +60,7 @@ pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
         task: serde_json::to_string(task).expect("a task holds only JSON values"),
         seed: 7,
         object,
+        device: None,
         packings: vec![collector::lower::Packing::Plain; task.parameters.len()],
         cpus: cpus.to_vec(),
         method: one_run(),

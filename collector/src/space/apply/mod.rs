@@ -1,13 +1,14 @@
 //! Makes the moves of a schedule on a lowered task. The only part of this room that needs TVM.
 
 mod contraction;
+mod gpu;
 mod rows;
 mod spatial;
 
 use super::{Knobs, Schedule, Template, template};
 use crate::lower::{Lowered, Part};
 use crate::tvm::compile::CompileTarget;
-use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
 use models::{Op, Task};
 
@@ -55,6 +56,10 @@ pub fn apply(
     match schedule {
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            if !target.architectures.is_empty() {
+                gpu::apply(task, lowered, knobs, &moves)?;
+                return Ok(moves);
+            }
             // A single number has no loops to move.
             if task.steps[0].output.rank() == 0 {
                 return Ok(moves);
@@ -99,7 +104,7 @@ fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<B
     let epilogue: Vec<&str> =
         lowered.blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
     let Some((last, others)) = epilogue.split_last() else {
-        return Ok(moves.cache_write(anchor)?);
+        return Ok(moves.cache_write(anchor, Memory::Global)?);
     };
     for name in others {
         moves.compute_inline(&moves.block(name)?)?;

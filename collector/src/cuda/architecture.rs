@@ -1,0 +1,150 @@
+//! Names of GPU architectures and what one multiprocessor of each offers.
+//!
+//! The numbers are those of the CUDA programming guide's table of technical specifications per compute capability.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An architecture by its compute capability, such as `sm_90`, with the suffix of its own features, such as `sm_90a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Architecture {
+    /// Ten times the compute capability.
+    pub number: u32,
+    suffix: Suffix,
+}
+
+/// For which devices code may use features beyond the capability's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Suffix {
+    /// Code runs on later devices of the same major capability.
+    None,
+    /// Code runs on devices of this family.
+    Family,
+    /// Code runs on this very capability.
+    Exact,
+}
+
+/// A name that is no architecture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a GPU architecture; they are written like `sm_90`")]
+pub struct UnknownArchitecture(String);
+
+/// What one multiprocessor offers to the blocks that run on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessor {
+    /// Threads that may be resident.
+    pub threads: u32,
+    /// Blocks that may be resident.
+    pub blocks: u32,
+    /// 32-bit registers.
+    pub registers: u32,
+    /// Bytes of shared memory.
+    pub shared_bytes: u32,
+    /// Bytes of shared memory a block takes for the system.
+    pub reserved_shared_bytes: u32,
+    /// Largest dynamic shared memory of one block, after asking for it.
+    pub block_shared_bytes: u32,
+}
+
+/// Threads of one block, on every architecture.
+pub const BLOCK_THREADS: u32 = 1024;
+/// Shared memory of one block without asking for more, on every architecture.
+pub const STATIC_SHARED_BYTES: u32 = 48 << 10;
+/// Registers of one block, on every architecture here.
+pub const BLOCK_REGISTERS: u32 = 64 << 10;
+/// Threads that go in step.
+pub const WARP_THREADS: u32 = 32;
+
+impl Architecture {
+    /// From a name such as `sm_90` or `sm_100a`.
+    pub fn read(name: &str) -> Result<Architecture, UnknownArchitecture> {
+        let unknown = || UnknownArchitecture(name.to_owned());
+        let text = name.strip_prefix("sm_").ok_or_else(unknown)?;
+        let (digits, suffix) = match text.as_bytes().last() {
+            Some(b'a') => (&text[..text.len() - 1], Suffix::Exact),
+            Some(b'f') => (&text[..text.len() - 1], Suffix::Family),
+            _ => (text, Suffix::None),
+        };
+        let is_plain = (2..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if is_plain { digits.parse().ok() } else { None };
+        number.map(|number| Architecture { number, suffix }).ok_or_else(unknown)
+    }
+
+    /// Whether code made for this architecture runs on a device of that capability.
+    pub fn runs_on(self, device: u32) -> bool {
+        match self.suffix {
+            Suffix::Exact => device == self.number,
+            Suffix::None | Suffix::Family => device / 10 == self.number / 10 && device >= self.number,
+        }
+    }
+
+    /// What a multiprocessor offers; of an architecture later than this table, the least that any since Ampere does.
+    pub fn multiprocessor(self) -> Multiprocessor {
+        const KIB: u32 = 1 << 10;
+        let (threads, blocks, shared, reserved, block) = match self.number {
+            ..80 => (1024, 16, 64, 0, 64),
+            80 => (2048, 32, 164, 1, 163),
+            87 => (1536, 16, 164, 1, 163),
+            89 | 120..=129 => (1536, 24, 100, 1, 99),
+            90 | 100 | 103 => (2048, 32, 228, 1, 227),
+            101 | 110 => (1536, 24, 228, 1, 227),
+            _ => (1536, 16, 100, 1, 99),
+        };
+        Multiprocessor {
+            threads,
+            blocks,
+            registers: 64 * KIB,
+            shared_bytes: shared * KIB,
+            reserved_shared_bytes: reserved * KIB,
+            block_shared_bytes: block * KIB,
+        }
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = match self.suffix {
+            Suffix::None => "",
+            Suffix::Family => "f",
+            Suffix::Exact => "a",
+        };
+        write!(f, "sm_{}{suffix}", self.number)
+    }
+}
+
+impl TryFrom<String> for Architecture {
+    type Error = UnknownArchitecture;
+
+    fn try_from(name: String) -> Result<Architecture, UnknownArchitecture> {
+        Architecture::read(&name)
+    }
+}
+
+impl From<Architecture> for String {
+    fn from(architecture: Architecture) -> String {
+        architecture.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Architecture;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        for name in ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100f", "sm_121"] {
+            assert_eq!(Architecture::read(name).unwrap().to_string(), name);
+        }
+        for name in ["", "90", "sm_", "sm_9", "sm_90b", "sm_+90", "sm_1000", "compute_90", "sm_é"] {
+            assert!(Architecture::read(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn code_runs_on_its_own_and_later_devices_of_the_same_major_capability() {
+        let runs = |name: &str, device| Architecture::read(name).unwrap().runs_on(device);
+        assert!(runs("sm_80", 80) && runs("sm_80", 86) && !runs("sm_86", 80) && !runs("sm_80", 90));
+        assert!(runs("sm_90a", 90) && !runs("sm_100a", 103) && runs("sm_100f", 103));
+    }
+}

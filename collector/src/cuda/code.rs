@@ -1,0 +1,197 @@
+//! Device code with everything a launch needs: kernels, what they are called with, and what is known of them before
+//! they ever run.
+
+use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
+use super::occupancy::Occupancy;
+use serde::{Deserialize, Serialize};
+
+/// The kernels of one task with the order of their launches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceCode {
+    /// The generated CUDA C.
+    pub source: String,
+    /// What is launched, in order.
+    pub launches: Vec<Launch>,
+    /// Bytes of each buffer that only kernels see.
+    pub workspaces: Vec<u64>,
+    /// Machine code, one for each architecture.
+    pub cubins: Vec<Cubin>,
+}
+
+/// One kernel launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// Its arguments, all of them addresses.
+    pub arguments: Vec<Argument>,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Shared memory asked for at the launch, in bytes.
+    pub dynamic_shared_bytes: u32,
+}
+
+/// What a kernel works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Argument {
+    /// A parameter of the task by its place; the output comes after the last one.
+    Tensor(usize),
+    /// A buffer that only kernels see.
+    Workspace(usize),
+}
+
+/// Machine code for one architecture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cubin {
+    /// What it was made for.
+    pub architecture: Architecture,
+    /// An ELF file.
+    pub bytes: Vec<u8>,
+    /// What the compiler tells of each kernel, in the order of the launches.
+    pub kernels: Vec<Kernel>,
+}
+
+/// What is known of a kernel before it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// Registers of each thread.
+    pub registers: u32,
+    /// Shared memory of a block, static and dynamic, in bytes.
+    pub shared_bytes: u32,
+    /// Stack of each thread, in bytes.
+    pub stack_bytes: u32,
+    /// Bytes written to memory because registers did not suffice.
+    pub spill_store_bytes: u32,
+    /// Bytes read back for that reason.
+    pub spill_load_bytes: u32,
+    /// Barriers in use.
+    pub barriers: u32,
+    /// Bytes of machine code.
+    pub code_bytes: u64,
+    /// Threads of a block.
+    pub block_threads: u32,
+    /// Blocks of the grid.
+    pub grid_blocks: u64,
+    /// How full a multiprocessor can get.
+    pub occupancy: Occupancy,
+}
+
+/// A launch that no device of an architecture takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel `{kernel}` needs {needed} {what}, {architecture} has {limit}")]
+pub struct LimitExceeded {
+    kernel: String,
+    what: &'static str,
+    needed: u64,
+    limit: u64,
+    architecture: Architecture,
+}
+
+impl Launch {
+    /// Threads of a block.
+    pub fn block_threads(&self) -> u64 {
+        self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
+    }
+
+    /// Blocks of the grid.
+    pub fn grid_blocks(&self) -> u64 {
+        self.grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
+    }
+
+    /// Checks everything that is known before the kernel is compiled.
+    pub fn check(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
+        const GRID_X: u32 = i32::MAX as u32;
+        const GRID_YZ: u32 = u16::MAX as u32;
+        const BLOCK_Z: u32 = 64;
+        let shared = architecture.multiprocessor().block_shared_bytes;
+        let bounds = [
+            ("threads in a block", self.block_threads(), u64::from(BLOCK_THREADS)),
+            ("threads of a block in z", u64::from(self.block[2]), u64::from(BLOCK_Z)),
+            ("blocks in x", u64::from(self.grid[0]), u64::from(GRID_X)),
+            ("blocks in y", u64::from(self.grid[1]), u64::from(GRID_YZ)),
+            ("blocks in z", u64::from(self.grid[2]), u64::from(GRID_YZ)),
+            ("bytes of dynamic shared memory", u64::from(self.dynamic_shared_bytes), u64::from(shared)),
+        ];
+        bounds.into_iter().try_for_each(|(what, needed, limit)| self.within(what, needed, limit, architecture))
+    }
+
+    /// Checks what the compiler tells of the kernel.
+    pub fn check_kernel(&self, kernel: &Kernel, architecture: Architecture) -> Result<(), LimitExceeded> {
+        let registers = u64::from(kernel.registers).saturating_mul(self.block_threads());
+        let fixed = kernel.shared_bytes.saturating_sub(self.dynamic_shared_bytes);
+        let shared = architecture.multiprocessor().block_shared_bytes;
+        self.within("registers in a block", registers, u64::from(BLOCK_REGISTERS), architecture)?;
+        self.within("bytes of static shared memory", u64::from(fixed), u64::from(STATIC_SHARED_BYTES), architecture)?;
+        self.within("bytes of shared memory", u64::from(kernel.shared_bytes), u64::from(shared), architecture)
+    }
+
+    fn within(
+        &self,
+        what: &'static str,
+        needed: u64,
+        limit: u64,
+        architecture: Architecture,
+    ) -> Result<(), LimitExceeded> {
+        if needed <= limit {
+            return Ok(());
+        }
+        Err(LimitExceeded { kernel: self.kernel.clone(), what, needed, limit, architecture })
+    }
+}
+
+impl Cubin {
+    /// Static features of all kernels together, by name: sums of what adds up, else the worst of any kernel.
+    pub fn features(&self) -> Vec<(&'static str, f64)> {
+        let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
+        let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
+        vec![
+            ("object_bytes", self.bytes.len() as f64),
+            ("kernels", self.kernels.len() as f64),
+            ("registers_max", most(|kernel| f64::from(kernel.registers))),
+            ("shared_bytes_max", most(|kernel| f64::from(kernel.shared_bytes))),
+            ("stack_bytes_max", most(|kernel| f64::from(kernel.stack_bytes))),
+            ("spill_store_bytes", all(|kernel| f64::from(kernel.spill_store_bytes)).sum()),
+            ("spill_load_bytes", all(|kernel| f64::from(kernel.spill_load_bytes)).sum()),
+            ("barriers_max", most(|kernel| f64::from(kernel.barriers))),
+            ("block_threads_max", most(|kernel| f64::from(kernel.block_threads))),
+            ("grid_blocks_max", most(|kernel| kernel.grid_blocks as f64)),
+            ("occupancy_min", all(|kernel| kernel.occupancy.part).fold(1.0, f64::min)),
+        ]
+    }
+}
+
+impl DeviceCode {
+    /// Whether every launch names buffers and kernels that exist and fits its architectures.
+    ///
+    /// `tensors` counts the task's parameters and its output. Code that comes from a file is checked by this before
+    /// anything is launched.
+    pub fn check(&self, tensors: usize) -> Result<(), String> {
+        for launch in &self.launches {
+            for argument in &launch.arguments {
+                let is_known = match *argument {
+                    Argument::Tensor(place) => place < tensors,
+                    Argument::Workspace(place) => place < self.workspaces.len(),
+                };
+                if !is_known {
+                    return Err(format!("kernel `{}` is called with an unknown buffer: {argument:?}", launch.kernel));
+                }
+            }
+        }
+        for cubin in &self.cubins {
+            for launch in &self.launches {
+                let kernel = cubin.kernels.iter().find(|kernel| kernel.name == launch.kernel);
+                let kernel =
+                    kernel.ok_or_else(|| format!("{} code lacks kernel `{}`", cubin.architecture, launch.kernel))?;
+                launch.check(cubin.architecture).map_err(|error| error.to_string())?;
+                launch.check_kernel(kernel, cubin.architecture).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! How many blocks of a kernel fit a multiprocessor at once.
+//!
+//! The rules are those of NVIDIA's occupancy calculator: registers are given to warps in units of 256, a
+//! multiprocessor has four schedulers that warps are dealt to, and shared memory is given in units of 128 bytes (256
+//! before Ampere).
+
+use super::architecture::{Architecture, WARP_THREADS};
+use serde::{Deserialize, Serialize};
+
+/// How full a multiprocessor can get.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Blocks that are resident at once.
+    pub blocks: u32,
+    /// Resident warps as a part of those a multiprocessor could have.
+    pub part: f64,
+    /// What keeps another block out.
+    pub limiter: Limiter,
+}
+
+/// What keeps another block out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    /// The number of resident threads.
+    Threads,
+    /// The number of resident blocks.
+    Blocks,
+    /// Registers.
+    Registers,
+    /// Shared memory.
+    SharedMemory,
+}
+
+/// The occupancy of a kernel with this many threads in a block, registers per thread and shared bytes per block.
+pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32, shared_bytes: u32) -> Occupancy {
+    const REGISTER_UNIT: u32 = 256;
+    const SCHEDULERS: u32 = 4;
+    let offered = architecture.multiprocessor();
+    let warps = block_threads.div_ceil(WARP_THREADS).max(1);
+    let most_warps = offered.threads / WARP_THREADS;
+    let warp_registers = (registers * WARP_THREADS).next_multiple_of(REGISTER_UNIT);
+    let by_registers = match warp_registers {
+        0 => offered.blocks,
+        _ => offered.registers / SCHEDULERS / warp_registers * SCHEDULERS / warps,
+    };
+    let shared_unit = if architecture.number < 80 { 256 } else { 128 };
+    let block_shared = (shared_bytes + offered.reserved_shared_bytes).next_multiple_of(shared_unit);
+    let by_shared = if block_shared == 0 { offered.blocks } else { offered.shared_bytes / block_shared };
+    let bounds = [
+        (most_warps / warps, Limiter::Threads),
+        (offered.blocks, Limiter::Blocks),
+        (by_registers, Limiter::Registers),
+        (by_shared, Limiter::SharedMemory),
+    ];
+    let (blocks, limiter) = bounds.into_iter().min_by_key(|(blocks, _)| *blocks).expect("there are four bounds");
+    Occupancy { blocks, part: f64::from(blocks * warps) / f64::from(most_warps), limiter }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Architecture, Limiter, occupancy};
+
+    /// Figures that can be worked out by hand from the table of the programming guide.
+    #[test]
+    fn each_resource_limits_in_its_turn() {
+        let sm = |name: &str| Architecture::read(name).unwrap();
+        let full = occupancy(sm("sm_80"), 256, 32, 0);
+        assert_eq!((full.blocks, full.part, full.limiter), (8, 1.0, Limiter::Threads));
+        let registers = occupancy(sm("sm_90"), 256, 255, 0);
+        assert_eq!((registers.blocks, registers.part, registers.limiter), (1, 0.125, Limiter::Registers));
+        let shared = occupancy(sm("sm_75"), 128, 16, 32 << 10);
+        assert_eq!((shared.blocks, shared.limiter), (2, Limiter::SharedMemory));
+        let small = occupancy(sm("sm_80"), 32, 16, 0);
+        assert_eq!((small.blocks, small.part, small.limiter), (32, 0.5, Limiter::Blocks));
+        // 48 KiB and the system's own KiB: three blocks in 164 KiB.
+        assert_eq!(occupancy(sm("sm_80"), 128, 32, 48 << 10).blocks, 3);
+    }
+}

@@ -1,0 +1,133 @@
+//! Convolutions and matrix products on a GPU: a tile of the result per block, a smaller one per thread in registers,
+//! both operands staged in shared memory piece by piece of the reduction.
+
+use super::super::contraction::Form;
+use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
+use super::{block_of_part, choice, number, single_epilogue};
+
+pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
+    let is_staged = choice(knobs, "stage")? == "shared";
+    // The padded input is the staged one, where it is staged.
+    let pad = block_of_part(lowered, moves, Part::Pad)?;
+    if let Some(pad) = pad.as_ref().filter(|_| !is_staged) {
+        moves.compute_inline(pad)?;
+    }
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    moves.set_memory(&anchor, Memory::Local)?;
+    let tiled = tile_result(form, moves, &result, knobs)?;
+    moves.compute_at(&anchor, &tiled.thread)?;
+    let reduction = order_anchor(moves, &anchor, knobs)?;
+    if is_staged {
+        let mut staged = vec![match pad {
+            Some(pad) => {
+                moves.set_memory(&pad, Memory::Shared)?;
+                pad
+            }
+            None => moves.cache_read(&anchor, 0, Memory::Shared)?,
+        }];
+        staged.push(moves.cache_read(&anchor, 1, Memory::Shared)?);
+        for copy in &staged {
+            moves.compute_at(copy, &reduction)?;
+            fetch_together(moves, copy, knobs, tiled.threads)?;
+            if knobs.number("pad_rows") == Some(1) {
+                moves.align_storage(copy, innermost_but_one(moves, copy)?, number(knobs, "split_r")?.max(2), 1)?;
+            }
+        }
+    }
+    moves.decompose_reduction(&anchor, &reduction)?;
+    Ok(())
+}
+
+/// The loops of a tiled result.
+struct Tiled {
+    /// The loop of one thread.
+    thread: Loop,
+    /// Threads of a block.
+    threads: i64,
+}
+
+/// Blocks outside, then the tiles of a thread that lie apart, then threads, then one tile.
+fn tile_result(form: Form, moves: &Moves, result: &Block, knobs: &Knobs) -> Result<Tiled> {
+    let loops = moves.loops(result)?;
+    let rank = loops.len();
+    let mut parts: [Vec<Loop>; 4] = Default::default();
+    let mut thread_count = 1;
+    for (place, target) in loops.iter().enumerate() {
+        let (threads, tile) = extents(form, knobs, place, rank)?;
+        thread_count *= threads;
+        let apart = if choice(knobs, "spread")? == "apart" && tile % 2 == 0 { 2 } else { 1 };
+        let split = moves.split(target, &[None, Some(apart), Some(threads), Some(tile / apart)])?;
+        for (part, piece) in parts.iter_mut().zip(split) {
+            part.push(piece);
+        }
+    }
+    moves.reorder(&parts.concat())?;
+    let [blocks, apart, threads, _] = parts;
+    moves.bind(&moves.fuse(&blocks)?, ThreadAxis::BlockX)?;
+    moves.bind(&moves.fuse(&apart)?, ThreadAxis::Virtual)?;
+    let thread = moves.fuse(&threads)?;
+    moves.bind(&thread, ThreadAxis::ThreadX)?;
+    Ok(Tiled { thread, threads: thread_count })
+}
+
+/// Threads along a dimension and elements of each thread.
+fn extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
+    Ok(match form {
+        Form::Conv if place == 1 => (number(knobs, "threads_c")?, number(knobs, "tile_c")?),
+        Form::Conv if place > 1 && place == rank - 1 => (number(knobs, "threads_x")?, number(knobs, "tile_x")?),
+        Form::Conv if place > 1 && place == rank - 2 => (number(knobs, "threads_y")?, number(knobs, "tile_y")?),
+        Form::Product if place == rank - 1 => (number(knobs, "threads_c")?, number(knobs, "tile_c")?),
+        Form::Product if place + 2 == rank => (number(knobs, "threads_x")?, number(knobs, "tile_x")?),
+        Form::Conv | Form::Product => (1, 1),
+    })
+}
+
+/// Reduction loops outside of a thread's tile, the depth split; returns the outermost, in which operands are staged.
+fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
+    let reduces = moves.reduces(anchor)?;
+    let loops = moves.loops(anchor)?;
+    let own = &loops[loops.len() - reduces.len()..];
+    let (mut tile, mut reduction) = (Vec::new(), Vec::new());
+    for (target, &reduces) in own.iter().zip(&reduces) {
+        if reduces { reduction.push(target.clone()) } else { tile.push(target.clone()) }
+    }
+    let depth = reduction.remove(0);
+    let parts = moves.split(&depth, &[None, Some(number(knobs, "split_r")?)])?;
+    let mut order = vec![parts[0].clone()];
+    order.extend(reduction);
+    order.push(parts[1].clone());
+    order.extend(tile.iter().cloned());
+    moves.reorder(&order)?;
+    if number(knobs, "unroll")? > 0 {
+        moves.unroll(&parts[1])?;
+    }
+    for target in &tile {
+        moves.unroll(target)?;
+    }
+    Ok(parts[0].clone())
+}
+
+/// The dimension whose stride a row's padding changes.
+fn innermost_but_one(moves: &Moves, copy: &Block) -> Result<i64> {
+    Ok(i64::try_from(moves.reduces(copy)?.len()).unwrap_or(i64::MAX) - 2)
+}
+
+/// All threads of a block fill a staged operand together.
+fn fetch_together(moves: &Moves, copy: &Block, knobs: &Knobs, threads: i64) -> Result<()> {
+    let count = moves.reduces(copy)?.len();
+    let loops = moves.loops(copy)?;
+    let own = &loops[loops.len() - count..];
+    let all = if let [only] = own { only.clone() } else { moves.fuse(own)? };
+    let vector = number(knobs, "fetch")?;
+    let parts = if vector > 1 {
+        moves.split(&all, &[None, Some(threads), Some(vector)])?
+    } else {
+        moves.split(&all, &[None, Some(threads)])?
+    };
+    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    if let Some(vector) = parts.get(2) {
+        moves.vectorize(vector)?;
+    }
+    Ok(())
+}

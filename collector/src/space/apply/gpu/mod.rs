@@ -1,0 +1,81 @@
+//! Puts the blocks of a task on a GPU's grid. Whatever a template leaves alone becomes a kernel of its own, so that no
+//! operator is without a schedule.
+
+mod contraction;
+mod rows;
+mod spatial;
+
+use super::super::Template;
+use super::super::template::template;
+use super::{Knobs, Result, block_of_part, choice, number, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
+use models::Task;
+
+pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    match template(task) {
+        Template::Contraction if task.steps[0].output.rank() >= 2 => {
+            contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)
+        }
+        Template::Contraction | Template::Spatial => spatial::apply(lowered, knobs, moves),
+        Template::Rows => rows::apply(task, lowered, knobs, moves),
+    }
+}
+
+/// Makes a kernel of a block that stands by itself: one thread for each element of its result.
+fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
+    if moves.reduces(block)?.contains(&true) {
+        let result = moves.cache_write(block, Memory::Local)?;
+        let thread = bind_elements(moves, &result, threads)?;
+        return reduce_in_thread(moves, block, &thread);
+    }
+    bind_elements(moves, block, threads).map(drop)
+}
+
+/// Binds all loops of a block without reduction, and returns the loop of one thread.
+fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
+    bind_loop(moves, &all_loops(moves, block)?, threads)
+}
+
+/// All loops of a block as one.
+fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
+    Ok(match moves.loops(block)?.as_slice() {
+        // A single number has no loops.
+        [] => moves.unit_loop(block)?,
+        [only] => only.clone(),
+        several => moves.fuse(several)?,
+    })
+}
+
+/// Deals the steps of a loop to blocks of threads, and returns the loop of one thread.
+fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
+    let parts = moves.split(target, &[None, Some(threads)])?;
+    moves.bind(&parts[0], ThreadAxis::BlockX)?;
+    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    Ok(parts[1].clone())
+}
+
+/// Computes a reduction inside of a block, its sum shared: all threads sum a part each and then join them.
+fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64) -> Result<()> {
+    moves.compute_at(block, around)?;
+    moves.set_memory(block, Memory::Shared)?;
+    let reduces = moves.reduces(block)?;
+    let loops = moves.loops(block)?;
+    let own = loops[loops.len() - reduces.len()..].iter().zip(&reduces);
+    let summed: Vec<Loop> = own.filter(|(_, reduces)| **reduces).map(|(target, _)| target.clone()).collect();
+    let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse(&summed)? };
+    let parts = moves.split(&all, &[None, Some(threads)])?;
+    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    Ok(())
+}
+
+/// Computes a reduction inside of a thread, its sum in registers.
+fn reduce_in_thread(moves: &Moves, block: &Block, thread: &Loop) -> Result<()> {
+    moves.compute_at(block, thread)?;
+    let reduces = moves.reduces(block)?;
+    let loops = moves.loops(block)?;
+    let own = &loops[loops.len() - reduces.len()..];
+    let first = reduces.iter().position(|&reduces| reduces).expect("a reduction has something to sum");
+    moves.decompose_reduction(block, &own[first])?;
+    Ok(())
+}
