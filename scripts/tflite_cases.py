@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Writes small TFLite models with inputs and what the TFLite interpreter makes of them.
 
-usage: tflite_cases.py FOLDER     (needs the packages tensorflow-cpu and ai-edge-litert)
+usage: tflite_cases.py FOLDER     (needs the packages tensorflow-cpu, ai-edge-litert and onnx)
 
-The results are committed below models/tests/tflite-cases, so the tests need neither package.
+Of single quantised layers it also writes what other tools make of the same layer, in ONNX: `qdq.onnx` computes in real
+numbers between dequantisations and a quantisation, `dynamic.onnx` does so and quantises its weight at run time too, and
+`qlinear.onnx` names the integer operator. The results are committed below models/tests/tflite-cases, so the tests need
+none of the packages.
 """
 
 import json
@@ -11,8 +14,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from onnx import TensorProto, helper, numpy_helper
 
 random = np.random.default_rng(7)
 
@@ -150,6 +155,9 @@ CASES = [
     ("matrices_int8", matrices, (1, 4, 6), "int8"),
 ]
 
+# Strides and pads of the cases that are one layer.
+LAYERS = {"one_layer_int8": (1, [1, 1, 1, 1]), "padded_int8": (2, [1, 1, 1, 1])}
+
 
 def convert(function, shape, how):
     # Constants are drawn while the function is traced, once.
@@ -202,6 +210,74 @@ def run(model, shape):
     return {"inputs": inputs, "outputs": outputs}
 
 
+class Layer:
+    """The numbers of a file with one quantised convolution and its activation, channels first."""
+
+    def __init__(self, model):
+        interpreter = Interpreter(
+            model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        )
+        interpreter.allocate_tensors()
+        details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
+        convolution = next(op for op in interpreter._get_ops_details() if op["op_name"] == "CONV_2D")
+        weight, bias = (interpreter.get_tensor(index) for index in convolution["inputs"][1:])
+        x, y = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+        self.weight, self.bias = weight.transpose(0, 3, 1, 2), bias
+        self.x_scale, self.x_zero = x["quantization"]
+        self.y_scale, self.y_zero = y["quantization"]
+        self.w_scale = details[convolution["inputs"][1]]["quantization_parameters"]["scales"]
+        self.x_shape = [int(x["shape"][axis]) for axis in (0, 3, 1, 2)]
+        self.y_shape = [int(y["shape"][axis]) for axis in (0, 3, 1, 2)]
+
+    def write(self, path, form, stride, pads, has_pad_node):
+        x_scale, y_scale = np.float32(self.x_scale), np.float32(self.y_scale)
+        constants = {
+            "x_scale": x_scale,
+            "x_zero": np.int8(self.x_zero),
+            "y_scale": y_scale,
+            "y_zero": np.int8(self.y_zero),
+            "w_scale": self.w_scale.astype(np.float32),
+            "w_zero": np.zeros_like(self.w_scale, dtype=np.int8),
+        }
+        settings = {"strides": [stride, stride], "pads": [0, 0, 0, 0] if has_pad_node else pads}
+        nodes = []
+        if form == "qlinear":
+            constants |= {"w": self.weight, "b": self.bias}
+            inputs = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
+            nodes.append(helper.make_node("QLinearConv", inputs, ["y"], **settings))
+        else:
+            scales = (x_scale * self.w_scale).astype(np.float32)
+            if form == "qdq":
+                constants |= {"w": self.weight, "b": self.bias, "b_scale": scales}
+                constants |= {"b_zero": np.zeros_like(self.bias)}
+                nodes.append(helper.make_node("DequantizeLinear", ["b", "b_scale", "b_zero"], ["bias"], axis=0))
+            else:
+                constants |= {"w_real": self.weight * self.w_scale.reshape(-1, 1, 1, 1), "bias": (self.bias * scales).astype(np.float32)}
+                nodes.append(helper.make_node("QuantizeLinear", ["w_real", "w_scale", "w_zero"], ["w"], axis=0))
+            nodes.append(helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["weight"], axis=0))
+            nodes.append(helper.make_node("DequantizeLinear", ["x", "x_scale", "x_zero"], ["real"]))
+            real = "real"
+            if has_pad_node:
+                constants["around"] = np.array([0, 0, *pads[:2], 0, 0, *pads[2:]])
+                nodes.append(helper.make_node("Pad", ["real", "around"], ["padded"]))
+                nodes.append(helper.make_node("QuantizeLinear", ["padded", "x_scale", "x_zero"], ["stored"]))
+                nodes.append(helper.make_node("DequantizeLinear", ["stored", "x_scale", "x_zero"], ["again"]))
+                real = "again"
+            nodes.append(helper.make_node("Conv", [real, "weight", "bias"], ["sums"], **settings))
+            nodes.append(helper.make_node("Relu", ["sums"], ["positive"]))
+            nodes.append(helper.make_node("QuantizeLinear", ["positive", "y_scale", "y_zero"], ["y"]))
+        graph = helper.make_graph(
+            nodes,
+            "layer",
+            [helper.make_tensor_value_info("x", TensorProto.INT8, self.x_shape)],
+            [helper.make_tensor_value_info("y", TensorProto.INT8, self.y_shape)],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        onnx.checker.check_model(model, full_check=True)
+        path.write_bytes(model.SerializeToString())
+
+
 def main(folder):
     for name, function, shape, how in CASES:
         model = convert(function, shape, how)
@@ -209,6 +285,10 @@ def main(folder):
         place.mkdir(parents=True, exist_ok=True)
         (place / "model.tflite").write_bytes(model)
         (place / "data.json").write_text(json.dumps(run(model, shape)) + "\n")
+        if name in LAYERS:
+            layer = Layer(model)
+            for form in ("qdq", "dynamic", "qlinear"):
+                layer.write(place / f"{form}.onnx", form, *LAYERS[name], name == "padded_int8" and form != "qlinear")
         print(name, len(model), file=sys.stderr)
 
 

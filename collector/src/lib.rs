@@ -12,6 +12,8 @@ pub mod measure;
 pub mod report;
 pub mod space;
 pub mod target;
+pub mod tpu;
+pub mod trace;
 #[allow(unsafe_code)]
 pub mod tvm;
 pub mod worker;

@@ -319,6 +319,10 @@ fn quantised_operators() {
             "q_dense(u8[3,16], const i8[21,16]) x_zero=5 w_zero=1",
             r#"q_dense(i8[3,16], const i8[16,16]) x_zero=-5 w_zero=0 | bias_add(_, const i32[16]) axis=1 | requantize(_, const f32[]) to="i8" axis=0 zero=-3 low=-128 high=127"#,
             "q_mat_mul(u8[2,3,16], i8[16,21]) a_zero=5 b_zero=-2",
+            r#"q_mat_mul(i8[2,3,16], i8[2,16,21]) a_zero=5 b_zero=-2 | requantize(_, const f32[]) to="i8" axis=0 zero=-3 low=-128 high=127"#,
+            r#"q_conv(i8[1,8,7,9], const i8[8,1,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=8 x_zero=-128 w_zero=0 | bias_add(_, const i32[8]) axis=1 | requantize(_, const f32[8]) to="i8" axis=1 zero=-128 low=-128 high=127"#,
+            r#"q_conv(i8[1,4,9], const i8[6,4,3]) strides=[2] pads=[1,1] dilations=[1] groups=1 x_zero=-7 w_zero=0 | requantize(_, const f32[]) to="i8" axis=0 zero=4 low=4 high=90"#,
+            r#"dequantize(i8[1,3,7,9], const f32[], const i8[]) axis=0 | binary(_, f32[1,3,7,9]) function="add" | unary(_) function="relu" | quantize(_, const f32[], const i8[]) to="i8" axis=0"#,
         ],
         SCHEDULES,
     );

@@ -10,7 +10,7 @@ pub mod codec;
 pub mod document;
 pub mod error;
 pub mod limits;
-mod parallel;
+pub mod parallel;
 pub mod record;
 pub mod shard;
 pub mod sql;

@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many threads share a piece of work.
-pub(crate) const THREADS: usize = 2;
+pub const THREADS: usize = 2;
 
 /// What a function gives for the numbers below a count, in order.
-pub(crate) fn map<T: Send>(count: usize, function: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn map<T: Send>(count: usize, function: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let take = || {
         let mut done = Vec::new();

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::graph::ValueId;
 use crate::operator::{BinaryOp, Op, UnaryOp};
 
-/// In which order the channels of `depth_to_space` hold the places of a block.
+/// In which order channels hold the places of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepthOrder {
     /// Place in the block outside, channel inside.
@@ -31,13 +31,17 @@ pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
     builder.push(Op::Reshape { shape: vec![0, kept, height * block, width * block] }, &[x])
 }
 
-/// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`, the place in the block outside.
-pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64) -> Result<ValueId> {
+/// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`.
+pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
     let [channels, height, width] = image(builder, x)?;
     let area = area_of(builder, x, block)?;
     let shape = vec![0, channels, height / block, block, width / block, block];
     let x = builder.push(Op::Reshape { shape }, &[x])?;
-    let x = builder.push(Op::Transpose { permutation: vec![0, 3, 5, 1, 2, 4] }, &[x])?;
+    let permutation = match order {
+        DepthOrder::BlockFirst => vec![0, 3, 5, 1, 2, 4],
+        DepthOrder::ChannelFirst => vec![0, 1, 3, 5, 2, 4],
+    };
+    let x = builder.push(Op::Transpose { permutation }, &[x])?;
     builder.push(Op::Reshape { shape: vec![0, channels * area, height / block, width / block] }, &[x])
 }
 
@@ -90,9 +94,21 @@ pub struct Recurrent {
     pub bias: Option<ValueId>,
     /// Width of the state.
     pub units: i64,
+    /// What bends the gates, the fresh content, and what of a memory is shown; a plain layer has only the first.
+    pub functions: [UnaryOp; 3],
+    /// Sums are kept within this distance of zero before they are bent.
+    pub clip: Option<f64>,
+    /// What the gates for input, forgetting and output see of the memory, one number per unit each.
+    pub peepholes: Option<[ValueId; 3]>,
 }
 
 impl Recurrent {
+    /// A layer as it is usually meant: sigmoid gates and tangents.
+    pub fn new(weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
+        let functions = [UnaryOp::Sigmoid, UnaryOp::Tanh, UnaryOp::Tanh];
+        Recurrent { weight, bias, units, functions, clip: None, peepholes: None }
+    }
+
     fn of_state(&self, builder: &mut GraphBuilder, state: ValueId) -> Result<ValueId> {
         let y = builder.push(Op::Dense, &[state, self.weight])?;
         match self.bias {
@@ -105,6 +121,21 @@ impl Recurrent {
     fn gate(&self, builder: &mut GraphBuilder, x: ValueId, axis: i64, gate: i64) -> Result<ValueId> {
         let (start, stop) = (gate.saturating_mul(self.units), gate.saturating_add(1).saturating_mul(self.units));
         builder.push(Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] }, &[x])
+    }
+
+    fn bend(&self, builder: &mut GraphBuilder, function: usize, x: ValueId) -> Result<ValueId> {
+        let x = match self.clip {
+            Some(clip) => builder.push(Op::Clip { low: -clip, high: clip }, &[x])?,
+            None => x,
+        };
+        unary(builder, self.functions[function], x)
+    }
+
+    /// A sum with what its gate sees of the memory.
+    fn peep(&self, builder: &mut GraphBuilder, gate: usize, sum: ValueId, memory: ValueId) -> Result<ValueId> {
+        let Some(peepholes) = self.peepholes else { return Ok(sum) };
+        let seen = binary(builder, BinaryOp::Mul, memory, peepholes[gate])?;
+        binary(builder, BinaryOp::Add, sum, seen)
     }
 }
 
@@ -127,16 +158,22 @@ pub fn lstm_step(
 ) -> Result<(ValueId, ValueId)> {
     let from_state = recurrent.of_state(builder, state)?;
     let all = binary(builder, BinaryOp::Add, from_input, from_state)?;
-    let mut gate = |function: UnaryOp, index: usize| {
-        let x = recurrent.gate(builder, all, 1, order[index])?;
-        unary(builder, function, x)
-    };
-    let (input, forget) = (gate(UnaryOp::Sigmoid, 0)?, gate(UnaryOp::Sigmoid, 1)?);
-    let (fresh, output) = (gate(UnaryOp::Tanh, 2)?, gate(UnaryOp::Sigmoid, 3)?);
+    let mut sums = [all; 4];
+    for (sum, index) in sums.iter_mut().zip(order) {
+        *sum = recurrent.gate(builder, all, 1, index)?;
+    }
+    let [input, forget, fresh, output] = sums;
+    let input = recurrent.peep(builder, 0, input, memory)?;
+    let input = recurrent.bend(builder, 0, input)?;
+    let forget = recurrent.peep(builder, 1, forget, memory)?;
+    let forget = recurrent.bend(builder, 0, forget)?;
+    let fresh = recurrent.bend(builder, 1, fresh)?;
     let kept = binary(builder, BinaryOp::Mul, forget, memory)?;
     let added = binary(builder, BinaryOp::Mul, input, fresh)?;
     let memory = binary(builder, BinaryOp::Add, kept, added)?;
-    let shown = unary(builder, UnaryOp::Tanh, memory)?;
+    let output = recurrent.peep(builder, 2, output, memory)?;
+    let output = recurrent.bend(builder, 0, output)?;
+    let shown = unary(builder, recurrent.functions[2], memory)?;
     Ok((binary(builder, BinaryOp::Mul, output, shown)?, memory))
 }
 
@@ -164,7 +201,7 @@ pub fn gru_step(
         let from_x = recurrent.gate(builder, from_input, 1, order[index])?;
         let from_h = recurrent.gate(builder, from_state, 1, order[index])?;
         let sum = binary(builder, BinaryOp::Add, from_x, from_h)?;
-        unary(builder, UnaryOp::Sigmoid, sum)
+        recurrent.bend(builder, 0, sum)
     };
     let (reset, update) = (gate(0)?, gate(1)?);
     let from_h = match reset_at {
@@ -176,12 +213,12 @@ pub fn gru_step(
             let weight = recurrent.gate(builder, recurrent.weight, 0, order[2])?;
             let bias = recurrent.bias.map(|bias| recurrent.gate(builder, bias, 0, order[2])).transpose()?;
             let scaled = binary(builder, BinaryOp::Mul, reset, state)?;
-            Recurrent { weight, bias, units: recurrent.units }.of_state(builder, scaled)?
+            Recurrent { weight, bias, ..*recurrent }.of_state(builder, scaled)?
         }
     };
     let from_x = recurrent.gate(builder, from_input, 1, order[2])?;
     let fresh = binary(builder, BinaryOp::Add, from_h, from_x)?;
-    let fresh = unary(builder, UnaryOp::Tanh, fresh)?;
+    let fresh = recurrent.bend(builder, 1, fresh)?;
     // (1 - update) · fresh + update · state, with one product less.
     let change = binary(builder, BinaryOp::Sub, state, fresh)?;
     let change = binary(builder, BinaryOp::Mul, change, update)?;
@@ -194,11 +231,10 @@ pub fn elman_step(
     from_input: ValueId,
     state: ValueId,
     recurrent: &Recurrent,
-    function: UnaryOp,
 ) -> Result<ValueId> {
     let from_state = recurrent.of_state(builder, state)?;
     let sum = binary(builder, BinaryOp::Add, from_state, from_input)?;
-    unary(builder, function, sum)
+    recurrent.bend(builder, 0, sum)
 }
 
 #[cfg(test)]
@@ -230,7 +266,7 @@ mod tests {
         let channel_first = run(counting(&[1, 8, 1, 1]), |b, x| depth_to_space(b, x, 2, DepthOrder::ChannelFirst));
         assert_eq!(channel_first.1, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
         let there_and_back = run(counting(&[1, 2, 4, 6]), |b, x| {
-            let deep = space_to_depth(b, x, 2)?;
+            let deep = space_to_depth(b, x, 2, DepthOrder::BlockFirst)?;
             depth_to_space(b, deep, 2, DepthOrder::BlockFirst)
         });
         assert_eq!(there_and_back, ("f32[1,2,4,6]".to_owned(), counting(&[1, 2, 4, 6]).numbers()));
@@ -253,7 +289,7 @@ mod tests {
         let recurrent = |b: &mut GraphBuilder, gates: i64| -> Result<Recurrent> {
             let weight = b.constant("w", TensorType::f32(&[gates, 1]), Const::Fill(0.0))?;
             let bias = b.constant("b", TensorType::f32(&[gates]), Const::Fill(0.0))?;
-            Ok(Recurrent { weight, bias: Some(bias), units: 1 })
+            Ok(Recurrent::new(weight, Some(bias), 1))
         };
         let state = |b: &mut GraphBuilder| b.constant("h", TensorType::f32(&[1, 1]), Const::Fill(2.0));
         let gates =
@@ -273,8 +309,9 @@ mod tests {
             assert!((next[0] - 1.5).abs() < 1e-6);
         }
         let (_, next) = run(gates(&[-3.0]), |b, x| {
-            let (recurrent, start) = (recurrent(b, 1)?, state(b)?);
-            elman_step(b, x, start, &recurrent, UnaryOp::Relu)
+            let recurrent = Recurrent { functions: [UnaryOp::Relu; 3], ..recurrent(b, 1)? };
+            let start = state(b)?;
+            elman_step(b, x, start, &recurrent)
         });
         assert_eq!(next, [0.0]);
     }

@@ -7,7 +7,8 @@
 
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use crate::operator::Class;
+use crate::operator::{Class, Op};
+use crate::partition::Claim;
 use crate::task::{Operand, Parameter, Step, Task, TaskUse};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -51,16 +52,21 @@ pub fn tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
 
 /// Cuts a graph into calls of tasks.
 pub fn plan(graph: &Graph, fuse: Fuse) -> Result<Plan> {
+    plan_with(graph, fuse, &[])
+}
+
+/// The same with some operators claimed by partners. A claim that is no task is not heeded.
+pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     graph.check()?;
     let cut = Cut::of(graph);
     let mut plan = Plan { tasks: vec![], calls: vec![] };
-    let mut index_of: HashMap<String, usize> = HashMap::new();
-    for nodes in cut.groups(fuse) {
+    let mut index_of: HashMap<(String, Option<&str>), usize> = HashMap::new();
+    for (nodes, partner) in cut.groups(fuse, claims) {
         let (task, arguments) = cut.task(&nodes);
         task.check()?;
-        let index = *index_of.entry(task.hash()).or_insert(plan.tasks.len());
+        let index = *index_of.entry((task.hash(), partner)).or_insert(plan.tasks.len());
         if index == plan.tasks.len() {
-            plan.tasks.push(TaskUse { task, places: vec![] });
+            plan.tasks.push(TaskUse { task, places: vec![], partner: partner.map(str::to_owned) });
         }
         plan.tasks[index].places.push(graph.nodes[nodes[0]].origin.scope.clone());
         let result = cut.output(nodes[nodes.len() - 1]);
@@ -92,12 +98,18 @@ impl<'a> Cut<'a> {
         Cut { graph, readers, is_output, is_constant }
     }
 
-    /// The nodes of each task, in an order in which the tasks can run.
-    fn groups(&self, fuse: Fuse) -> Vec<Vec<usize>> {
+    /// The nodes of each task with the partner that claims them, in an order in which the tasks can run.
+    fn groups<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
         let mut is_taken: Vec<bool> = (0..self.graph.nodes.len())
             .map(|node| self.graph.nodes[node].op.class() == Class::View || self.is_constant_node(node))
             .collect();
         let mut groups = Vec::new();
+        for claim in claims {
+            if self.is_line(&claim.nodes, &is_taken) {
+                claim.nodes.iter().for_each(|&node| is_taken[node] = true);
+                groups.push((claim.nodes.clone(), Some(claim.partner)));
+            }
+        }
         for starts in [Cut::is_anchor as fn(Class) -> bool, |_| true] {
             for start in 0..self.graph.nodes.len() {
                 if is_taken[start] || !starts(self.graph.nodes[start].op.class()) {
@@ -109,12 +121,17 @@ impl<'a> Cut<'a> {
                     is_taken[next] = true;
                     group.push(next);
                 }
-                groups.push(group);
+                groups.push((group, None));
             }
         }
         // A group runs when its last node can: by then everything any of its nodes reads is there.
-        groups.sort_by_key(|group| group[group.len() - 1]);
+        groups.sort_by_key(|(group, _)| group[group.len() - 1]);
         groups
+    }
+
+    /// Whether nodes that are free follow each other as the steps of a task do.
+    fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
+        !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.task(nodes).0.check().is_ok()
     }
 
     fn is_anchor(class: Class) -> bool {
@@ -126,7 +143,12 @@ impl<'a> Cut<'a> {
 
     /// The pointwise operator that may join a group.
     fn follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
-        let value = self.output(group[group.len() - 1]);
+        let last = group[group.len() - 1];
+        // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
+        if let Op::Quantize { .. } | Op::Requantize { .. } = self.graph.nodes[last].op {
+            return None;
+        }
+        let value = self.output(last);
         let [next] = self.readers[value.0 as usize].as_slice() else { return None };
         let node = &self.graph.nodes[*next];
         let at = node.inputs.iter().position(|&id| id == value)?;

@@ -109,7 +109,7 @@ pub enum Op {
         axes: Vec<i64>,
         epsilon: f64,
     },
-    /// `x / (sum |x|^order)^(1/order)` along `axis`; the order is 1 or 2.
+    /// `x / (sum |x|^order)^(1/order)` along `axis`, zeros where that is zero; the order is 1 or 2.
     LpNorm {
         axis: i64,
         order: i64,
@@ -190,8 +190,8 @@ pub enum Op {
     Where,
     /// `x, slope`: the slope broadcasts to `x` and scales negative elements.
     PRelu,
-    /// `x, scale` and perhaps the zero point, of type `to`: `clamp(round(x / scale) + zero)`, ties to even, into the range
-    /// of `to`. Scale and zero point are scalars (`axis` is then 0) or vectors along `axis`.
+    /// `x, scale` and perhaps the zero point, of type `to`: `clamp(round(x / scale) + zero)`, the quotient in 32-bit
+    /// floats unless the scale is wider, ties to even, into the range of `to`. Scale and zero point are scalars (`axis` is then 0) or vectors along `axis`.
     Quantize {
         to: DType,
         axis: i64,
@@ -200,7 +200,8 @@ pub enum Op {
     Dequantize {
         axis: i64,
     },
-    /// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, ties to even. The multiplier is a scalar
+    /// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, the product in 32-bit floats unless the
+    /// multiplier is wider, ties to even. The multiplier is a scalar
     /// (`axis` is then 0) or a vector along `axis`.
     Requantize {
         to: DType,

@@ -31,6 +31,7 @@ pub type Pass = fn(&Graph) -> Result<Graph>;
 pub const PASSES: &[(&str, Pass)] = &[
     ("fold constants", constants::fold_constants),
     ("drop identities", identities::drop_identities),
+    ("pads after transposes", layout::pads_after_transposes),
     ("channels before images", layout::channels_first),
     ("drop softmax guard", recognise::drop_softmax_guard),
     ("recognise normalisations", recognise::recognise_normalisations),

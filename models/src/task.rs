@@ -58,6 +58,9 @@ pub struct TaskUse {
     pub task: Task,
     /// Scopes of its anchors, one per occurrence, in graph order; the length is the count.
     pub places: Vec<String>,
+    /// The library that computes it, when it is not the compiler's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 #[cfg(test)]

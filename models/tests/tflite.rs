@@ -83,3 +83,50 @@ fn files_answer_as_the_interpreter() {
         check(&passes::simplify(&graph).unwrap_or_else(|error| panic!("{name}: {error:?}")), &data, &name);
     }
 }
+
+/// The tasks of a model after all passes.
+fn tasks(graph: &Graph) -> Vec<models::Task> {
+    let simple = passes::simplify(graph).unwrap();
+    models::tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
+}
+
+/// One quantised layer, once as TFLite names it, and as ONNX spells it in real numbers between scales (with the weight
+/// stored as integers, or quantised at run time) and in one operator: always the same task, with the same numbers.
+#[test]
+fn a_quantised_layer_is_one_task_whatever_wrote_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
+    for name in ["one_layer_int8", "padded_int8"] {
+        let folder = root.join(name);
+        let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
+        let first = tflite::load(&folder.join("model.tflite"), &Options::default()).unwrap().graph;
+        let is_layer = |task: &models::Task| task.name() == "q_conv2d+bias+requantize";
+        let layer = tasks(&first).into_iter().find(is_layer).expect("a quantised layer");
+        for form in ["qdq", "dynamic", "qlinear"] {
+            let file = models::onnx::load(&folder.join(form).with_extension("onnx"), &Options::default()).unwrap();
+            let found = tasks(&file.graph);
+            assert_eq!(
+                found.iter().map(models::Task::describe).collect::<Vec<_>>(),
+                [layer.describe()],
+                "{name}, {form}"
+            );
+            assert_eq!(found[0].hash(), layer.hash(), "{name}, {form}");
+
+            let x = channels_first(&data.inputs[0]);
+            let simple = passes::simplify(&file.graph).unwrap();
+            let y = evaluate_graph(&simple, &[Tensor::from_numbers(x.ty(), &x.data).unwrap()]).unwrap();
+            let apart = distance(&y[0], &channels_first(&data.outputs[0]));
+            assert!(apart <= 1.0, "{name}, {form}: {apart} steps apart");
+        }
+    }
+}
+
+/// An image with its channels before height and width.
+fn channels_first(image: &Given) -> Given {
+    let &[n, height, width, channels] = image.shape.as_slice() else { panic!("{:?}", image.shape) };
+    let (pixels, channels) = ((height * width) as usize, channels as usize);
+    let mut data = Vec::new();
+    for image in image.data.chunks(pixels * channels) {
+        (0..channels).for_each(|channel| data.extend(image.iter().skip(channel).step_by(channels)));
+    }
+    Given { dtype: image.dtype.clone(), shape: vec![n, channels as i64, height, width], data }
+}

@@ -1,6 +1,27 @@
 //! Learns from a dataset how fast an operator, a schedule or a model will be, and says how sure it is.
 //!
-//! Nothing is learned yet: the dataset comes first. This crate keeps the place and the arrow of the workspace: it may
-//! use `datasets` and `models`, never TVM.
+//! Data flows one way: a file becomes `samples` (through `datasets` or a mapping of a foreign table), samples become a
+//! matrix of `features`, learners fit it, and `evaluate` says under which protocol that is worth anything. Splits are by
+//! group, never by row. May use `datasets` and `models`, never TVM. `xgboost.rs` is the crate's one fence.
 
-#![forbid(unsafe_code)]
+pub mod asking;
+pub mod bundle;
+pub mod cli;
+pub mod correlate;
+pub mod error;
+pub mod evaluate;
+pub mod explain;
+pub mod features;
+pub mod knee;
+pub mod learn;
+mod parallel;
+pub mod records;
+pub mod report;
+pub mod samples;
+pub mod serve;
+pub mod split;
+pub mod table;
+pub mod train;
+mod xgboost;
+
+pub use error::{Error, Result};

@@ -7,13 +7,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--report FILE] [--failures] [--at-least N] [--tvm]";
+const USAGE: &str =
+    "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm]";
 
 /// What was typed.
 #[derive(Default)]
 struct Request {
     cases: PathBuf,
     only: String,
+    are_networks: bool,
     report: Option<PathBuf>,
     wants_failures: bool,
     wants_tvm: bool,
@@ -50,6 +52,7 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
             "--report" => request.report = Some(value()?.into()),
             "--at-least" => request.at_least = value()?.parse().map_err(|_| USAGE.to_owned())?,
             "--tvm" => request.wants_tvm = true,
+            "--networks" => request.are_networks = true,
             "--failures" => request.wants_failures = true,
             _ if request.cases.as_os_str().is_empty() => request.cases = argument.into(),
             _ => return Err(USAGE.to_owned()),
@@ -73,7 +76,7 @@ fn run(request: &Request) -> Result<(String, usize), String> {
     let mut ended = Vec::new();
     let mut tasks = Tasks::default();
     for folder in found.iter().filter(|folder| folder.to_string_lossy().contains(&request.only)) {
-        ended.push(one(root, folder, request.wants_tvm.then_some(&mut tasks)));
+        ended.push(one(request, folder, request.wants_tvm.then_some(&mut tasks)));
     }
     let through_tvm = if request.wants_tvm { Some(ThroughTvm::of(&tasks, &ended)?) } else { None };
     if let Some(path) = &request.report {
@@ -95,12 +98,14 @@ fn run(request: &Request) -> Result<(String, usize), String> {
     Ok((text, passed))
 }
 
-fn one(root: &Path, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
+fn one(request: &Request, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
+    let root = &request.cases;
     let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
     let case = match Case::read(root, folder) {
         Ok(case) => case,
         Err(verdict) => return Ended { name, operators: BTreeSet::new(), verdict, tasks: Ok(vec![]) },
     };
+    let case = if request.are_networks { case.of_network() } else { case };
     let verdict = case.evaluate();
     let tasks = match tasks {
         Some(tasks) if verdict == Verdict::Passed => case.simplified().and_then(|graph| tasks.add(&graph)),

@@ -103,3 +103,46 @@ fn the_version_is_told() {
     let ran = running.finish().expect(0);
     assert_eq!(ran.stdout, format!("opcollect {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+/// Files of the readers' own tests.
+fn tflite_case(name: &str) -> String {
+    format!("{}/../models/tests/tflite-cases/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_quantised_layer_is_the_same_task_from_either_file() {
+    let hashes = |source: &str, file: &str| -> Vec<String> {
+        let file = tflite_case(&format!("padded_int8/{file}"));
+        let tasks = document(&format!("tasks --modelsource {source} --modelname {file} --json"));
+        let layers = array(&tasks).iter().filter(|task| task["kind"] == "q_conv2d");
+        layers.map(|task| task["hash"].as_str().expect("a hash").to_owned()).collect()
+    };
+    let from_tflite = hashes("tflite", "model.tflite");
+    assert_eq!(from_tflite.len(), 1);
+    assert_eq!(hashes("onnx", "qdq.onnx"), from_tflite);
+    assert_eq!(hashes("onnx", "dynamic.onnx"), from_tflite);
+}
+
+#[test]
+fn a_page_holds_the_drawing_of_a_graph() {
+    let bench = Bench::new();
+    let model = tflite_case("block_int8/model.tflite");
+    run(bench.opcollect(&format!("graph --modelsource tflite --modelname {model} --html page.html"))).expect(0);
+    let page = std::fs::read_to_string(bench.path("page.html")).expect("the page");
+    assert!(page.starts_with("<!doctype html>") && page.contains("q_conv2d+bias+requantize"), "{page}");
+    assert!(!page.contains("http://") && !page.contains("https://"), "the page needs no network");
+}
+
+#[test]
+fn a_composite_target_says_who_computes_what() {
+    let document = |target: &str| {
+        let bench = Bench::new();
+        let mut command = bench.opcollect("tasks --modelsource local --modelname mobilenet-v3-small --json");
+        command.args(["--target", target]);
+        run(command).expect(0).json()
+    };
+    let (plain, split) = (document("llvm"), document("cpu-vendor, llvm"));
+    let partners = |tasks: &Value| array(tasks).iter().filter(|task| task["partner"] == "cpu-vendor").count();
+    assert_eq!(partners(&plain), 0);
+    assert!((1..array(&split).len()).contains(&partners(&split)), "{} of {}", partners(&split), array(&split).len());
+}

@@ -666,3 +666,29 @@ fn a_runner_that_never_starts_ends_the_campaign() {
     run(bench.opcollect(RELU)).expect(0);
     run(bench.opcollect("dataset verify --store store")).expect(0);
 }
+
+#[test]
+fn a_partner_that_is_not_built_in() {
+    let bench = Bench::new();
+    let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
+    command.args(["--target", "cpu-vendor, llvm"]);
+    check_command(
+        &bench,
+        command,
+        3,
+        expect![[r#"
+        error: 4 of 4 tasks belong to `cpu-vendor`, which is not built into this program
+        hint: `cpu-vendor` is a vendor's library of CPU operators, such as oneDNN: install it and a program linked with it, or compile everything with `--target llvm`; `opcollect tasks` shows which tasks it would take
+    "#]],
+    );
+    let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
+    command.args(["--target", "bnns, llvm"]);
+    check_command(
+        &bench,
+        command,
+        2,
+        expect![[r#"
+        error: `bnns` in target `bnns, llvm` is no partner; the partners are cpu-vendor
+    "#]],
+    );
+}

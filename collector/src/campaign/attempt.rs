@@ -8,6 +8,8 @@ use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Record, ScheduleSource};
+use models::fuse::plan_with;
+use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
 use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,9 @@ pub struct PlannedTask {
     pub places: Vec<String>,
     /// Places in all models of the campaign, by index of the model.
     pub counts: Vec<(usize, usize)>,
+    /// The library that would compute it, when it is not the target's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 /// One thing to be measured, and its record as far as it is known before.
@@ -152,13 +157,14 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
     for (model_index, model) in config.models.iter().enumerate() {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
         for found in tasks_of(&load(model)?, config).map_err(failed)? {
-            let index = *index_of.entry(found.task.hash()).or_insert_with(|| {
+            let index = *index_of.entry((found.task.hash(), found.partner.clone())).or_insert_with(|| {
                 planned.push(PlannedTask {
                     json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
                     task: found.task.clone(),
                     model: model.clone(),
                     places: found.places.clone(),
                     counts: Vec::new(),
+                    partner: found.partner.clone(),
                 });
                 planned.len() - 1
             });
@@ -171,14 +177,15 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
 /// The distinct tasks of one graph as the configuration wants them cut.
 fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
     let graph = models::passes::simplify(graph)?;
-    let cut = |graph: &Graph| models::fuse::tasks(graph, config.fuse.into());
+    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+    let cut = |graph: &Graph| Ok(plan_with(graph, config.fuse.into(), &claims(graph, &partners))?.tasks);
     match config.attention {
         AttentionChoice::Fused => cut(&graph),
         AttentionChoice::Split => cut(&models::passes::split_attention(&graph)?),
         AttentionChoice::Both => {
             let mut tasks = cut(&graph)?;
             for found in cut(&models::passes::split_attention(&graph)?)? {
-                if !tasks.iter().any(|known| known.task == found.task) {
+                if !tasks.iter().any(|known: &TaskUse| known.task == found.task && known.partner == found.partner) {
                     tasks.push(found);
                 }
             }

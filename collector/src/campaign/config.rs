@@ -3,7 +3,7 @@
 use crate::counters::CounterRequest;
 use crate::cuda::Architecture;
 use crate::measure::Plan;
-use crate::target::{cuda_text, is_cuda, is_llvm};
+use crate::target::{composite, cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
 use models::transformers::Phase;
@@ -25,7 +25,7 @@ pub struct RawConfig {
     pub phase: Option<Vec<Phase>>,
     /// What becomes of attention: `fused`, `split`, `both`.
     pub attention: Option<AttentionChoice>,
-    /// `llvm`, `cuda`, or TVM's JSON of a target.
+    /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
     /// GPU architectures for the target `cuda`, such as `sm_90`.
     pub arch: Option<Vec<String>>,
@@ -214,6 +214,9 @@ pub struct Config {
     pub models: Vec<ModelRequest>,
     /// `llvm`, or TVM's JSON of a target; a GPU's names its architectures.
     pub target: String,
+    /// Libraries that take the operators they support before the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partners: Vec<String>,
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Where schedules come from.
@@ -248,6 +251,8 @@ pub enum ConfigError {
     Malformed { path: PathBuf, why: String },
     #[error("`{field}` is {found}; {allowed}")]
     OutOfRange { field: &'static str, found: String, allowed: String },
+    #[error("{0}")]
+    Target(String),
     #[error(transparent)]
     Plan(#[from] crate::measure::PlanError),
 }
@@ -266,7 +271,9 @@ impl RawConfig {
 
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
-        let target = target(self.target, self.arch)?;
+        let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
+        let partners = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
+        let target = target(composite.rest, self.arch)?;
         // A GPU is fed by one thread.
         let threads =
             self.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
@@ -309,6 +316,7 @@ impl RawConfig {
         Ok(Config {
             models: models.collect(),
             target,
+            partners,
             threads,
             samplers,
             schedules,
@@ -325,8 +333,7 @@ impl RawConfig {
 }
 
 /// The target's text; architectures become part of a GPU's description.
-fn target(text: Option<String>, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
-    let text = text.unwrap_or_else(|| "llvm".to_owned());
+fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
     let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
     each("target", std::slice::from_ref(&text), allowed, |text| is_llvm(text) || is_cuda(text))?;
     match architectures {

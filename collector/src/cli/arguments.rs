@@ -102,6 +102,8 @@ pub struct Models {
     #[arg(long, value_enum)]
     pub fuse: Option<FuseArgument>,
     /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
+    ///
+    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`.
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
@@ -245,6 +247,9 @@ pub enum Command {
         /// How to show it
         #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
         format: GraphFormat,
+        /// Write a page with a drawing of its tasks to this file, to open in a browser
+        #[arg(long, value_name = "FILE", conflicts_with = "format")]
+        html: Option<PathBuf>,
     },
     /// Show the tasks of a model with their work and places
     Tasks {
@@ -299,6 +304,16 @@ pub enum Command {
     },
     /// Build and measure again: one record of a store, or saved traces of TVM's tuner
     Replay(Replay),
+    /// Read captures of TPU cards: view, import, compare and take them
+    Tpu {
+        #[command(subcommand)]
+        command: TpuCommand,
+    },
+    /// Ask Perfetto traces
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
     /// Say what this machine can measure, what not, and how to improve it
     Doctor {
         /// Print one JSON document
@@ -428,5 +443,169 @@ pub enum DatasetCommand {
         /// Print a CREATE TABLE statement: postgres, clickhouse or duckdb
         #[arg(long, value_name = "ENGINE")]
         sql: Option<String>,
+    },
+}
+
+/// What can be done with captures of TPU cards.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TpuCommand {
+    /// Write everything a capture shows: trace, summary, registers, workbook, page
+    ///
+    /// Into the output folder go `perfetto.pftrace`, `summary.txt`, `tiuRegInfo_*.txt`, `tdmaRegInfo_*.txt`,
+    /// `cdmaRegInfo_*.txt`, `PerfDoc/PerfAI_output.xlsx` with the same records as CSV beside it, and
+    /// `PerfWeb/result.html`. What cannot be read is skipped, told with file and offset, and makes the exit code 1.
+    View(TpuView),
+    /// Add a capture's operators to a store, as rows with the source `imported`
+    Import(TpuImport),
+    /// Show which operators got slower between two captures, the costliest first
+    Compare(TpuCompare),
+    /// Run a command with profiling switched on, and view the capture it writes
+    Capture(TpuCapture),
+}
+
+/// A capture and what to write of it.
+#[derive(Clone, Debug, Args)]
+pub struct TpuView {
+    /// The capture, a folder such as `cdm_profile_data_dev0-0`
+    pub input: PathBuf,
+    /// Folder for what is written
+    #[arg(default_value = "profile_out")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub outputs: TpuOutputs,
+}
+
+/// Which outputs, and how to read; flags of both generations of bigTpuProfile keep their names.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TpuOutputs {
+    /// Write the Perfetto trace; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.0
+    #[arg(long)]
+    pub perfetto: bool,
+    /// Write no Perfetto trace
+    #[arg(long = "disable_perfetto", alias = "disable-perfetto", conflicts_with = "perfetto")]
+    pub disable_perfetto: bool,
+    /// Write no summary.txt and print no table
+    #[arg(long = "disable_summary", alias = "disable-summary")]
+    pub disable_summary: bool,
+    /// Write no page (PerfWeb)
+    #[arg(long = "disable_web", alias = "disable-web")]
+    pub disable_web: bool,
+    /// Write no workbook (PerfDoc); without page and workbook there are no register reports either
+    #[arg(long = "disable_doc", alias = "disable-doc")]
+    pub disable_doc: bool,
+    /// Write the workbook; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.2 and later
+    #[arg(long = "enable_doc", alias = "enable-doc", conflicts_with = "disable_doc")]
+    pub enable_doc: bool,
+    /// Merge a host trace in the format of Chrome's tracing
+    #[arg(long = "trace_file", alias = "trace-file", value_name = "FILE")]
+    pub trace_file: Option<PathBuf>,
+    /// Clock of the tensor unit in MHz, instead of the capture's own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Show only cores below this number in the workbook
+    #[arg(long = "num_core", alias = "num-core", value_name = "N")]
+    pub num_core: Option<u32>,
+    /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
+    #[arg(long)]
+    pub compat: bool,
+}
+
+impl TpuOutputs {
+    /// Whether the trace is wanted.
+    pub fn writes_trace(&self) -> bool {
+        !self.disable_perfetto
+    }
+
+    /// Whether the workbook is wanted.
+    pub fn writes_book(&self) -> bool {
+        !self.disable_doc
+    }
+
+    /// Whether the page is wanted.
+    pub fn writes_page(&self) -> bool {
+        !self.disable_web
+    }
+
+    /// Whether the register reports are wanted: workbook and page used to be made from them.
+    pub fn writes_registers(&self) -> bool {
+        self.writes_book() || self.writes_page()
+    }
+}
+
+/// A capture and the store it goes to.
+#[derive(Clone, Debug, Args)]
+pub struct TpuImport {
+    /// The capture
+    pub input: PathBuf,
+    /// The store, a folder that is made if needed
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    pub store: PathBuf,
+    /// One row for every command instead of one for equal commands of a core
+    #[arg(long)]
+    pub commands: bool,
+    /// Name of the host the capture was taken on
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Clock of the tensor unit in MHz, instead of the capture's own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+}
+
+/// Two captures of the same work.
+#[derive(Clone, Debug, Args)]
+pub struct TpuCompare {
+    /// The capture before
+    pub before: PathBuf,
+    /// The capture after
+    pub after: PathBuf,
+    /// Only this many rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Clock of the tensor unit in MHz, instead of the captures' own
+    #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
+    pub tiu_freq: Option<f64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A command that is profiled.
+#[derive(Clone, Debug, Args)]
+pub struct TpuCapture {
+    /// How much is recorded: 0 times only, 1 commands too, 2 their registers too (`PROFILE_MODE`)
+    #[arg(long, value_name = "MODE", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub mode: Option<u8>,
+    /// Records an engine may write (`PROFILE_RECORD_SIZE`)
+    #[arg(long, value_name = "N")]
+    pub records: Option<u64>,
+    /// The firmware of the cores, for old models (`TPUKERNEL_FIRMWARE_PATH`)
+    #[arg(long, value_name = "FILE")]
+    pub firmware: Option<PathBuf>,
+    /// Folder for what is written
+    #[arg(long, value_name = "DIR", default_value = "profile_out")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub outputs: TpuOutputs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// What can be done with Perfetto traces.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Answer a question in SQL about a trace
+    ///
+    /// The tables are those of Perfetto's trace processor: slice (id, ts, dur, track_id, category, name, depth,
+    /// parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts, track_id, value) and args (arg_set_id,
+    /// flat_key, key, int_value, string_value, real_value, value_type, display_value).
+    Query {
+        /// The trace
+        file: PathBuf,
+        /// The question, such as "select name, sum(dur) from slice group by name order by 2 desc"
+        sql: String,
+        /// Print a JSON array of rows
+        #[arg(long)]
+        json: bool,
     },
 }

@@ -92,6 +92,7 @@ impl Built {
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let config = settings::config(models, sweep)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    machine::require_partners(&tasks)?;
     let folder = Folder::begin(out)?;
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;

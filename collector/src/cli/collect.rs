@@ -44,6 +44,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    machine::require_partners(&tasks)?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;

@@ -8,9 +8,11 @@ use crate::campaign::{Config, planned_tasks};
 use crate::report::number;
 use crate::report::table::{new_table, right_align};
 use crate::space;
+use models::partition::{claims, partner};
 use models::{Graph, transformers};
 use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 
 /// A model that has a name, as it is listed.
 #[derive(Serialize)]
@@ -69,13 +71,26 @@ pub fn list(as_json: bool) -> Result<u8> {
 }
 
 /// The graph of each model.
-pub fn graph(arguments: &Models, raw: bool, format: GraphFormat) -> Result<u8> {
-    for request in &config_of(arguments)?.models {
+pub fn graph(arguments: &Models, raw: bool, format: GraphFormat, html: Option<&Path>) -> Result<u8> {
+    let config = config_of(arguments)?;
+    if let (Some(path), 2..) = (html, config.models.len()) {
+        return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
+    }
+    for request in &config.models {
         let loaded = load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
         let mut graph = loaded.graph;
         if !raw {
             graph = models::passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+        }
+        if let Some(path) = html {
+            let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+            let page = graph.to_html(config.fuse.into(), &claims(&graph, &partners));
+            let page = page.map_err(|error| Failure::usage(chain(&error)))?;
+            std::fs::write(path, page)
+                .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
+            tell(&[format!("wrote `{}`; open it in a browser", path.display())]);
+            continue;
         }
         match format {
             GraphFormat::Text => print(graph.to_text().trim_end())?,
@@ -103,16 +118,21 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
                 json!({ "hash": planned.task.hash(), "kind": planned.task.kind(), "name": planned.task.name(),
                         "text": planned.task.describe(), "model": planned.model.label(), "places": planned.places,
                         "flops": work.flops, "macs": work.macs, "bytes_in": work.bytes_in,
-                        "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task })
+                        "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task,
+                        "partner": planned.partner })
             })
             .collect();
         print_json(&tasks)?;
         return Ok(DONE);
     }
-    let mut table = new_table(&["task", "count", "first place", "MFLOP", "MB moved", "FLOP/byte", "hash"]);
+    let mut headings = vec!["task", "count", "first place", "MFLOP", "MB moved", "FLOP/byte", "hash"];
+    if !config.partners.is_empty() {
+        headings.push("computed by");
+    }
+    let mut table = new_table(&headings);
     for (planned, work) in &rows {
         let moved = (work.bytes_in + work.bytes_out + work.bytes_weights) as f64;
-        table.add_row([
+        let mut row = vec![
             planned.task.describe(),
             planned.places.len().to_string(),
             planned.places.first().cloned().unwrap_or_default(),
@@ -120,7 +140,11 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
             number(moved / 1e6),
             number(work.flops as f64 / moved),
             planned.task.hash()[..8].to_owned(),
-        ]);
+        ];
+        if !config.partners.is_empty() {
+            row.push(planned.partner.clone().unwrap_or_else(|| config.target.clone()));
+        }
+        table.add_row(row);
     }
     right_align(&mut table, [1, 3, 4, 5]);
     print(&table.to_string())?;

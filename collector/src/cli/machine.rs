@@ -3,6 +3,7 @@
 use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
+use crate::campaign::attempt::PlannedTask;
 use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
 use crate::campaign::{WorkerLimits, Workers, workers};
@@ -14,6 +15,7 @@ use crate::space::{Schedule, space};
 use crate::target::{self, Machine, Target};
 use crate::worker::Fault;
 use datasets::{Record, Source};
+use models::partition::partner;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,6 +42,18 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
         runner_jobs: limits.runner_jobs,
     };
     Ok(Workers::new(&program, &limits))
+}
+
+/// Refuses tasks that belong to a library which this program is not linked with.
+pub fn require_partners(tasks: &[PlannedTask]) -> Result<()> {
+    let Some(name) = tasks.iter().find_map(|planned| planned.partner.as_deref()) else { return Ok(()) };
+    let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
+    let what = partner(name).map_or("a library", |partner| partner.what);
+    let message = format!("{count} of {} tasks belong to `{name}`, which is not built into this program", tasks.len());
+    Err(Failure::environment(message).with_hint(format!(
+        "`{name}` is {what}: install it and a program linked with it, or compile everything with `--target llvm`; \
+         `opcollect tasks` shows which tasks it would take"
+    )))
 }
 
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.

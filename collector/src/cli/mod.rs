@@ -16,6 +16,8 @@ mod peaks;
 mod progress;
 mod replay;
 mod settings;
+mod tpu;
+mod trace;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
@@ -51,13 +53,15 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         }
         None => collect::run(&arguments.collect),
         Some(Command::List { json }) => inspect::list(json),
-        Some(Command::Graph { models, raw, format }) => inspect::graph(&models, raw, format),
+        Some(Command::Graph { models, raw, format, html }) => inspect::graph(&models, raw, format, html.as_deref()),
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
         Some(Command::Run { dir, store, again, json }) => artifacts::run(&dir, store.as_deref(), again, json),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
+        Some(Command::Tpu { command }) => tpu::run(&command),
+        Some(Command::Trace { command }) => trace::run(&command),
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());

@@ -132,7 +132,8 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
     writer.block(&output.name("lp_norm"), Part::Anchor, output.like(), |i| {
         let power = powers.at(&rows.row(i)?)?;
         let norm = if order == 1 { power } else { unary(UnaryOp::Sqrt, &power, output.dtype)? };
-        data.at(i)?.div(&norm)
+        let zero = constant(output.dtype, 0.0)?;
+        norm.equal(&zero)?.select(&zero, &data.at(i)?.div(&norm)?)
     })
 }
 

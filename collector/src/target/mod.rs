@@ -1,8 +1,10 @@
 //! What code is made for: the text TVM understands and the facts a space needs.
 
+mod composite;
 mod cuda;
 mod llvm;
 
+pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};
 

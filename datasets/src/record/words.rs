@@ -123,5 +123,6 @@ words! {
         Llvm = "llvm": "A CPU, through LLVM.",
         Cuda = "cuda": "An NVIDIA GPU.",
         Pynq = "pynq": "A PYNQ board: ARM cores and an FPGA.",
+        Tpu = "tpu": "A Sophgo TPU card.",
     }
 }

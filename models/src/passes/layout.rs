@@ -7,6 +7,7 @@
 //! transposes by that, it stays as it is.
 
 use super::rebuild::Rebuild;
+use super::rewrite::{Part, Replacement, rewrite_by};
 use crate::error::Result;
 use crate::fold::fold;
 use crate::graph::{Const, Graph, Node, ValueId};
@@ -21,6 +22,25 @@ pub(super) fn channels_first(graph: &Graph) -> Result<Graph> {
     }
     let moved = carry(graph)?;
     Ok(if transposes(&moved) < transposes(graph) { moved } else { graph.clone() })
+}
+
+/// The order of a window reaches the pads that stand before it, so that they can become the window's own.
+pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
+    rewrite_by(
+        graph,
+        &[("transpose(p@pad(x))", |look, node, found| {
+            let (padded, x) = (found.get("p")?, found.get("x")?);
+            let (Op::Transpose { permutation }, Op::Pad { pads, value }) = (&node.op, &look.node(padded)?.op) else {
+                return None;
+            };
+            let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
+            let (heads, tails) = pads.split_at(order.len());
+            let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
+            let turned = Replacement::of(node.op.clone(), vec![Part::Old(x)]);
+            let then = vec![(Op::Pad { pads: moved, value: *value }, vec![])];
+            (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
+        })],
+    )
 }
 
 fn is_transpose(op: &Op) -> bool {
@@ -267,6 +287,23 @@ mod tests {
             "#,
             "add pad slice concat reduce_mean mul",
         );
+    }
+
+    #[test]
+    fn pads_go_behind_the_transpose_that_a_window_wants() {
+        let text = r#"
+            graph "pads"
+            input %0 "x": f32[1,4,5,3]
+            %1 "padded": f32[1,5,8,3] = pad(%0) pads=[0,1,1,0,0,0,2,0] value=0.5
+            %2 "first": f32[1,3,5,8] = transpose(%1) permutation=[0,3,1,2]
+            output %2
+        "#;
+        let graph = Graph::from_text(text).unwrap();
+        let after = pads_after_transposes(&graph).unwrap();
+        let names: Vec<&str> = after.nodes.iter().map(|node| node.op.name()).collect();
+        assert_eq!(names, ["pad", "transpose", "pad"]);
+        let x = [counting(&graph.values[0].ty)];
+        assert_eq!(evaluate_graph(&after, &x).unwrap(), evaluate_graph(&graph, &x).unwrap());
     }
 
     #[test]

@@ -170,3 +170,101 @@ pub(super) fn joined(pads: &[i64], around: &[i64]) -> Option<Vec<i64>> {
     let joined = pads.iter().zip(added).map(|(own, pad)| own.checked_add(*pad).filter(|pad| *pad >= 0));
     is_spatial.then(|| joined.collect())?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::simplify;
+    use crate::reference::evaluate_graph;
+
+    /// Simplifies a graph given as text, compares the operators that remain, and that it still computes the same.
+    #[track_caller]
+    fn check(lines: &str, expected: &str) -> Graph {
+        let graph = Graph::from_text(&format!("graph \"quantised\"\n{lines}")).unwrap();
+        let after = simplify(&graph).unwrap();
+        let names: Vec<&str> = after.nodes.iter().map(|node| node.op.name()).collect();
+        assert_eq!(names.join(" "), expected, "{}", after.to_text());
+        let inputs: Vec<Tensor> = graph.inputs.iter().map(|id| counting(&graph.values[id.0 as usize].ty)).collect();
+        assert_eq!(evaluate_graph(&after, &inputs).unwrap(), evaluate_graph(&graph, &inputs).unwrap());
+        after
+    }
+
+    fn counting(ty: &TensorType) -> Tensor {
+        let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index * 7 % 31) as f64).collect();
+        Tensor::from_numbers(ty.clone(), &numbers).unwrap()
+    }
+
+    const CONV: &str = r#"
+        input %0 "x": u8[1,2,4,4]
+        constant %1 "w": i8[2,2,3,3] = fill(3.0)
+        constant %2 "multiplier": f32[2] = list(0.01, 0.02)
+        %3 "padded": u8[1,2,6,6] = pad(%0) pads=[0,0,1,1,0,0,1,1] value=5.0
+        %4 "sums": i32[1,2,4,4] = q_conv(%3, %1) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] w_zero=0 x_zero=5
+    "#;
+
+    /// Some tools requantise to 32 bits, clip to the range of the result, and cast.
+    #[test]
+    fn clips_and_casts_belong_to_the_requantisation() {
+        let rest = r#"
+            %5 "wide": i32[1,2,4,4] = requantize(%4, %2) axis=1 high=2147483647 low=-2147483648 to="i32" zero=3
+            %6 "clipped": i32[1,2,4,4] = clip(%5) high=255.0 low=3.0
+            %7 "y": u8[1,2,4,4] = cast(%6) to="u8"
+            output %7
+        "#;
+        let after = check(&format!("{CONV}{rest}"), "q_conv requantize");
+        let op = Op::Requantize { to: DType::U8, axis: 1, zero: 3, low: 3, high: 255 };
+        assert_eq!(after.nodes[1].op, op);
+        // A cast that wraps is no clip.
+        let wraps = rest
+            .replace("%6 \"clipped\": i32[1,2,4,4] = clip(%5) high=255.0 low=3.0\n", "")
+            .replace("cast(%6)", "cast(%5)");
+        let wraps = wraps.replace("%7", "%6");
+        check(&format!("{CONV}{wraps}"), "q_conv requantize cast");
+    }
+
+    #[test]
+    fn only_zero_points_are_pads_of_a_convolution() {
+        let rest = "output %4";
+        check(&format!("{CONV}{rest}"), "q_conv");
+        check(&format!("{}{rest}", CONV.replace("value=5.0", "value=4.0")), "pad q_conv");
+    }
+
+    #[test]
+    fn scales_around_movement_slide_away() {
+        let lines = r#"
+            input %0 "x": i8[1,2,4,4]
+            constant %1 "scale": f32[] = list(0.5)
+            constant %2 "zero": i8[] = list(-3.0)
+            %3 "real": f32[1,2,4,4] = dequantize(%0, %1, %2) axis=0
+            %4 "largest": f32[1,2,2,2] = pool(%3) ceil=false count_pad=false dilations=[1,1] kernel=[2,2] mode="max" pads=[0,0,0,0] strides=[2,2]
+            %5 "stored": i8[1,2,2,2] = quantize(%4, %1, %2) axis=0 to="i8"
+            %6 "again": f32[1,2,2,2] = dequantize(%5, %1, %2) axis=0
+            %7 "padded": f32[1,2,3,3] = pad(%6) pads=[0,0,0,0,0,0,1,1] value=0.0
+            %8 "y": i8[1,2,3,3] = quantize(%7, %1, %2) axis=0 to="i8"
+            output %8
+        "#;
+        check(lines, "pool pad");
+        // With another type the numbers change.
+        check(
+            &lines
+                .replace("%8 \"y\": i8", "%8 \"y\": u8")
+                .replace("(%7, %1, %2) axis=0 to=\"i8\"", "(%7, %1) axis=0 to=\"u8\""),
+            "pool dequantize pad quantize",
+        );
+    }
+
+    #[test]
+    fn a_layer_whose_sums_others_read_stays_real() {
+        let lines = r#"
+            input %0 "x": i8[1,8]
+            constant %1 "scale": f32[] = list(0.5)
+            constant %2 "w": i8[4,8] = fill(2.0)
+            %3 "real": f32[1,8] = dequantize(%0, %1) axis=0
+            %4 "weight": f32[4,8] = dequantize(%2, %1) axis=0
+            %5 "sums": f32[1,4] = dense(%3, %4)
+            %6 "y": i8[1,4] = quantize(%5, %1) axis=0 to="i8"
+        "#;
+        check(&format!("{lines}output %6"), "q_dense requantize");
+        check(&format!("{lines}output %6, %5"), "dequantize dense quantize");
+    }
+}

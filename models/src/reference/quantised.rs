@@ -1,6 +1,6 @@
 //! Numbers with a scale and a zero point.
 
-use super::tensor::Array;
+use super::tensor::{Array, round};
 use crate::types::DType;
 
 /// Calls with each element and the place of its scale.
@@ -12,14 +12,20 @@ fn each(x: &Array, scale: &Array, axis: i64, y: &mut Array, function: impl Fn(f6
     }
 }
 
+/// Scales are worked with in 32-bit floats unless they are wider.
+fn wide(scale: &Array) -> DType {
+    if scale.ty().dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
 fn zero_at(zero: Option<&&Array>, channel: usize) -> f64 {
     zero.map_or(0.0, |zero| zero.data[channel])
 }
 
 pub(super) fn quantize(inputs: &[&Array], to: DType, axis: i64, y: &mut Array) {
+    let dtype = wide(inputs[1]);
     let (low, high) = to.integer_range().expect("a checked operator quantises to a narrow integer");
     each(inputs[0], inputs[1], axis, y, |x, channel| {
-        let whole = (x / inputs[1].data[channel]).round_ties_even();
+        let whole = round(dtype, x / inputs[1].data[channel]).round_ties_even();
         (whole + zero_at(inputs.get(2), channel)).clamp(low as f64, high as f64)
     });
 }
@@ -29,8 +35,10 @@ pub(super) fn dequantize(inputs: &[&Array], axis: i64, y: &mut Array) {
 }
 
 pub(super) fn requantize(x: &Array, multiplier: &Array, axis: i64, [zero, low, high]: [i64; 3], y: &mut Array) {
+    let dtype = wide(multiplier);
     each(x, multiplier, axis, y, |x, channel| {
-        ((x * multiplier.data[channel]).round_ties_even() + zero as f64).clamp(low as f64, high as f64)
+        (round(dtype, round(dtype, x) * multiplier.data[channel]).round_ties_even() + zero as f64)
+            .clamp(low as f64, high as f64)
     });
 }
 

@@ -138,7 +138,8 @@ pub(super) fn lp_norm(x: &Array, axis: i64, order: i64, y: &mut Array) {
     let count = x.data.len() / x.extents[usize::try_from(axis).unwrap_or(0)].max(1);
     let sums = fold(x, &[axis], count, 0.0, |sum, x, _| sum + if order == 1 { x.abs() } else { x * x });
     for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(targets(x, &[axis])) {
-        *y = x / if order == 1 { sums[place] } else { sums[place].sqrt() };
+        let norm = if order == 1 { sums[place] } else { sums[place].sqrt() };
+        *y = if norm == 0.0 { 0.0 } else { x / norm };
     }
 }
 

@@ -101,7 +101,7 @@ fn error(ty: &TensorType, reason: String) -> Error {
 }
 
 /// The nearest number of an element type; integers drop the fraction and wrap.
-fn round(dtype: DType, x: f64) -> f64 {
+pub(super) fn round(dtype: DType, x: f64) -> f64 {
     let whole = x as i64;
     match dtype {
         DType::F64 => x,

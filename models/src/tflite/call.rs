@@ -91,7 +91,7 @@ impl<'a> Call<'a, '_> {
     fn dequantised(&mut self, x: ValueId, scales: &Quantisation) -> Outcome<ValueId> {
         let axis = if scales.scales.len() == 1 { 0 } else { i64::from(scales.axis) };
         let ty = self.emit.ty(x)?;
-        if i64::from(scales.axis) >= ty.rank().max(1) as i64 || scales.axis < 0 {
+        if !(0..ty.rank() as i64).contains(&axis) && scales.scales.len() > 1 {
             return malformed(format!("scales belong to axis {}, its tensor is {ty}", scales.axis));
         }
         let scale = self.scales(scales)?;
@@ -223,9 +223,9 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Requantize { to, axis, zero, low, high }, &[sums, multiplier])
     }
 
-    /// What an exact product of integers needs: 8-bit operands with scales that this can represent, and the same of
-    /// the output.
-    pub fn factor(&self, x: usize, w: usize, activation: Activation) -> Outcome<Option<Factor<'a>>> {
+    /// What an exact product of integers needs: 8-bit operands with scales that this can represent (several ones of
+    /// the second only along the axis of its outputs), and the same of the result.
+    pub fn factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
         let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
         let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;
         let (Some(x), Some(w), Some((y, to))) =
@@ -235,7 +235,9 @@ impl<'a> Call<'a, '_> {
         };
         let is_single = |scales: &Quantisation| scales.scales.len() == 1;
         let has_one_zero = w.zeros.iter().all(|zero| *zero == w.zeros[0]);
-        let is_exact = narrow && is_single(x) && is_single(y) && has_one_zero && activation != Activation::Tanh;
+        let is_per_output = is_single(w) || w.axis == w_axis;
+        let is_exact = narrow && is_single(x) && is_single(y) && is_per_output && has_one_zero;
+        let is_exact = is_exact && activation != Activation::Tanh;
         let is_narrow_result = matches!(to, DType::I8 | DType::U8);
         Ok((is_exact && is_narrow_result && y.scales[0] > 0.0).then_some(Factor { x, w, y, to }))
     }

@@ -223,6 +223,11 @@ pub(super) fn t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
         buckets: config.size_or("relative_attention_num_buckets", 32)?,
         most: config.size_or("relative_attention_max_distance", 128)?,
     };
+    if shape.buckets < 4 || shape.most <= shape.buckets / 2 {
+        let reason =
+            format!("{} must be above half of {} buckets, of which 4 are the fewest", shape.most, shape.buckets);
+        return Err(config.malformed("relative_attention_max_distance", reason));
+    }
     let (words, layers) = (config.size("vocab_size")?, config.count("num_layers")?);
     let later_layers = config.count_or("num_decoder_layers", layers)?;
     let source = net.sequence();
@@ -354,6 +359,6 @@ fn bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     }
     // In 32 bits, because a bucket's end is where rounding puts it.
     let part = (distance as f32 / near as f32).ln() / (shape.most as f64 / near as f64).ln() as f32;
-    let far = near + (part * (count - near) as f32) as i64;
+    let far = near.saturating_add((part * (count - near) as f32) as i64);
     side + far.clamp(0, count - 1)
 }

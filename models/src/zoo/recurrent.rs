@@ -52,7 +52,7 @@ impl Cell {
         let from_input = net.dense("input", x, width)?;
         let weight = net.weight("recurrent.weight", &[width, UNITS])?;
         let bias = Some(net.weight("recurrent.bias", &[width])?);
-        let recurrent = Recurrent { weight, bias, units: UNITS };
+        let recurrent = Recurrent::new(weight, bias, UNITS);
         Ok(Cell { batch: extents[0], steps: extents[1], width, from_input, recurrent })
     }
 

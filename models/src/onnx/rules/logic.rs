@@ -5,6 +5,7 @@ use crate::graph::ValueId;
 use crate::onnx::call::Call;
 use crate::operator::{BinaryOp, CompareOp, Op, UnaryOp};
 use crate::reader::{Emit, Outcome, malformed};
+use crate::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -57,7 +58,17 @@ pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         Some("RIGHT") => BinaryOp::ShiftRight,
         other => return malformed(format!("`direction` is {other:?}")),
     };
-    Ok(vec![emit.binary(function, call.input(0)?, call.input(1)?)?])
+    let (x, mut places) = (call.input(0)?, call.input(1)?);
+    let dtype = emit.dtype(x)?;
+    let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    if function == BinaryOp::ShiftRight && is_signed {
+        // A negative number of places shifts everything out.
+        let zero = emit.scalar(dtype, 0.0)?;
+        let all = emit.scalar(dtype, (8 * dtype.bytes() - 1) as f64)?;
+        let is_negative = emit.push(Op::Compare { function: CompareOp::Less }, &[places, zero])?;
+        places = emit.push(Op::Where, &[is_negative, all, places])?;
+    }
+    Ok(vec![emit.binary(function, x, places)?])
 }
 
 pub(super) fn is_nan(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

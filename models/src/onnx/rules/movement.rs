@@ -1,5 +1,6 @@
 //! Operators that move elements.
 
+use crate::compose::{self, DepthOrder};
 use crate::graph::ValueId;
 use crate::onnx::call::Call;
 use crate::operator::{Border, Op};
@@ -255,34 +256,15 @@ pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn depth_to_space(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let block = call.int("blocksize", 0);
-    let extents = emit.extents(x)?;
-    let [n, c, h, w] = extents[..] else { return malformed("the data must have 4 dimensions") };
-    let square = block.checked_mul(block).filter(|square| *square > 0 && c % square == 0);
-    let Some(square) = square else { return malformed(format!("blocks of {block} do not divide {c} channels")) };
-    let is_dcr = call.text("mode").unwrap_or("DCR") == "DCR";
-    let (split, order) = if is_dcr {
-        ([n, block, block, c / square, h, w], [0, 3, 4, 1, 5, 2])
-    } else {
-        ([n, c / square, block, block, h, w], [0, 1, 4, 2, 5, 3])
-    };
-    let y = emit.reshape(x, &split)?;
-    let y = emit.transpose(y, &order)?;
-    Ok(vec![emit.reshape(y, &[n, c / square, h.saturating_mul(block), w.saturating_mul(block)])?])
+    let (x, block, order) = (call.input(0)?, call.int("blocksize", 0), depth_order(call));
+    Ok(vec![compose::depth_to_space(&mut emit.builder, x, block, order)?])
 }
 
 pub(super) fn space_to_depth(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = call.input(0)?;
-    let block = call.int("blocksize", 0);
-    let extents = emit.extents(x)?;
-    let [n, c, h, w] = extents[..] else { return malformed("the data must have 4 dimensions") };
-    if block < 1 || h % block != 0 || w % block != 0 {
-        return malformed(format!("blocks of {block} do not divide {h} x {w}"));
-    }
-    let y = emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
-    let is_dcr = call.text("mode").unwrap_or("DCR") == "DCR";
-    let y = emit.transpose(y, if is_dcr { &[0, 3, 5, 1, 2, 4] } else { &[0, 1, 3, 5, 2, 4] })?;
-    // As many elements as before, so nothing overflows.
-    Ok(vec![emit.reshape(y, &[n, c * block * block, h / block, w / block])?])
+    let (x, block, order) = (call.input(0)?, call.int("blocksize", 0), depth_order(call));
+    Ok(vec![compose::space_to_depth(&mut emit.builder, x, block, order)?])
+}
+
+fn depth_order(call: &Call<'_>) -> DepthOrder {
+    if call.text("mode").unwrap_or("DCR") == "DCR" { DepthOrder::BlockFirst } else { DepthOrder::ChannelFirst }
 }

@@ -3,9 +3,10 @@
 //! Each step is two products, a sum and the gates, so its tasks are the same at every step; products of the inputs
 //! are done step by step too, which keeps every operator of the size that a cell has.
 
+use crate::compose::{Recurrent, Reset, elman_step, gru_step, lstm_step};
 use crate::graph::ValueId;
 use crate::onnx::call::Call;
-use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::operator::{Op, UnaryOp};
 use crate::reader::{Emit, Outcome, malformed, unsupported};
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -53,16 +54,11 @@ pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 /// One direction of a layer.
 struct Direction {
     kind: Kind,
-    hidden: i64,
     weight: ValueId,
-    recurrence: ValueId,
-    /// Of the inputs and of the recurrence.
-    biases: Option<[ValueId; 2]>,
-    /// Of input, output and forget gate.
-    peepholes: Option<[ValueId; 3]>,
-    functions: Vec<UnaryOp>,
-    clip: Option<f64>,
-    is_linear_before_reset: bool,
+    /// Of the inputs.
+    bias: Option<ValueId>,
+    recurrent: Recurrent,
+    reset_at: Reset,
 }
 
 fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
@@ -163,16 +159,18 @@ fn direction(
     let inputs = emit.extents(call.input(1)?)?.last().copied().unwrap_or(0);
     let weight = part(emit, call.input(1)?, index, &[rows, inputs])?;
     let recurrence = part(emit, call.input(2)?, index, &[rows, hidden])?;
-    let mut biases = None;
+    let (mut bias, mut state_bias) = (None, None);
     if let Some(both) = call.optional(3) {
         let both = part(emit, both, index, &[2 * rows])?;
-        biases = Some([emit.slice(both, 0, 0, rows)?, emit.slice(both, 0, rows, 2 * rows)?]);
+        bias = Some(emit.slice(both, 0, 0, rows)?);
+        state_bias = Some(emit.slice(both, 0, rows, 2 * rows)?);
     }
     let mut peepholes = None;
     if let Some(all) = call.optional(7).filter(|_| kind == Kind::Lstm) {
         let all = part(emit, all, index, &[3 * hidden])?;
         let mut gate = |number: i64| emit.slice(all, 0, number * hidden, (number + 1) * hidden);
-        peepholes = Some([gate(0)?, gate(1)?, gate(2)?]);
+        // Input, output and forget gate stand in this order.
+        peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
     }
     let names: Vec<String> = match call.attribute("activations") {
         Some(attribute) => attribute.strings.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
@@ -193,117 +191,32 @@ fn direction(
         "softplus" => Ok(UnaryOp::Softplus),
         _ => unsupported(format!("its activation `{name}`")),
     });
-    Ok(Direction {
-        kind,
-        hidden,
-        weight,
-        recurrence,
-        biases,
-        peepholes,
-        functions: functions.collect::<Outcome<Vec<UnaryOp>>>()?,
+    let functions = functions.collect::<Outcome<Vec<UnaryOp>>>()?;
+    let nth = |index: usize| functions.get(index).copied().unwrap_or(functions[0]);
+    let recurrent = Recurrent {
+        functions: [nth(0), nth(1), nth(2)],
         clip: call.optional_float("clip").filter(|clip| *clip > 0.0),
-        is_linear_before_reset: call.flag("linear_before_reset"),
-    })
+        peepholes,
+        ..Recurrent::new(recurrence, state_bias, hidden)
+    };
+    let reset_at = if call.flag("linear_before_reset") { Reset::AfterProduct } else { Reset::BeforeProduct };
+    Ok(Direction { kind, weight, bias, recurrent, reset_at })
 }
 
 impl Direction {
     /// State and cell after one step.
     fn step(&self, emit: &mut Emit<'_>, x: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
-        let given = self.product(emit, x, self.weight, 0)?;
-        match self.kind {
-            Kind::Plain => {
-                let kept = self.product(emit, state, self.recurrence, 1)?;
-                let sum = emit.binary(BinaryOp::Add, given, kept)?;
-                let state = self.bend(emit, 0, sum)?;
-                Ok((state, state))
-            }
-            Kind::Gru => self.gru(emit, given, state),
-            Kind::Lstm => self.lstm(emit, given, state, cell),
+        let mut given = emit.push(Op::Dense, &[x, self.weight])?;
+        if let Some(bias) = self.bias {
+            given = emit.push(Op::BiasAdd { axis: 1 }, &[given, bias])?;
         }
-    }
-
-    fn product(&self, emit: &mut Emit<'_>, x: ValueId, weight: ValueId, bias: usize) -> Outcome<ValueId> {
-        let y = emit.push(Op::Dense, &[x, weight])?;
-        match self.biases {
-            Some(biases) => emit.push(Op::BiasAdd { axis: 1 }, &[y, biases[bias]]),
-            None => Ok(y),
-        }
-    }
-
-    fn gate(&self, emit: &mut Emit<'_>, all: ValueId, index: i64) -> Outcome<ValueId> {
-        emit.slice(all, 1, index * self.hidden, (index + 1) * self.hidden)
-    }
-
-    fn bend(&self, emit: &mut Emit<'_>, function: usize, x: ValueId) -> Outcome<ValueId> {
-        let x = match self.clip {
-            Some(clip) => emit.push(Op::Clip { low: -clip, high: clip }, &[x])?,
-            None => x,
-        };
-        emit.unary(self.functions[function], x)
-    }
-
-    /// `z, r, h`: `h' = (1 - z) · n + z · h`
-    fn gru(&self, emit: &mut Emit<'_>, given: ValueId, state: ValueId) -> Outcome<(ValueId, ValueId)> {
-        let kept = self.product(emit, state, self.recurrence, 1)?;
-        let mut gates = Vec::new();
-        for index in [0, 1] {
-            let (a, b) = (self.gate(emit, given, index)?, self.gate(emit, kept, index)?);
-            let sum = emit.binary(BinaryOp::Add, a, b)?;
-            gates.push(self.bend(emit, 0, sum)?);
-        }
-        let (update, reset) = (gates[0], gates[1]);
-        let inner = if self.is_linear_before_reset {
-            let kept = self.gate(emit, kept, 2)?;
-            emit.binary(BinaryOp::Mul, reset, kept)?
-        } else {
-            let reset_state = emit.binary(BinaryOp::Mul, reset, state)?;
-            let rows = emit.slice(self.recurrence, 0, 2 * self.hidden, 3 * self.hidden)?;
-            let kept = emit.push(Op::Dense, &[reset_state, rows])?;
-            match self.biases {
-                Some([_, bias]) => {
-                    let bias = emit.slice(bias, 0, 2 * self.hidden, 3 * self.hidden)?;
-                    emit.push(Op::BiasAdd { axis: 1 }, &[kept, bias])?
-                }
-                None => kept,
-            }
-        };
-        let new = self.gate(emit, given, 2)?;
-        let new = emit.binary(BinaryOp::Add, new, inner)?;
-        let new = self.bend(emit, 1, new)?;
-        let one = emit.scalar(emit.dtype(update)?, 1.0)?;
-        let rest = emit.binary(BinaryOp::Sub, one, update)?;
-        let new = emit.binary(BinaryOp::Mul, rest, new)?;
-        let old = emit.binary(BinaryOp::Mul, update, state)?;
-        let state = emit.binary(BinaryOp::Add, new, old)?;
-        Ok((state, state))
-    }
-
-    /// Input, output, forget gate and candidate.
-    fn lstm(&self, emit: &mut Emit<'_>, given: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
-        let kept = self.product(emit, state, self.recurrence, 1)?;
-        let sums = emit.binary(BinaryOp::Add, given, kept)?;
-        let peep = |emit: &mut Emit<'_>, gate: ValueId, index: usize, cell: ValueId| match self.peepholes {
-            Some(peepholes) => {
-                let seen = emit.binary(BinaryOp::Mul, cell, peepholes[index])?;
-                emit.binary(BinaryOp::Add, gate, seen)
-            }
-            None => Ok(gate),
-        };
-        let input = self.gate(emit, sums, 0)?;
-        let input = peep(emit, input, 0, cell)?;
-        let input = self.bend(emit, 0, input)?;
-        let forget = self.gate(emit, sums, 2)?;
-        let forget = peep(emit, forget, 2, cell)?;
-        let forget = self.bend(emit, 0, forget)?;
-        let candidate = self.gate(emit, sums, 3)?;
-        let candidate = self.bend(emit, 1, candidate)?;
-        let old = emit.binary(BinaryOp::Mul, forget, cell)?;
-        let new = emit.binary(BinaryOp::Mul, input, candidate)?;
-        let cell = emit.binary(BinaryOp::Add, old, new)?;
-        let output = self.gate(emit, sums, 1)?;
-        let output = peep(emit, output, 1, cell)?;
-        let output = self.bend(emit, 0, output)?;
-        let shown = emit.unary(self.functions[2], cell)?;
-        Ok((emit.binary(BinaryOp::Mul, output, shown)?, cell))
+        let builder = &mut emit.builder;
+        Ok(match self.kind {
+            Kind::Plain => (elman_step(builder, given, state, &self.recurrent)?, cell),
+            // Update, reset and content stand in this order.
+            Kind::Gru => (gru_step(builder, given, state, &self.recurrent, [1, 0, 2], self.reset_at)?, cell),
+            // Input, output, forget gate and content stand in this order.
+            Kind::Lstm => lstm_step(builder, given, (state, cell), &self.recurrent, [0, 2, 3, 1])?,
+        })
     }
 }

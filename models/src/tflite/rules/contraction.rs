@@ -13,7 +13,7 @@ pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("its filter is stored shuffled");
     }
     let activation = call.activation(0)?;
-    let factor = call.factor(0, 1, activation)?;
+    let factor = call.factor([0, 1], 0, activation)?;
     let (x, w) = match factor {
         Some(_) => (call.input(0)?, call.input(1)?),
         None => (call.real(0)?, call.real(1)?),
@@ -50,7 +50,7 @@ fn rows(extents: &[i64], width: i64) -> Outcome<Vec<i64>> {
 
 pub(super) fn batch_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let (transpose_a, transpose_b) = (call.flag(0)?, call.flag(1)?);
-    let factor = call.factor(0, 1, Activation::None)?.filter(|factor| factor.w.scales.len() == 1);
+    let factor = call.factor([0, 1], 0, Activation::None)?.filter(|factor| factor.w.scales.len() == 1);
     let Some(factor) = factor else {
         let (a, b) = (call.real(0)?, call.real(1)?);
         return Ok(vec![call.emit.push(Op::MatMul { transpose_a, transpose_b }, &[a, b])?]);

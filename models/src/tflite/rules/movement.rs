@@ -345,6 +345,6 @@ pub(super) fn space_to_depth(call: &mut Call<'_, '_>) -> Outputs {
     let block = call.int(0, 0)?;
     let x = moved(call)?;
     let x = call.channels_first(x)?;
-    let y = compose::space_to_depth(&mut call.emit.builder, x, block)?;
+    let y = compose::space_to_depth(&mut call.emit.builder, x, block, DepthOrder::BlockFirst)?;
     Ok(vec![call.channels_last(y)?])
 }

@@ -77,7 +77,8 @@ pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, order: [usize; 4]) -> Outputs {
-    let factor = call.factor(0, 1, activation)?;
+    // The outputs are the first dimension of the filter once it is in our order.
+    let factor = call.factor([0, 1], order[0] as i32, activation)?;
     let (x, w) = match factor {
         Some(_) => (call.input(0)?, call.input(1)?),
         None => (call.real(0)?, call.real(1)?),

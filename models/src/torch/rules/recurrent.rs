@@ -117,8 +117,7 @@ impl Side<'_> {
         if width % self.gates != 0 {
             return malformed(format!("{width} rows of a weight are no {} gates", self.gates));
         }
-        let recurrent =
-            Recurrent { weight: self.weights[1], bias: self.weights.get(3).copied(), units: width / self.gates };
+        let recurrent = Recurrent::new(self.weights[1], self.weights.get(3).copied(), width / self.gates);
         let mut states = self.starts.clone();
         let mut all = Vec::new();
         for step in 0..steps {

@@ -1,0 +1,197 @@
+//! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
+
+use super::arguments::{TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
+use super::failure::{Failure, chain};
+use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use crate::campaign::collect::now_us;
+use crate::report::table::{new_table, right_align};
+use crate::tpu::compare::{self, Change};
+use crate::tpu::import::{self, Per, Provenance};
+use crate::tpu::loss::Losses;
+use crate::tpu::{self, Reading, Timeline, capture};
+use datasets::{Format, Store};
+use std::io::Write;
+use std::path::Path;
+
+/// Does one of them.
+pub fn run(command: &TpuCommand) -> Result<u8> {
+    match command {
+        TpuCommand::View(arguments) => view(&arguments.input, &arguments.output, &arguments.outputs),
+        TpuCommand::Import(arguments) => import(arguments),
+        TpuCommand::Compare(arguments) => compare(arguments),
+        TpuCommand::Capture(arguments) => take(arguments),
+    }
+}
+
+fn failed(error: tpu::Error) -> Failure {
+    match error {
+        tpu::Error::Write { .. } => Failure::environment(error),
+        _ => Failure::usage(error),
+    }
+}
+
+fn view(input: &Path, output: &Path, outputs: &TpuOutputs) -> Result<u8> {
+    let reading = Reading { tiu_mhz: outputs.tiu_freq, compat: outputs.compat };
+    let mut timeline = tpu::read(input, &reading).map_err(failed)?;
+    let summary = tpu::summary::summarise(&timeline);
+    if !outputs.disable_summary
+        && let Some(summary) = &summary
+    {
+        print(summary.console().trim_end())?;
+        tpu::output::write(&output.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))
+            .map_err(failed)?;
+    }
+    let mut losses = std::mem::take(&mut timeline.losses);
+    if outputs.writes_trace() {
+        let tail = (timeline.tail_ns, timeline.tail_offset_ns);
+        let host = outputs.trace_file.as_deref().map(|path| tpu::trace::host::read(path, tail, &mut losses));
+        let host = host.transpose().map_err(failed)?;
+        tpu::trace::write(&timeline, host.as_ref(), &output.join("perfetto.pftrace")).map_err(failed)?;
+    }
+    if outputs.writes_registers() {
+        tpu::reginfo::write(&timeline, output).map_err(failed)?;
+    }
+    if outputs.writes_book() {
+        tpu::book::write(&timeline, output, outputs.num_core).map_err(failed)?;
+    }
+    if outputs.writes_page() {
+        tpu::page::write(&timeline, summary.as_ref(), output).map_err(failed)?;
+    }
+    Ok(tell_losses(&losses))
+}
+
+fn tell_losses(losses: &Losses) -> u8 {
+    super::tell(&losses.notes);
+    for loss in &losses.described {
+        eprintln!("skipped: {loss}");
+    }
+    match losses.count {
+        0 => DONE,
+        count => {
+            eprintln!("{count} parts of the capture were skipped");
+            DONE_WITH_LOSSES
+        }
+    }
+}
+
+fn import(arguments: &TpuImport) -> Result<u8> {
+    let reading = Reading { tiu_mhz: arguments.tiu_freq, compat: false };
+    let timeline = tpu::read(&arguments.input, &reading).map_err(failed)?;
+    let per = if arguments.commands { Per::Command } else { Per::Operator };
+    let provenance = provenance(&timeline, arguments.host.as_deref());
+    let records = import::records(&timeline, &provenance, per).map_err(Failure::usage)?;
+    let store = Store::create(&arguments.store).map_err(dataset)?;
+    // A table beside the store is taken over in one go, where a journal would wait for the disk at every row.
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let path = folder.path().join("rows.parquet");
+    let file = std::fs::File::create(&path).map_err(Failure::environment)?;
+    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(dataset)?;
+    records.iter().try_for_each(|record| writer.write(record)).map_err(dataset)?;
+    writer.finish().map_err(dataset)?;
+    let report = store.import(&path, Format::Parquet).map_err(dataset)?;
+    print_json(&report)?;
+    Ok(tell_losses(&timeline.losses))
+}
+
+fn dataset(error: datasets::Error) -> Failure {
+    Failure::usage(chain(&error))
+}
+
+fn provenance(timeline: &Timeline, host: Option<&str>) -> Provenance {
+    let modified = timeline.directory.join("global.profile").metadata().and_then(|metadata| metadata.modified());
+    let taken = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let taken_at_us = taken.map_or_else(now_us, |time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+    Provenance {
+        taken_at_us,
+        host: host.unwrap_or("unknown").to_owned(),
+        run_id: format!("tpu-import-{}", now_us()),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        capture_hash: import::capture_hash(timeline),
+    }
+}
+
+fn compare(arguments: &TpuCompare) -> Result<u8> {
+    let reading = Reading { tiu_mhz: arguments.tiu_freq, compat: false };
+    let before = tpu::read(&arguments.before, &reading).map_err(failed)?;
+    let after = tpu::read(&arguments.after, &reading).map_err(failed)?;
+    let comparison = compare::compare(&before, &after);
+    let codes = [tell_losses(&before.losses), tell_losses(&after.losses)];
+    let code = codes.into_iter().max().unwrap_or(DONE);
+    if arguments.json {
+        print_json(&compare_json(&comparison))?;
+        return Ok(code);
+    }
+    let mut table = new_table(&["operator", "before", "mean", "after", "mean", "ratio", "lost"]);
+    let micros = |ns: f64| format!("{:.3} us", ns / 1000.0);
+    let limit = arguments.limit.unwrap_or(usize::MAX);
+    for change in comparison.changes.iter().take(limit) {
+        let Change { operator, before, after } = change;
+        table.add_row([
+            operator.text(),
+            before.0.to_string(),
+            micros(before.1),
+            after.0.to_string(),
+            micros(after.1),
+            format!("{:.3}", change.ratio()),
+            micros(change.lost_ns()),
+        ]);
+    }
+    right_align(&mut table, 1..7);
+    print(&table.to_string())?;
+    for (what, list) in [("only before", &comparison.gone), ("only after", &comparison.new)] {
+        for (operator, time) in list.iter().take(limit) {
+            print(&format!("{what}: {} ({})", operator.text(), micros(*time as f64)))?;
+        }
+    }
+    let lost: f64 = comparison.changes.iter().map(Change::lost_ns).sum();
+    print(&format!("{} operators in both; together they lost {}", comparison.changes.len(), micros(lost)))?;
+    Ok(code)
+}
+
+fn compare_json(comparison: &compare::Comparison) -> serde_json::Value {
+    let changes = comparison.changes.iter().map(|change| {
+        serde_json::json!({
+            "operator": change.operator.text(),
+            "engine": change.operator.engine.name(),
+            "before_count": change.before.0,
+            "before_mean_ns": change.before.1,
+            "after_count": change.after.0,
+            "after_mean_ns": change.after.1,
+            "ratio": change.ratio(),
+            "lost_ns": change.lost_ns(),
+        })
+    });
+    let list = |list: &[(tpu::operators::Operator, i64)]| -> Vec<serde_json::Value> {
+        let each = |(operator, time): &(tpu::operators::Operator, i64)| serde_json::json!({ "operator": operator.text(), "total_ns": time });
+        list.iter().map(each).collect()
+    };
+    serde_json::json!({
+        "changes": changes.collect::<Vec<_>>(),
+        "only_before": list(&comparison.gone),
+        "only_after": list(&comparison.new),
+    })
+}
+
+fn take(arguments: &TpuCapture) -> Result<u8> {
+    let request =
+        capture::Request { mode: arguments.mode, records: arguments.records, firmware: arguments.firmware.clone() };
+    let taken = capture::take(&request, Path::new("."), &arguments.command).map_err(failed)?;
+    if !taken.status.success() {
+        eprintln!("note: `{}` ended with {}", arguments.command.join(" "), taken.status);
+    }
+    let Some(newest) = taken.captures.last() else {
+        return Err(Failure::usage("the command wrote no capture into this folder").with_hint(
+            "its runtime must support profiling (`ENABLE_ALL_PROFILE=1`); an old model also needs `--firmware FILE`",
+        ));
+    };
+    let mut code = if taken.status.success() { DONE } else { DONE_WITH_LOSSES };
+    for path in &taken.captures {
+        // Several captures get a folder each; a single one takes the folder itself.
+        let name = path.file_name().unwrap_or_default();
+        let output =
+            if path == newest && taken.captures.len() == 1 { arguments.out.clone() } else { arguments.out.join(name) };
+        eprintln!("note: viewing `{}` in `{}`", path.display(), output.display());
+        code = code.max(view(path, &output, &arguments.outputs)?);
+    }
+    Ok(code)
+}

@@ -1,0 +1,60 @@
+//! Targets that name partners before the compiler's own: `cpu-vendor, llvm`.
+
+use models::partition::{PARTNERS, Partner, partner};
+
+/// A target in its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Composite {
+    /// Libraries that take what they support, first come, first served.
+    pub partners: Vec<&'static Partner>,
+    /// What the compiler makes code for.
+    pub rest: String,
+}
+
+/// The parts of a target's text.
+pub fn composite(text: &str) -> Result<Composite, String> {
+    let (mut partners, mut rest) = (Vec::new(), text.trim());
+    // A JSON description has commas of its own, and comes last.
+    while let Some((name, after)) = rest.split_once(',').filter(|(name, _)| !name.contains(['{', '"'])) {
+        let Some(found) = partner(name.trim()) else {
+            let names: Vec<&str> = PARTNERS.iter().map(|partner| partner.name).collect();
+            return Err(format!(
+                "`{}` in target `{text}` is no partner; the partners are {}",
+                name.trim(),
+                names.join(", ")
+            ));
+        };
+        partners.push(found);
+        rest = after.trim();
+    }
+    if let Some(partner) = partner(rest) {
+        return Err(format!(
+            "target `{text}` ends with the partner `{}`; name what the rest is compiled for",
+            partner.name
+        ));
+    }
+    Ok(Composite { partners, rest: rest.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::composite;
+
+    #[test]
+    fn partners_come_first() {
+        let parts = |text: &str| {
+            composite(text)
+                .map(|found| (found.partners.iter().map(|partner| partner.name).collect::<Vec<_>>(), found.rest))
+        };
+        assert_eq!(parts("llvm"), Ok((vec![], "llvm".to_owned())));
+        assert_eq!(parts("cpu-vendor, llvm"), Ok((vec!["cpu-vendor"], "llvm".to_owned())));
+        let json = r#"{"kind": "llvm", "mcpu": "haswell"}"#;
+        assert_eq!(parts(json), Ok((vec![], json.to_owned())));
+        assert_eq!(parts(&format!("cpu-vendor,{json}")), Ok((vec!["cpu-vendor"], json.to_owned())));
+        assert_eq!(
+            parts("bnns, llvm").unwrap_err(),
+            "`bnns` in target `bnns, llvm` is no partner; the partners are cpu-vendor"
+        );
+        assert!(parts("cpu-vendor").unwrap_err().contains("name what the rest is compiled for"));
+    }
+}

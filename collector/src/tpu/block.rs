@@ -1,0 +1,96 @@
+//! The container of `cdmlib*` and `cdma*` files: a row of typed blocks.
+//!
+//! A block whose header or body is cut off ends the file; everything before it stands.
+
+use super::loss::Losses;
+use std::ops::Range;
+use std::path::Path;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// PMU records of the tensor unit.
+    TiuRecords,
+    /// PMU records of GDMA.
+    GdmaRecords,
+    /// PMU records of SDMA.
+    SdmaRecords,
+    /// PMU records of a port.
+    CdmaRecords,
+    /// Words that describe commands as they were issued.
+    Nodes,
+    /// Raw descriptors of those commands.
+    Extras,
+    /// Static commands of the tensor unit.
+    TiuCommands,
+    /// Static commands of GDMA.
+    GdmaCommands,
+    /// Static commands of SDMA.
+    SdmaCommands,
+    /// Descriptors that nodes refer to.
+    KeyedCommands,
+}
+
+/// One block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// What it holds.
+    pub kind: Kind,
+    /// Where in the file.
+    pub body: Range<usize>,
+}
+
+const HEADER_BYTES: usize = 8;
+
+/// The blocks of a file that matter, in order.
+pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let Some(header) = bytes.get(at..at + HEADER_BYTES) else {
+            losses.skip(path, Some(at as u64), "the file ends inside a block header");
+            break;
+        };
+        let (kind, length) = (word(header, 0), word(header, 1) as usize);
+        let start = at + HEADER_BYTES;
+        let left = bytes.len() - start;
+        let body = start..start + length.min(left);
+        if length > left {
+            losses.skip(path, Some(at as u64), format!("a block of {length} bytes where only {left} are left"));
+        }
+        match (kind_of(kind), is_known(kind)) {
+            (Some(kind), _) => blocks.push(Block { kind, body: body.clone() }),
+            (None, true) => {}
+            (None, false) => losses.skip(path, Some(at as u64), format!("a block of the unknown type {kind}")),
+        }
+        at = body.end;
+    }
+    blocks
+}
+
+fn kind_of(number: u32) -> Option<Kind> {
+    Some(match number {
+        3 => Kind::TiuRecords,
+        4 => Kind::GdmaRecords,
+        5 => Kind::Nodes,
+        6 => Kind::Extras,
+        11 => Kind::SdmaRecords,
+        12 => Kind::CdmaRecords,
+        13 => Kind::TiuCommands,
+        14 => Kind::GdmaCommands,
+        15 => Kind::SdmaCommands,
+        17 => Kind::KeyedCommands,
+        _ => return None,
+    })
+}
+
+/// Types that exist but hold nothing we show: summaries, logs and the like.
+fn is_known(number: u32) -> bool {
+    matches!(number, 1 | 2 | 7..=10 | 16 | 100)
+}
+
+/// A 32-bit word; the caller knows that it is there.
+pub fn word(bytes: &[u8], index: usize) -> u32 {
+    let at = index * 4;
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

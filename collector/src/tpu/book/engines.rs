@@ -1,0 +1,203 @@
+//! The first sheet: one row per core over all its engines.
+
+use super::sheet::{Cell, Sheet, Style};
+use super::sums::{DmaSums, TiuSums};
+use super::zip::Packed;
+use crate::tpu::chip::Engine;
+use crate::tpu::summary::{Moved, time_ns};
+use crate::tpu::timeline::Timeline;
+
+/// Totals of one core.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoreTotals {
+    /// Of the tensor unit.
+    pub tiu: TiuSums,
+    /// Of GDMA, SDMA, and the ports' records with this core's commands.
+    pub dma: [DmaSums; 3],
+}
+
+const COLUMNS: [&str; 23] = [
+    "CoreId",
+    "TiuWorkingRatio",
+    "Parallelism",
+    "Concurrency",
+    "totalTime(us)",
+    "totalTiuCycle",
+    "totalAlgCycle",
+    "totalAlgOps",
+    "totalUArchOps",
+    "uArchURate",
+    "totalGdmaCycle",
+    "totalDdrDataSize",
+    "totalL2DataSize",
+    "ddrAvgBandwidth",
+    "l2AvgBandwidth",
+    "totalSdmaCycle",
+    "totalDdrDataSize",
+    "ddrAvgBandwidth",
+    "totalcdmaCycle",
+    "totalDdrDataSize",
+    "totalL2DataSize",
+    "ddrAvgBandwidth",
+    "l2AvgBandwidth",
+];
+
+/// Engines above the columns that are theirs.
+const BANDS: [(&str, usize); 5] = [("", 5), ("TIU", 5), ("GDMA", 5), ("SDMA", 3), ("CDMA", 5)];
+
+const NOTES: [[&str; 2]; 7] = [
+    ["Tiu Working Ratio", "totalTiuCycle / totalTime: the part of the time in which the tensor unit worked."],
+    ["Parallelism(%)", "(TIU time + GDMA time + SDMA time) / totalTime: how much the engines worked side by side."],
+    ["Concurrency(%)", "(TIU time + GDMA time - totalTime) / the smaller of the two: how much they surely overlapped."],
+    ["Total Alg Cycle", "The cycles the algorithm's operations would take at full rate."],
+    ["Total Alg Ops", "The operations the algorithm asks for."],
+    ["Total uArch Ops", "The operations the array did, its padding included."],
+    ["uArch URate", "Total Alg Ops / Total uArch Ops."],
+];
+
+/// Writes the sheet.
+pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Packed {
+    let widths: Vec<f64> = COLUMNS.iter().map(|name| (name.len() as f64 * 1.05).max(9.0)).collect();
+    let mut sheet = Sheet::begin(1, "FFC7CE", 0, &widths);
+    let platform = format!("Platform: {}", timeline.settings.chip.facts().name);
+    sheet.row(&[(platform.into(), Style::Title)]);
+    sheet.merge("A1:B1");
+    sheet.row(&[]);
+    sheet.row(&[]);
+    let bands = BANDS.iter().flat_map(|(name, width)| {
+        std::iter::once((Cell::from(*name), Style::Head)).chain((1..*width).map(|_| ("".into(), Style::Head)))
+    });
+    sheet.row(&bands.collect::<Vec<_>>());
+    sheet.row(&COLUMNS.map(|name| (name.into(), Style::Column)));
+    let times = Times { timeline, total_ns };
+    for (id, core) in cores.iter().enumerate() {
+        sheet.row(&times.core_row(id, core, cores.len()).map(|cell| (cell, Style::Data)));
+    }
+    sheet.row(&times.overall_row(cores).map(|cell| (cell, Style::Figure)));
+    while sheet.rows() < cores.len() + 9 {
+        sheet.row(&[]);
+    }
+    sheet.row(&[("Field".into(), Style::Head), ("Description".into(), Style::Head)]);
+    for [field, text] in NOTES {
+        sheet.row(&[(field.into(), Style::Figure), (text.into(), Style::Plain)]);
+    }
+    sheet.finish()
+}
+
+struct Times<'a> {
+    timeline: &'a Timeline,
+    total_ns: i64,
+}
+
+/// A part of a whole as a percentage with two decimals.
+pub fn percent(part: f64, whole: f64) -> Cell {
+    if whole == 0.0 { "0.00%".into() } else { format!("{:.2}%", part / whole * 100.0).into() }
+}
+
+/// A whole number.
+pub fn number(value: impl Into<i128>) -> Cell {
+    Cell::Number(value.into() as f64)
+}
+
+/// Bytes per nanosecond, with two decimals.
+pub fn speed(timeline: &Timeline, moved: Moved) -> Cell {
+    let time = time_ns(moved.cycles, timeline.settings.mhz(Engine::Gdma));
+    let speed = if time == 0 { 0.0 } else { moved.bytes as f64 / time as f64 };
+    Cell::Number(format!("{speed:.2}").parse().unwrap_or(speed))
+}
+
+fn mebibytes(bytes: u64) -> Cell {
+    format!("{:.2}MiB", bytes as f64 / (1u64 << 20) as f64).into()
+}
+
+/// A number beyond what a cell holds exactly is written out.
+fn large(value: u128) -> Cell {
+    if value < 1 << 53 { Cell::Number(value as f64) } else { value.to_string().into() }
+}
+
+impl Times<'_> {
+    fn tiu_ns(&self, cycles: i64) -> f64 {
+        time_ns(cycles, self.timeline.settings.mhz(Engine::Tiu)) as f64
+    }
+
+    fn dma_ns(&self, cycles: i64) -> f64 {
+        time_ns(cycles, self.timeline.settings.mhz(Engine::Gdma)) as f64
+    }
+
+    fn ratios(&self, tiu: f64, gdma: f64, sdma: f64) -> [Cell; 3] {
+        let total = self.total_ns as f64;
+        [percent(tiu, total), percent(tiu + gdma + sdma, total), percent(tiu + gdma - total, tiu.min(gdma))]
+    }
+
+    fn core_row(&self, id: usize, core: &CoreTotals, cores: usize) -> [Cell; 23] {
+        let [gdma, sdma, cdma] = core.dma;
+        let sdma_ns = if cores == 1 { 0.0 } else { self.dma_ns(sdma.working()) };
+        let [working, parallel, concurrent] =
+            self.ratios(self.tiu_ns(core.tiu.cycles), self.dma_ns(gdma.working()), sdma_ns);
+        let speed = |moved| speed(self.timeline, moved);
+        [
+            number(id as i64),
+            working,
+            parallel,
+            concurrent,
+            Cell::Number(self.total_ns as f64 / 1000.0),
+            number(core.tiu.cycles),
+            large(core.tiu.algorithm),
+            large(core.tiu.asked),
+            large(core.tiu.done),
+            percent(core.tiu.asked as f64, core.tiu.done as f64),
+            number(gdma.working()),
+            number(gdma.ddr.bytes),
+            number(gdma.l2.bytes),
+            speed(gdma.ddr),
+            speed(gdma.l2),
+            number(sdma.working()),
+            number(sdma.ddr.bytes),
+            speed(sdma.ddr),
+            number(cdma.working()),
+            number(cdma.ddr.bytes),
+            number(cdma.l2.bytes),
+            speed(cdma.ddr),
+            speed(cdma.l2),
+        ]
+    }
+
+    fn overall_row(&self, cores: &[CoreTotals]) -> [Cell; 23] {
+        let sum = |engine: usize| cores.iter().map(|core| core.dma[engine]).fold(DmaSums::default(), DmaSums::plus);
+        let [gdma, sdma, cdma] = [sum(0), sum(1), sum(2)];
+        let longest = |engine: usize| cores.iter().map(|core| core.dma[engine].working()).max().unwrap_or(0);
+        let tiu = cores.iter().map(|core| core.tiu.cycles).max().unwrap_or(0);
+        let algorithm = cores.iter().map(|core| core.tiu.algorithm).max().unwrap_or(0);
+        let asked: u128 = cores.iter().map(|core| core.tiu.asked).sum();
+        let done: u128 = cores.iter().map(|core| core.tiu.done).sum();
+        let micros = |ns: f64| Cell::from(format!("{:.3}(us)", ns / 1000.0));
+        let speed = |moved| speed(self.timeline, moved);
+        let sdma_ns = if cores.len() == 1 { 0.0 } else { self.dma_ns(longest(1)) };
+        let [working, parallel, concurrent] = self.ratios(self.tiu_ns(tiu), self.dma_ns(longest(0)), sdma_ns);
+        [
+            "Overall".into(),
+            working,
+            parallel,
+            concurrent,
+            Cell::Number(self.total_ns as f64 / 1000.0),
+            micros(self.tiu_ns(tiu)),
+            micros(self.tiu_ns(algorithm as i64)),
+            large(asked),
+            large(done),
+            percent(asked as f64, done as f64),
+            micros(self.dma_ns(longest(0))),
+            mebibytes(gdma.ddr.bytes),
+            mebibytes(gdma.l2.bytes),
+            speed(gdma.ddr),
+            speed(gdma.l2),
+            micros(self.dma_ns(longest(1))),
+            mebibytes(sdma.ddr.bytes),
+            speed(sdma.ddr),
+            micros(self.dma_ns(longest(2))),
+            mebibytes(cdma.ddr.bytes),
+            mebibytes(cdma.l2.bytes),
+            speed(cdma.ddr),
+            speed(cdma.l2),
+        ]
+    }
+}

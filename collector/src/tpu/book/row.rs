@@ -1,0 +1,135 @@
+//! One event as the cells of a row.
+
+use super::columns::is_derived;
+use crate::tpu::chip::Engine;
+use crate::tpu::descriptor::Layout;
+use crate::tpu::event::{Event, Value, tiu};
+use crate::tpu::names;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Records over which a mean of cycles is taken.
+const WINDOW: usize = 200;
+
+/// Cells of events, by column.
+pub struct Rows<'a> {
+    by_name: HashMap<&'a str, usize>,
+    /// For each kind of event, the column of each of its keys in turn.
+    shapes: HashMap<Shape, Vec<Option<usize>>>,
+    cells: Vec<Value<'static>>,
+    /// Cells that the last event filled: clearing these alone is what a row of many columns can afford.
+    filled: Vec<usize>,
+    recent: VecDeque<i64>,
+}
+
+/// Events of one shape have the same keys in the same order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Shape {
+    engine: Engine,
+    layout: *const Layout,
+    kind: *const u8,
+}
+
+fn shape(event: &Event<'_>) -> Shape {
+    let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const Layout);
+    // System commands lack a key that others have.
+    let kind = event.names().kind.as_ptr();
+    Shape { engine: event.engine, layout, kind }
+}
+
+/// The columns of a sheet of some events: those that any of them has, or all when none has registers.
+pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) -> Vec<String> {
+    let (mut seen, mut keys, mut has_registers) = (HashSet::new(), HashSet::new(), false);
+    for event in events {
+        if seen.insert(shape(&event)) {
+            has_registers |= event.descriptor.is_some();
+            event.info(&mut |key, _| {
+                keys.insert(key.to_owned());
+            });
+            event.extra(&mut |prefix, key, _| {
+                keys.insert(format!("{prefix}{key}"));
+            });
+        }
+    }
+    all.into_iter().filter(|name| !has_registers || is_derived(name) || keys.contains(name)).collect()
+}
+
+impl<'a> Rows<'a> {
+    /// Rows of these columns.
+    pub fn new(names: &'a [String]) -> Rows<'a> {
+        let by_name = names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
+        let cells = vec![Value::None; names.len()];
+        Rows { by_name, shapes: HashMap::new(), cells, filled: Vec::new(), recent: VecDeque::new() }
+    }
+
+    /// The cells of an event, `Value::None` where it has nothing to say.
+    pub fn of(&mut self, event: &Event<'_>) -> &[Value<'static>] {
+        for column in self.filled.drain(..) {
+            self.cells[column] = Value::None;
+        }
+        let columns = self.shapes.entry(shape(event)).or_insert_with(|| {
+            let (mut columns, by_name) = (Vec::new(), &self.by_name);
+            event.info(&mut |key, _| columns.push(by_name.get(key).copied()));
+            event.extra(&mut |prefix, key, _| columns.push(by_name.get(format!("{prefix}{key}").as_str()).copied()));
+            columns
+        });
+        let (mut next, cells, filled) = (columns.iter(), &mut self.cells, &mut self.filled);
+        let mut put = |value: Value<'static>| {
+            if let Some(Some(column)) = next.next() {
+                cells[*column] = value;
+                filled.push(*column);
+            }
+        };
+        event.info(&mut |_, value| put(value));
+        event.extra(&mut |_, _, value| put(value));
+        self.derive(event);
+        &self.cells
+    }
+
+    fn set(&mut self, name: &str, value: Value<'static>) {
+        if let Some(column) = self.by_name.get(name) {
+            self.cells[*column] = value;
+            self.filled.push(*column);
+        }
+    }
+
+    fn derive(&mut self, event: &Event<'_>) {
+        self.set("Core Id", event.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
+        self.set("Global Idx", Value::Int(event.index as i64));
+        self.set("Layer Id", Value::Text("-"));
+        self.set("Layer Name", Value::Text("-"));
+        if event.engine == Engine::Tiu {
+            let (from, to) = dtypes(event);
+            self.set("Data Type", Value::Text(names::conversion(from, to)));
+            let mean = self.mean(event);
+            self.set("Avg Cycle Last 200", Value::Int(mean));
+        } else if event.is_system() {
+            self.set("Direction", Value::Text("-"));
+            self.set("Data Type", Value::Text("None"));
+        }
+    }
+
+    /// Mean cycles of the last records, each with the pause after it.
+    fn mean(&mut self, event: &Event<'_>) -> i64 {
+        if self.recent.len() == WINDOW {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(event.record.start);
+        let (span, count) = if event.index + 1 < WINDOW {
+            (event.record.end, event.command_id() as f64)
+        } else {
+            (event.record.end - self.recent[0], WINDOW as f64)
+        };
+        (span as f64 / count).round_ties_even() as i64
+    }
+}
+
+/// Codes of the element types of the first operand and the result.
+fn dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
+    if let Some(descriptor) = event.descriptor {
+        let value = |name| descriptor.layout.value(descriptor.bytes, name);
+        let result = value("opt_res0_prec");
+        return (value("opt_opd0_prec").or(result), result);
+    }
+    let code = tiu::result_type(event).or((event.names().kind != "sys").then_some(0));
+    (code, code)
+}

@@ -1,0 +1,119 @@
+//! Totals of the workbook's boxes. They exclude waits only, while `summary` excludes every system command.
+
+use crate::tpu::chip::Engine;
+use crate::tpu::event::{Event, dma, tiu};
+use crate::tpu::summary::Moved;
+
+/// Totals of a tensor unit, or of one type of its commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TiuSums {
+    /// Commands.
+    pub count: u64,
+    /// Cycles, waits left out.
+    pub cycles: i64,
+    /// Cycles of waits.
+    pub waits: i64,
+    /// Cycles the algorithm would take.
+    pub algorithm: u128,
+    /// Operations asked for.
+    pub asked: u128,
+    /// Operations done.
+    pub done: u128,
+}
+
+/// Totals of an engine that moves data.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DmaSums {
+    /// All cycles.
+    pub cycles: i64,
+    /// Cycles of waits.
+    pub waits: i64,
+    /// Cycles in which it stood still.
+    pub stalls: u64,
+    /// What it moved from and to DDR.
+    pub ddr: Moved,
+    /// What it moved within the chip.
+    pub l2: Moved,
+}
+
+/// Totals of a tensor unit, and by type of command in order of appearance.
+pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'static str, TiuSums)>) {
+    let mut kinds: Vec<(&'static str, TiuSums)> = Vec::new();
+    for event in events {
+        let kind = event.names().kind;
+        let place = kinds.iter().position(|(known, _)| std::ptr::eq(*known, kind) || *known == kind);
+        let place = place.unwrap_or_else(|| {
+            kinds.push((kind, TiuSums::default()));
+            kinds.len() - 1
+        });
+        let (work, sums) = (tiu::work(&event), &mut kinds[place].1);
+        let is_wait = !event.is_rvt() && event.operation() == (Some(Engine::Tiu.system_op()), 9);
+        sums.count += 1;
+        *(if is_wait { &mut sums.waits } else { &mut sums.cycles }) += event.record.cycles;
+        sums.algorithm += work.cycles;
+        sums.asked += work.asked;
+        sums.done += work.done;
+    }
+    let total = kinds.iter().fold(TiuSums::default(), |total, (_, sums)| TiuSums {
+        count: total.count + sums.count,
+        cycles: total.cycles + sums.cycles,
+        waits: total.waits + sums.waits,
+        algorithm: total.algorithm + sums.algorithm,
+        asked: total.asked + sums.asked,
+        done: total.done + sums.done,
+    });
+    (total, kinds)
+}
+
+/// Totals of an engine that moves data.
+pub fn dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
+    let mut sums = DmaSums::default();
+    for event in events {
+        sums.add(&event);
+    }
+    sums
+}
+
+impl DmaSums {
+    /// Adds one record.
+    pub fn add(&mut self, event: &Event<'_>) {
+        let traffic = dma::traffic(event);
+        self.cycles += event.record.cycles;
+        self.stalls += traffic.stall;
+        if event.is_system() {
+            let (_, sub) = event.operation();
+            let is_wait = sub == 4 || event.engine == Engine::Cdma && sub == 6;
+            self.waits += if is_wait { event.record.cycles } else { 0 };
+            return;
+        }
+        if event.engine == Engine::Cdma && traffic.bytes == 0 {
+            return;
+        }
+        let moved = if traffic.touches_ddr() {
+            &mut self.ddr
+        } else if traffic.touches_l2() {
+            &mut self.l2
+        } else {
+            return;
+        };
+        moved.bytes += traffic.bytes;
+        moved.cycles += event.record.cycles;
+    }
+
+    /// Cycles that are no waits.
+    pub fn working(&self) -> i64 {
+        self.cycles - self.waits
+    }
+
+    /// The sum of two.
+    pub fn plus(self, other: DmaSums) -> DmaSums {
+        let moved = |a: Moved, b: Moved| Moved { bytes: a.bytes + b.bytes, cycles: a.cycles + b.cycles };
+        DmaSums {
+            cycles: self.cycles + other.cycles,
+            waits: self.waits + other.waits,
+            stalls: self.stalls + other.stalls,
+            ddr: moved(self.ddr, other.ddr),
+            l2: moved(self.l2, other.l2),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! All records of all engines as one table, in order of time.
+
+use super::columns;
+use super::row::{self, Rows};
+use crate::tpu::chip::Engine;
+use crate::tpu::core::ENGINES;
+use crate::tpu::event::value::write_float;
+use crate::tpu::event::{Event, Value};
+use crate::tpu::timeline::Timeline;
+use std::io::Write;
+
+/// Text is handed on in pieces of this size.
+const PIECE: usize = 1 << 16;
+
+/// Writes it.
+pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
+    let mut events: Vec<(i64, i64, u64, u32, Source)> = Vec::new();
+    for (core, own) in timeline.cores.iter().enumerate() {
+        for (slot, engine) in ENGINES.into_iter().enumerate() {
+            let records = own.streams[slot].records.iter().enumerate();
+            events.extend(records.map(|(index, record)| {
+                (record.start, record.end, record.id + 1, engine.id(), Source { part: core, slot, index: index as u32 })
+            }));
+        }
+    }
+    for (port, own) in timeline.ports.iter().enumerate() {
+        let records = own.stream.records.iter().enumerate();
+        events.extend(records.map(|(index, record)| {
+            let source = Source { part: port, slot: PORT, index: index as u32 };
+            (record.start, record.end, record.id, Engine::Cdma.id(), source)
+        }));
+    }
+    events.sort_unstable();
+    let names = names(timeline);
+    out.write_all(names.join(",").as_bytes())?;
+    out.write_all(b"\n")?;
+    let is_speed: Vec<bool> = names.iter().map(|name| name.contains("Bandwidth")).collect();
+    // Each stream has its own memory of recent records.
+    let mut rows: Vec<[Option<Rows<'_>>; 4]> = Vec::new();
+    rows.resize_with(timeline.cores.len().max(timeline.ports.len()), || [const { None }; 4]);
+    let mut text = Vec::with_capacity(PIECE + 4096);
+    for (_, _, _, _, source) in events {
+        let event = source.event(timeline);
+        let rows = rows[source.part][source.slot].get_or_insert_with(|| Rows::new(&names));
+        for (index, value) in rows.of(&event).iter().enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            match value {
+                Value::None | Value::Text("" | " ") => {}
+                Value::Text(value) if value.contains([',', '"', '\n']) => {
+                    text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
+                }
+                // A speed is a number with a fraction even where it is zero.
+                Value::Int(value) if is_speed[index] => write_float(*value as f64, &mut text),
+                value => value.write(&mut text),
+            }
+        }
+        text.push(b'\n');
+        if text.len() > PIECE {
+            out.write_all(&text)?;
+            text.clear();
+        }
+    }
+    out.write_all(&text)
+}
+
+/// Place of ports among the engines of a core.
+const PORT: usize = 3;
+
+/// Where a record stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    part: usize,
+    slot: usize,
+    index: u32,
+}
+
+impl Source {
+    fn event(self, timeline: &Timeline) -> Event<'_> {
+        let index = self.index as usize;
+        if self.slot == PORT {
+            return timeline.port_event(&timeline.ports[self.part], index);
+        }
+        timeline.core_event(&timeline.cores[self.part], ENGINES[self.slot], index)
+    }
+}
+
+fn names(timeline: &Timeline) -> Vec<String> {
+    let tiu = timeline.cores.iter().flat_map(|core| timeline.core_events(core, Engine::Tiu));
+    let mut names = row::columns(columns::tiu(), tiu);
+    let engines = [Engine::Gdma, Engine::Sdma];
+    let dma = timeline.cores.iter().flat_map(|core| engines.map(|engine| timeline.core_events(core, engine)));
+    for name in row::columns(columns::dma(), dma.flatten()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}

@@ -1,0 +1,165 @@
+//! Ports between chips: their records have a clock of their own and commands from any core.
+
+use super::block::{self, Kind};
+use super::chip::{Chip, Engine};
+use super::clean;
+use super::core::{Core, Stream, read_file};
+use super::label::label;
+use super::loss::Losses;
+use super::node::Source;
+use super::pair;
+use super::record::{Label, NONE, Record};
+use super::timeline::Settings;
+use std::path::{Path, PathBuf};
+
+/// A port.
+#[derive(Clone, Debug, Default)]
+pub struct Port {
+    /// Its number.
+    pub number: u32,
+    /// Its file.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// Its records.
+    pub stream: Stream,
+    /// The core whose clock it was put on.
+    pub anchor: Option<u32>,
+    /// What was skipped.
+    pub losses: Losses,
+}
+
+/// The number with which a port begins each launch.
+const FIRST_ID: u64 = 1;
+/// A number this much lower than the one before begins a new launch.
+const DROP: u64 = 10;
+
+/// Reads a port's file and brings its records in order.
+pub fn read(settings: &Settings, number: u32, path: &Path) -> Port {
+    let mut port = Port { number, path: path.to_owned(), ..Port::default() };
+    match read_file(path) {
+        Ok(bytes) => parse(settings, port, bytes),
+        Err(error) => {
+            port.losses.skip(path, None, error.to_string());
+            port
+        }
+    }
+}
+
+/// The same from bytes.
+pub fn parse(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
+    port.bytes = bytes;
+    let source = Source { path: &port.path, bytes: &port.bytes };
+    for block in block::split(&port.path, &port.bytes, &mut port.losses) {
+        if block.kind == Kind::CdmaRecords {
+            port.stream.add(settings.chip, Engine::Cdma, source, &block.body, &mut port.losses);
+        }
+    }
+    clean::lift_ids(&mut port.stream.records);
+    clean::lift_port_times(&mut port.stream.records, settings.compat);
+    clean::to_ns(&mut port.stream.records, settings.mhz(Engine::Cdma));
+    port
+}
+
+/// Puts the ports on the clock of the last core: the record before a port's work ends with an SDMA send of that core.
+pub fn anchor(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
+    let preamble = settings.chip.facts().preamble;
+    let mut sends = 0;
+    for port in ports.iter_mut().filter(|port| port.stream.records.len() > 1) {
+        repair(&mut port.stream.records, preamble);
+        let Some(send) = core.streams[2].records.get(sends) else {
+            losses.note(format!("core {} has no SDMA record that tells the clock of port {}", core.id, port.number));
+            continue;
+        };
+        let records = &mut port.stream.records;
+        let offset = records[0].end - send.end;
+        records.drain(..preamble.min(records.len()));
+        for record in records {
+            record.start -= offset;
+            record.end -= offset;
+        }
+        port.anchor = Some(core.id);
+        if let Some(nodes) = core.nodes.ports.get_mut(&port.number) {
+            nodes.drain(..preamble.min(nodes.len()));
+        }
+        sends += 1;
+    }
+    core.streams[2].records.drain(..sends);
+    let nodes = &mut core.nodes.lists[2];
+    nodes.drain(..sends.min(nodes.len()));
+}
+
+/// Sorts records that were written out of order within a launch, and drops repeated ones.
+fn repair(records: &mut Vec<Record>, preamble: usize) {
+    let Some(first) = records.iter().position(|record| record.id == FIRST_ID) else { return };
+    let body = records.split_off(first);
+    let surplus = records.len().saturating_sub(preamble);
+    records.drain(..surplus);
+    let mut launch: Vec<Record> = Vec::new();
+    for record in body {
+        if launch.last().is_some_and(|last| last.id > record.id + DROP) {
+            records.extend(sorted(std::mem::take(&mut launch)));
+        }
+        launch.push(record);
+    }
+    records.extend(sorted(launch));
+}
+
+fn sorted(mut launch: Vec<Record>) -> Vec<Record> {
+    launch.sort_by_key(|record| record.id);
+    let mut kept: Vec<Record> = Vec::with_capacity(launch.len());
+    for record in launch {
+        match kept.last_mut() {
+            Some(last) if last.id == record.id => {
+                if record.end - record.start > last.end - last.start {
+                    *last = record;
+                }
+            }
+            _ => kept.push(record),
+        }
+    }
+    kept
+}
+
+/// Gives each record of a port its command, when exactly one core explains it.
+pub fn pair(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses) {
+    let mut records = std::mem::take(&mut port.stream.records);
+    let mut claims: Vec<(u32, Option<(u8, pair::Match)>)> = vec![(0, None); records.len()];
+    let mut has_commands = false;
+    for core in cores.iter_mut() {
+        let Some(nodes) = core.nodes.ports.get(&port.number).filter(|nodes| !nodes.is_empty()) else { continue };
+        let nodes = nodes.clone();
+        has_commands = true;
+        for found in pair::matches(&records, &core.port_commands(chip, &nodes, losses), losses) {
+            let claim = &mut claims[found.record];
+            claim.0 += 1;
+            claim.1 = Some((core.id as u8, found));
+        }
+    }
+    if has_commands {
+        label(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
+    }
+    let (mut unmatched, mut contested) = (0, 0);
+    for (record, (count, claim)) in records.iter_mut().zip(claims) {
+        match claim {
+            Some((core, found)) if count == 1 => {
+                found.apply(record, &cores[usize::from(core)].nodes.commands);
+                record.core = Some(core);
+                record.label = Label::None;
+            }
+            _ => {
+                contested += usize::from(count > 1);
+                unmatched += 1;
+            }
+        }
+    }
+    if contested > 0 {
+        losses.note(format!("port {}: {contested} records fit the commands of several cores", port.number));
+    }
+    if has_commands && unmatched * 2 >= records.len().max(1) {
+        losses.note(format!("port {}: {unmatched} of {} records have no command", port.number, records.len()));
+    }
+    label(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
+    debug_assert!(records.iter().all(|record| record.command == NONE || record.core.is_some()));
+    port.stream.records = records;
+}

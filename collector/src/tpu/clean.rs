@@ -1,0 +1,155 @@
+//! Puts the records of one stream in order and its times on one line.
+//!
+//! Counters have 32 bits: after 4.29 s at 1 GHz they begin again. A ring buffer that was overrun begins in the middle.
+//! Both look like time running backwards once; they are told apart by which seam is the narrow one.
+
+use super::record::Record;
+
+/// Range of the counters.
+const RANGE: i64 = 1 << 32;
+/// A step backwards beyond this is the counter beginning again; below it, records out of order.
+const HALF: i64 = 1 << 31;
+/// A capture does not hold more turns of the counter than this; more is damage.
+const MAX_TURNS: i64 = 1 << 20;
+
+/// What was done to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overrun {
+    /// Records that survived.
+    pub kept: usize,
+    /// Highest number among them, plus one.
+    pub numbered: u64,
+}
+
+/// Begins a ring buffer at its oldest record, when it was overrun.
+///
+/// At the turning point p of a plain counter, record p follows p-1 closely (modulo the range) while the first and the
+/// last record are a whole capture apart; in an overrun ring it is the other way round. The vendor's tool (`compat`)
+/// takes every turn for an overrun.
+pub fn rotate(records: &mut Vec<Record>, compat: bool) -> Option<Overrun> {
+    if regressions(records.iter()) == 0 {
+        return None;
+    }
+    let (turn, _) = records.iter().enumerate().min_by_key(|(_, record)| record.start)?;
+    if turn == 0 {
+        return None;
+    }
+    let (before, after) = records.split_at(turn);
+    if regressions(after.iter().chain(before)) > 0 {
+        return None;
+    }
+    let gap = |from: &Record, to: &Record| (to.start - from.end).rem_euclid(RANGE);
+    let is_overrun = gap(&records[records.len() - 1], &records[0]) < gap(&records[turn - 1], &records[turn]);
+    if !is_overrun && !compat {
+        return None;
+    }
+    records.rotate_left(turn);
+    let numbered = records.iter().map(|record| record.id).max().unwrap_or(0) + 1;
+    Some(Overrun { kept: records.len(), numbered })
+}
+
+fn regressions<'a>(records: impl Iterator<Item = &'a Record>) -> usize {
+    let mut latest = i64::MIN;
+    let mut count = 0;
+    for record in records {
+        count += usize::from(record.start < latest);
+        latest = latest.max(record.end);
+    }
+    count
+}
+
+/// Continues numbers of 16 bits that began again.
+pub fn lift_ids(records: &mut [Record]) {
+    let (mut previous, mut lift) = (0, 0);
+    for record in records {
+        if (65001..=65535).contains(&previous) && record.id < 1000 {
+            lift += 65536;
+        }
+        previous = record.id;
+        record.id += lift;
+    }
+}
+
+/// SDMA writes some records late; swaps neighbours whose times say so.
+pub fn swap_late(records: &mut [Record]) {
+    for index in 1..records.len().saturating_sub(1) {
+        let end = records[index - 1].end;
+        let (here, next) = (records[index].start - end, records[index + 1].start - end);
+        let swap = next < here && here > 0 && next > 0
+            || here < 0 && next > 0 && records[index + 1].start > records[index + 1].end;
+        if swap {
+            records.swap(index, index + 1);
+        }
+    }
+}
+
+/// SDMA again, by numbers.
+pub fn swap_ids(records: &mut [Record]) {
+    for index in 1..records.len() {
+        let id = records[index].id;
+        if id >= records[index - 1].id {
+            continue;
+        }
+        if index >= 2 && id == records[index - 2].id + 1 {
+            records.swap(index, index - 1);
+        } else if index + 1 < records.len() && records[index + 1].id == records[index - 1].id + 1 {
+            records.swap(index, index + 1);
+        }
+    }
+}
+
+/// Continues counters that began again.
+///
+/// The vendor's tool (`compat`) takes every step backwards in the upper half for a turn, even one between records that
+/// merely overlap.
+pub fn lift_times(records: &mut [Record], compat: bool) {
+    let (mut last, mut lift) = (0, 0);
+    for record in records {
+        let start = record.start + lift;
+        let turned = if compat { start < last && last > HALF } else { last - start > HALF };
+        if turned && lift < RANGE * MAX_TURNS {
+            lift += RANGE;
+        }
+        record.start += lift;
+        record.end += lift;
+        if record.end < record.start {
+            record.end += RANGE;
+        }
+        last = record.end;
+    }
+}
+
+/// The same for a port, whose records may overlap.
+pub fn lift_port_times(records: &mut [Record], compat: bool) {
+    let mut lift = 0;
+    let mut previous: Option<(i64, i64)> = None;
+    for record in records {
+        let (start, end) = (record.start + lift, record.end + lift);
+        let turned = previous.is_some_and(|(before_start, before_end)| {
+            if compat { start < before_start && end < before_end } else { before_start - start > HALF }
+        });
+        if turned && lift < RANGE * MAX_TURNS {
+            lift += RANGE;
+        }
+        record.start += lift;
+        record.end += lift;
+        if !compat && record.end < record.start {
+            record.end += RANGE;
+        }
+        previous = Some((record.start, record.end));
+    }
+}
+
+/// Turns cycles into nanoseconds.
+pub fn to_ns(records: &mut [Record], mhz: f64) {
+    for record in records {
+        record.cycles = record.end - record.start + 1;
+        record.start = ns(record.start, mhz);
+        record.end = ns(record.end, mhz);
+    }
+}
+
+fn ns(cycles: i64, mhz: f64) -> i64 {
+    // The order of the operations decides the last digit; it is that of the vendor's tool.
+    (cycles as f64 / mhz * 1000.0).round_ties_even() as i64
+}

@@ -1,0 +1,344 @@
+//! One core's file: its streams of records, its commands, and which belong together.
+
+use super::block::{self, Block, Kind};
+use super::chip::{Chip, Engine};
+use super::clean;
+use super::loss::Losses;
+use super::node::{self, Node, Nodes, Source, slot};
+use super::pair::{self, Commands, Keyed, Numbers};
+use super::pmu;
+use super::record::{NONE, Record};
+use super::timeline::Settings;
+use super::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Where the raw records of a stream lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    bytes: &'a [u8],
+    /// First row and place of each block.
+    blocks: &'a [(u32, usize)],
+    stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// The bytes of one record.
+    pub fn row(&self, row: u32) -> &'a [u8] {
+        let block = self.blocks.partition_point(|(first, _)| *first <= row) - 1;
+        let (first, start) = self.blocks[block];
+        let at = start + (row - first) as usize * self.stride;
+        &self.bytes[at..at + self.stride]
+    }
+}
+
+/// The records of one engine.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    /// In order of time.
+    pub records: Vec<Record>,
+    blocks: Vec<(u32, usize)>,
+    stride: usize,
+}
+
+impl Stream {
+    /// Where its raw records lie.
+    pub fn rows<'a>(&'a self, bytes: &'a [u8]) -> Rows<'a> {
+        Rows { bytes, blocks: &self.blocks, stride: self.stride }
+    }
+
+    /// Adds the records of a block.
+    pub fn add(&mut self, chip: Chip, engine: Engine, source: Source<'_>, block: &Range<usize>, losses: &mut Losses) {
+        self.stride = pmu::stride(chip, engine);
+        let first = self.records.len() as u32;
+        let rest = block.len() % self.stride;
+        if rest != 0 {
+            let what = format!("{rest} bytes at the end of the {} records are no whole record", engine.name());
+            losses.skip(source.path, Some((block.end - rest) as u64), what);
+        }
+        self.blocks.push((first, block.start));
+        self.records.extend(pmu::records(chip, engine, &source.bytes[block.clone()], first));
+    }
+}
+
+/// A core while it is read.
+#[derive(Clone, Debug, Default)]
+pub struct Core {
+    /// Its number.
+    pub id: u32,
+    /// Its file.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// Records of TIU, GDMA and SDMA.
+    pub streams: [Stream; 3],
+    /// Its commands.
+    pub nodes: Nodes,
+    /// When all cores met, on this core's clock.
+    pub sync: Option<i64>,
+    /// Number of its first kernel call among those of all cores.
+    pub first_scope: u32,
+    /// What was skipped.
+    pub losses: Losses,
+    keyed: Keyed,
+    statics: [Vec<Range<usize>>; 3],
+}
+
+/// Engines of a core, in the order of `streams`.
+pub const ENGINES: [Engine; 3] = [Engine::Tiu, Engine::Gdma, Engine::Sdma];
+
+impl Core {
+    /// A core without anything.
+    pub fn new(id: u32, path: &Path) -> Core {
+        Core { id, path: path.to_owned(), ..Core::default() }
+    }
+
+    /// Its file, for messages.
+    pub fn source(&self) -> Source<'_> {
+        Source { path: &self.path, bytes: &self.bytes }
+    }
+
+    /// The sections of what this core asked a port to do.
+    pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
+        let source = Source { path: &self.path, bytes: &self.bytes };
+        pair::of_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
+    }
+}
+
+/// Reads a whole file.
+pub fn read_file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// Reads a core's file and brings its streams in order, without pairing them.
+pub fn read(settings: &Settings, id: u32, path: &Path) -> Core {
+    let mut core = Core::new(id, path);
+    match read_file(path) {
+        Ok(bytes) => parse(settings, core, bytes),
+        Err(error) => {
+            core.losses.skip(path, None, error.to_string());
+            core
+        }
+    }
+}
+
+/// The same from bytes.
+pub fn parse(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
+    core.bytes = bytes;
+    let mut losses = std::mem::take(&mut core.losses);
+    let blocks = block::split(&core.path, &core.bytes, &mut losses);
+    take_records(settings, &mut core, &blocks, &mut losses);
+    take_commands(settings.chip, &mut core, &blocks, &mut losses);
+    clean_streams(settings, &mut core, &mut losses);
+    core.sync = sync_point(settings, &core.streams[0].records);
+    drop_preamble(settings.chip, &mut core);
+    core.losses = losses;
+    core
+}
+
+fn take_records(settings: &Settings, core: &mut Core, blocks: &[Block], losses: &mut Losses) {
+    for (slot, kind) in [Kind::TiuRecords, Kind::GdmaRecords, Kind::SdmaRecords].into_iter().enumerate() {
+        let mut found = blocks.iter().filter(|block| block.kind == kind);
+        let Some(first) = found.next() else { continue };
+        let mut stream = Stream::default();
+        stream.add(settings.chip, ENGINES[slot], core.source(), &first.body, losses);
+        for other in found {
+            let what = format!("a second block of {} records; only the first counts", ENGINES[slot].name());
+            losses.skip(&core.path, Some(other.body.start as u64), what);
+        }
+        core.streams[slot] = stream;
+    }
+}
+
+fn take_commands(chip: Chip, core: &mut Core, blocks: &[Block], losses: &mut Losses) {
+    let bodies = |kind| -> Vec<Range<usize>> {
+        blocks.iter().filter(|block| block.kind == kind).map(|block| block.body.clone()).collect()
+    };
+    for block in blocks.iter().filter(|block| block.kind == Kind::KeyedCommands) {
+        let body = block.body.clone();
+        match core.bytes[body.clone()].get(..12) {
+            Some(head) => {
+                core.keyed.insert((block::word(head, 0), block::word(head, 1)), body.start + 12..body.end);
+            }
+            None => losses.skip(&core.path, Some(body.start as u64), "a block of descriptors without its key"),
+        }
+    }
+    core.statics = [bodies(Kind::TiuCommands), bodies(Kind::GdmaCommands), bodies(Kind::SdmaCommands)];
+    let extras = node::extras(core.source(), &bodies(Kind::Extras), losses);
+    core.nodes = node::read(chip, core.source(), &bodies(Kind::Nodes), &extras, losses);
+}
+
+fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
+    let path = core.path.clone();
+    for (slot, stream) in core.streams.iter_mut().enumerate() {
+        let engine = ENGINES[slot];
+        let records = &mut stream.records;
+        if let Some(overrun) = clean::rotate(records, settings.compat) {
+            losses.note(format!(
+                "{}: the ring buffer of {} was overrun: the last {} of {} records survive",
+                path.display(),
+                engine.name(),
+                overrun.kept,
+                overrun.numbered
+            ));
+        }
+        clean::lift_ids(records);
+        if engine == Engine::Sdma {
+            clean::swap_late(records);
+        }
+        clean::lift_times(records, settings.compat);
+        if engine == Engine::Sdma {
+            clean::swap_ids(records);
+        }
+        clean::to_ns(records, settings.mhz(engine));
+    }
+    if !settings.compat {
+        join_turns(settings, &mut core.streams);
+    }
+}
+
+/// A counter may begin again between the first records of two engines: moves DMA streams by the one turn that brings
+/// them close to the tensor unit.
+fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
+    let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
+    for (slot, stream) in streams.iter_mut().enumerate().skip(1) {
+        let Some(first) = stream.records.first().map(|record| record.start) else { continue };
+        let turn = ((1u64 << 32) as f64 / settings.mhz(ENGINES[slot]) * 1000.0).round_ties_even() as i64;
+        let shift = [0, turn, -turn].into_iter().min_by_key(|shift| (first + shift - base).abs()).unwrap_or(0);
+        if shift != 0 {
+            for record in &mut stream.records {
+                record.start += shift;
+                record.end += shift;
+            }
+        }
+    }
+}
+
+/// The end of the record at which all cores met.
+fn sync_point(settings: &Settings, tiu: &[Record]) -> Option<i64> {
+    let preamble = settings.chip.facts().preamble;
+    let record = match (settings.chip, settings.compat, settings.is_bmodel) {
+        (Chip::Aks | Chip::Aksv, _, _) => tiu.get(preamble - 1),
+        (Chip::Bm1688, true, false) => tiu.last(),
+        (Chip::Bm1688, _, _) => tiu.first(),
+        (Chip::Cv84x6, _, _) => tiu.get(1),
+    };
+    record.or(tiu.last()).map(|record| record.end)
+}
+
+fn drop_preamble(chip: Chip, core: &mut Core) {
+    let preamble = chip.facts().preamble;
+    for stream in &mut core.streams {
+        stream.records.drain(..preamble.min(stream.records.len()));
+    }
+    for list in &mut core.nodes.lists {
+        list.drain(..preamble.min(list.len()));
+    }
+}
+
+/// Drops strays and gives records their commands.
+pub fn pair(settings: &Settings, core: &mut Core) {
+    let mut losses = std::mem::take(&mut core.losses);
+    drop_strays(settings, core);
+    if settings.chip == Chip::Cv84x6 && (settings.is_bmodel || !settings.compat) {
+        // The record that all cores wait in is the second once the strays are gone.
+        core.sync = sync_point(settings, &core.streams[0].records);
+    }
+    for engine in ENGINES {
+        if settings.is_bmodel {
+            pair_bmodel(settings.chip, core, engine, &mut losses);
+        } else {
+            pair_nodes(settings.chip, core, engine, &mut losses);
+            if engine == Engine::Tiu && !core.nodes.lists[0].is_empty() {
+                drop_unpaired_edges(&mut core.streams[0].records);
+            }
+        }
+    }
+    core.losses = losses;
+}
+
+fn drop_strays(settings: &Settings, core: &mut Core) {
+    let no_dma = core.streams[1].records.is_empty() && core.streams[2].records.is_empty();
+    let records = &mut core.streams[0].records;
+    if settings.is_bmodel {
+        if settings.chip == Chip::Cv84x6 {
+            records.drain(..records.len().min(1));
+            records.pop();
+        }
+    } else if !core.nodes.lists[0].is_empty() {
+        let numbers = Numbers::of(&core.nodes.lists[0], &core.nodes.commands);
+        let strays = records.iter().take_while(|record| numbers.count(record.id) == 0).count();
+        records.drain(..strays);
+        drop_surplus(records, &numbers);
+    } else if settings.chip == Chip::Cv84x6 {
+        match records.iter().position(|record| record.id == 0) {
+            Some(first) => {
+                records.drain(..first);
+                if let [.., before, last] = records[..]
+                    && last.id <= before.id
+                {
+                    records.pop();
+                }
+            }
+            None if no_dma => records.clear(),
+            None => {}
+        }
+    }
+}
+
+fn drop_surplus(records: &mut Vec<Record>, numbers: &Numbers) {
+    let mut counts = std::collections::HashMap::new();
+    for record in records.iter() {
+        *counts.entry(record.id).or_insert(0usize) += 1;
+    }
+    while let Some(last) = records.last() {
+        let count = counts.get_mut(&last.id).expect("every record was counted");
+        if *count <= numbers.count(last.id) {
+            break;
+        }
+        *count -= 1;
+        records.pop();
+    }
+}
+
+fn drop_unpaired_edges(records: &mut Vec<Record>) {
+    while records.last().is_some_and(|record| record.command == NONE) {
+        records.pop();
+    }
+    let unpaired = records.iter().take_while(|record| record.command == NONE).count();
+    records.drain(..unpaired);
+}
+
+fn pair_nodes(chip: Chip, core: &mut Core, engine: Engine, losses: &mut Losses) {
+    let slot = slot(engine);
+    let source = Source { path: &core.path, bytes: &core.bytes };
+    let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[slot]);
+    let commands = pair::of_nodes(chip, engine, &list, &mut core.nodes.commands, &core.keyed, source, losses);
+    core.nodes.lists[slot] = list;
+    let stream = &mut core.streams[slot];
+    let mut records = std::mem::take(&mut stream.records);
+    let rows = stream.rows(&core.bytes);
+    pair::pair(chip, engine, &mut records, rows, &commands, &core.nodes.commands, losses);
+    stream.records = records;
+}
+
+fn pair_bmodel(chip: Chip, core: &mut Core, engine: Engine, losses: &mut Losses) {
+    let slot = slot(engine);
+    let source = Source { path: &core.path, bytes: &core.bytes };
+    let commands = pair::of_static(chip, engine, &core.statics[slot], &mut core.nodes.commands, source, losses);
+    let stream = &mut core.streams[slot];
+    let mut records = std::mem::take(&mut stream.records);
+    let rows = stream.rows(&core.bytes);
+    let paired = pair::pair(chip, engine, &mut records, rows, &commands, &core.nodes.commands, losses);
+    if !paired && chip == Chip::Cv84x6 {
+        pair::pair_by_number(&mut records, &commands);
+    }
+    let has_nodes = !core.nodes.lists[slot].is_empty();
+    if !has_nodes && !commands.is_empty() {
+        drop_unpaired_edges(&mut records);
+    }
+    core.streams[slot].records = records;
+    if has_nodes {
+        pair_nodes(chip, core, engine, losses);
+    }
+}

@@ -1,0 +1,202 @@
+//! One record as reports see it: names, times, figures, and the ordered keys and values that are printed.
+//!
+//! Nothing is stored: each figure is computed when a report asks for it, from the raw record and the command.
+
+pub mod dma;
+pub mod tiu;
+pub mod value;
+
+use super::chip::{Chip, Engine};
+use super::core::Core;
+use super::descriptor::{Decoder, Hot, Layout};
+use super::names::Names;
+use super::record::{Command, Label, NONE, Origin, Record};
+use super::timeline::{Settings, Timeline};
+pub use value::Value;
+
+/// A descriptor with its registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Where the fields are.
+    pub layout: &'static Layout,
+    /// The bits.
+    pub bytes: &'a [u8],
+}
+
+/// One record of a timeline.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// What the whole capture shares.
+    pub settings: &'a Settings,
+    /// Whose record it is.
+    pub engine: Engine,
+    /// The core it is shown under, when one is known.
+    pub core: Option<u32>,
+    /// Place among the records of its engine.
+    pub index: usize,
+    /// Its times.
+    pub record: &'a Record,
+    /// The raw record.
+    pub row: &'a [u8],
+    /// Its command.
+    pub command: Option<&'a Command>,
+    /// The registers of its command.
+    pub descriptor: Option<Descriptor<'a>>,
+    owner: Option<&'a Core>,
+}
+
+/// What the place of a command in the stream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place<'a> {
+    /// How it became known.
+    pub mode: Origin,
+    /// Name of the kernel.
+    pub function: Option<&'a str>,
+    /// Number of the call of the kernel, over all cores.
+    pub scope: Option<u32>,
+    /// Number of the batch.
+    pub batch: Option<u32>,
+}
+
+/// Codes of operation and sub-operation; `None` when neither command nor label says.
+pub fn operation(chip: Chip, engine: Engine, command: &Command, file: &[u8]) -> (Option<u32>, u32) {
+    match descriptor(chip, command, file) {
+        None => (Some(command.op()), command.sub()),
+        Some(Descriptor { layout, bytes }) => {
+            let (op, sub) = match engine {
+                Engine::Tiu => (Hot::Type, Hot::SubType),
+                _ => (Hot::CommandType, Hot::SpecialFunction),
+            };
+            let value = |field| layout.hot(bytes, field).unwrap_or(0) as u32;
+            (Some(value(op)), value(sub))
+        }
+    }
+}
+
+fn descriptor<'a>(chip: Chip, command: &Command, file: &'a [u8]) -> Option<Descriptor<'a>> {
+    if !command.is_decoded() {
+        return None;
+    }
+    let layout = Decoder::of(chip).layout(command.layout);
+    let at = command.at as usize;
+    file.get(at..at + layout.bytes).map(|bytes| Descriptor { layout, bytes })
+}
+
+impl<'a> Event<'a> {
+    /// The event of a record; `owner` is the core whose command it may have.
+    pub fn new(
+        timeline: &'a Timeline,
+        engine: Engine,
+        core: Option<u32>,
+        index: usize,
+        record: &'a Record,
+        row: &'a [u8],
+        owner: Option<&'a Core>,
+    ) -> Event<'a> {
+        let settings = &timeline.settings;
+        let command = owner.filter(|_| record.command != NONE);
+        let command = command.and_then(|core| core.nodes.commands.get(record.command as usize));
+        let descriptor = match (owner, command) {
+            (Some(core), Some(command)) => descriptor(settings.chip, command, &core.bytes),
+            _ => None,
+        };
+        Event { settings, engine, core, index, record, row, command, descriptor, owner }
+    }
+
+    /// The chip.
+    pub fn chip(&self) -> Chip {
+        self.settings.chip
+    }
+
+    /// How long it took; never nothing.
+    pub fn duration_ns(&self) -> i64 {
+        (self.record.end - self.record.start).max(1)
+    }
+
+    /// Number of the command as printed: ports count from one themselves.
+    pub fn command_id(&self) -> u64 {
+        if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
+    }
+
+    /// Codes of operation and sub-operation; no operation when nothing is known.
+    pub fn operation(&self) -> (Option<u32>, u32) {
+        if let (Some(command), Some(owner)) = (self.command, self.owner) {
+            return operation(self.chip(), self.engine, command, &owner.bytes);
+        }
+        let (wait, send) = match self.engine {
+            Engine::Tiu => (9, 8),
+            Engine::Gdma | Engine::Sdma => (4, 3),
+            Engine::Cdma => (4, 3),
+        };
+        match self.record.label {
+            Label::None => (None, 0),
+            Label::Wait => (Some(self.engine.system_op()), wait),
+            Label::Send => (Some(self.engine.system_op()), send),
+        }
+    }
+
+    /// Whether its command is known only by its generator.
+    pub fn is_rvt(&self) -> bool {
+        self.command.is_some_and(|command| command.origin == Origin::Rvt)
+    }
+
+    /// Whether it is a message or a marker instead of work.
+    pub fn is_system(&self) -> bool {
+        !self.is_rvt() && self.operation().0 == Some(self.engine.system_op())
+    }
+
+    /// Type and name of the operation.
+    pub fn names(&self) -> Names {
+        let (op, sub) = self.operation();
+        match self.engine {
+            Engine::Tiu => tiu::names(self, op, sub),
+            _ => dma::names(self, op, sub),
+        }
+    }
+
+    /// Kernel, batch and mode.
+    pub fn place(&self) -> Option<Place<'a>> {
+        let nodes = &self.owner?.nodes;
+        let tags = nodes.tags.get(self.record.tags as usize)?;
+        Some(Place {
+            mode: tags.mode,
+            function: nodes.functions.get(tags.function as usize).map(String::as_str),
+            scope: (tags.scope != NONE).then(|| self.owner.map_or(0, |core| core.first_scope) + tags.scope),
+            batch: (tags.batch != NONE).then_some(tags.batch),
+        })
+    }
+
+    /// The main keys in order.
+    pub fn info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
+        match self.engine {
+            Engine::Tiu => tiu::info(self, add),
+            _ => dma::info(self, add),
+        }
+    }
+
+    /// The keys that say whose record it is.
+    pub fn meta(&self, add: &mut impl FnMut(&str, Value<'_>)) {
+        add("Global Idx", Value::Int(self.index as i64));
+        add("Core Id", self.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
+        let Some(place) = self.place() else { return };
+        if let Some(mode) = place.mode.mode() {
+            add("mode", Value::Text(mode));
+        }
+        if let Some(function) = place.function {
+            add("kernel_func", Value::Text(function));
+        }
+        if let Some(scope) = place.scope {
+            add("func_scope_id", Value::Int(i64::from(scope)));
+        }
+        if let Some(batch) = place.batch {
+            add("batch_launch", Value::Int(i64::from(batch)));
+        }
+    }
+
+    /// The registers of a TIU command; each key comes in two parts.
+    pub fn extra(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
+        if self.engine == Engine::Tiu {
+            tiu::extra(self, add);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Events of the tensor unit.
+
+use super::{Descriptor, Event, Value};
+use crate::tpu::block::word;
+use crate::tpu::chip::Chip;
+use crate::tpu::descriptor::{Decoder, Hot, bits};
+use crate::tpu::names::{self, Names, UNKNOWN};
+use crate::tpu::operations::{self, Work};
+
+/// Type and name.
+pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
+    if let Some(Descriptor { layout, bytes }) = event.descriptor {
+        return Names { kind: &layout.class, name: Decoder::of(event.chip()).name(layout, bytes) };
+    }
+    match event.command {
+        Some(command) if event.is_rvt() && event.chip() == Chip::Cv84x6 => {
+            names::rvt(op.unwrap_or(0), sub, command.extra())
+        }
+        _ => names::tiu(op.unwrap_or(UNKNOWN), sub),
+    }
+}
+
+/// Operations and cycles; those of a command without registers are one.
+pub fn work(event: &Event<'_>) -> Work {
+    match event.descriptor {
+        Some(Descriptor { layout, bytes }) => operations::work(event.chip(), layout, bytes),
+        None => Work { asked: 1, done: 1, ..Work::default() },
+    }
+}
+
+/// Operations asked for as a part of those done: how much of the array's work was useful.
+pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
+    if event.descriptor.is_none() {
+        return 0.0;
+    }
+    match event.chip() {
+        Chip::Aks | Chip::Aksv if work.done == 0 => 0.0,
+        _ => work.asked as f64 / work.done.max(1) as f64,
+    }
+}
+
+/// Code of the element type of the result.
+pub fn result_type(event: &Event<'_>) -> Option<u64> {
+    match (event.descriptor, event.command) {
+        (Some(descriptor), _) => descriptor.layout.value(descriptor.bytes, "opt_res0_prec"),
+        (None, Some(command)) if event.names().kind != "sys" => Some(u64::from(command.extra() & 0x7f)),
+        _ => None,
+    }
+}
+
+/// Cycles lost to bank conflicts, as the record counts them.
+pub fn conflicts(event: &Event<'_>) -> u32 {
+    word(event.row, 3) >> 1
+}
+
+/// The main keys.
+pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    match (event.chip(), event.descriptor.is_some()) {
+        (Chip::Cv84x6, false) => cv_node(event, add),
+        (_, false) => node(event, add),
+        (_, true) => decoded(event, add),
+    }
+}
+
+fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    add("Start Time(ns)", Value::Int(event.record.start));
+    add("End Time(ns)", Value::Int(event.record.end));
+    add("Cmd Id", Value::Int(event.command_id() as i64));
+    add("Asic Cycle", Value::Int(event.record.cycles));
+}
+
+fn one_operation(add: &mut impl FnMut(&str, Value<'static>)) {
+    add("Alg Ops", Value::Int(1));
+    add("uArch Ops", Value::Int(1));
+    add("Alg Cycle", Value::Int(0));
+    add("uArch Rate", Value::Percent(0.0));
+}
+
+fn node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let names = event.names();
+    add("Function Type", Value::Text(names.kind));
+    add("Function Name", Value::Text(names.name));
+    times(event, add);
+    add("Engine Id", Value::Int(0));
+    one_operation(add);
+}
+
+fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let names = event.names();
+    add("Engine Id", Value::Int(0));
+    times(event, add);
+    add("Function Type", Value::Text(names.kind));
+    add("Function Name", Value::Text(names.name));
+    cv_conflicts(event, add);
+    one_operation(add);
+    add("Sim Power(W)", Value::Int(0));
+}
+
+fn cv_conflicts(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let conflicts = conflicts(event);
+    add("Bank Conflict Cycle", Value::Int(i64::from(conflicts)));
+    add("Bank Conflict Ratio", Value::Percent(ratio(f64::from(conflicts), event)));
+    add("Thread Id", Value::Int(i64::from(word(event.row, 3) & 1)));
+}
+
+fn ratio(cycles: f64, event: &Event<'_>) -> f64 {
+    cycles / (event.record.cycles as f64 + 0.0001)
+}
+
+fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let (names, work) = (event.names(), work(event));
+    let rate = Value::Percent(rate(event, &work));
+    add("Function Name", Value::Text(names.name));
+    add("Function Type", Value::Text(names.kind));
+    times(event, add);
+    add("Engine Id", Value::Int(0));
+    add("Alg Ops", Value::Big(work.asked));
+    add("uArch Ops", Value::Big(work.done));
+    if matches!(event.chip(), Chip::Aks | Chip::Aksv) {
+        add("uArch Rate", rate);
+        add("Alg Cycle", Value::Big(work.cycles));
+        return;
+    }
+    add("Alg Cycle", Value::Big(work.cycles));
+    add("uArch Rate", rate);
+    add("Initial Cycle Ratio", Value::Percent(ratio(work.initial as f64, event)));
+    if event.chip() == Chip::Cv84x6 {
+        cv_conflicts(event, add);
+    } else {
+        add("Bank Conflict Ratio", Value::Percent(ratio(work.conflicts as f64, event)));
+    }
+    add("Sim Power(W)", Value::Int(0));
+}
+
+/// The registers.
+pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)) {
+    if let Some(Descriptor { layout, bytes }) = event.descriptor {
+        for field in &layout.fields {
+            add("des_", &field.name, Value::Big(u128::from(bits(bytes, field.place))));
+        }
+        if matches!(event.chip(), Chip::Bm1688 | Chip::Cv84x6) {
+            let message = layout.class == "SYS" && matches!(layout.hot(bytes, Hot::SubType), Some(8 | 9));
+            let immediate = layout.hot(bytes, Hot::Immediate).filter(|_| message).unwrap_or(0);
+            add("", "Msg Id", Value::Int((immediate & 0x7f) as i64));
+            add("", "Sd\\Wt Count", Value::Int((immediate >> 16 & 7) as i64));
+        }
+        return;
+    }
+    let number = |value: u32| Value::Int(i64::from(value));
+    let (op, sub) = event.operation();
+    let (kind, engine, rest) = match event.command {
+        Some(command) => (command.word & 0x7f, command.word >> 7 & 7, command.extra()),
+        None => (0, 0, 0),
+    };
+    add("", "type", number(kind));
+    add("", "engine", number(engine));
+    add("des_", "tsk_typ", number(op.unwrap_or(UNKNOWN)));
+    add("des_", "tsk_eu_typ", number(sub));
+    add("", "extra_info", number(rest));
+    if event.names().kind != "sys" {
+        add("des_", "opt_res0_prec", number(rest & 0x7f));
+    }
+}

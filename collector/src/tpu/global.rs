@@ -1,0 +1,81 @@
+//! `global.profile`: a few lines of text that say what the other files mean.
+
+use super::chip::Chip;
+use super::loss::Losses;
+use super::{Error, Result};
+use std::io::Read;
+use std::path::Path;
+
+/// A file of text larger than this is none of ours.
+const MAX_BYTES: u64 = 1 << 20;
+/// More cores than any chip has are a mistake, and each becomes a row of the reports.
+const MAX_CORES: u32 = 64;
+
+/// What it says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Global {
+    /// The chip.
+    pub chip: Chip,
+    /// Whether a whole compiled model was profiled, with static commands.
+    pub is_bmodel: bool,
+    /// Clock of the tensor unit, when the capture names it.
+    pub tiu_mhz: Option<f64>,
+    /// How many cores to show at least.
+    pub cores: u32,
+    /// Host time between the end of the records and the end of `disable_profile`.
+    pub tail_offset_ns: Option<i64>,
+}
+
+/// Reads it.
+pub fn read(directory: &Path, losses: &mut Losses) -> Result<Global> {
+    let path = directory.join("global.profile");
+    let failed = |source| Error::Read { path: path.clone(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(&path).map_err(failed)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    parse(&path, &String::from_utf8_lossy(&bytes), losses)
+}
+
+fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
+    let (mut arch, mut is_bmodel, mut tiu_mhz, mut cores, mut tail) = (None, false, None, 0, None);
+    let mut limit = 0;
+    for line in text.lines().map(str::trim) {
+        if line.contains("bmodel") {
+            is_bmodel = true;
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        let number = value.parse::<i64>();
+        let refuse = |losses: &mut Losses| {
+            losses.skip(path, None, format!("`{key}` is `{value}`, which is no number of its kind; it is ignored"));
+        };
+        match key {
+            "arch" => arch = Some(value.to_owned()),
+            "tpu_freq" => match value.parse::<f64>() {
+                Ok(mhz) if (1.0..=100_000.0).contains(&mhz) => tiu_mhz = Some(mhz),
+                _ => refuse(losses),
+            },
+            "core_num" => match number {
+                Ok(count) if (0..=i64::from(MAX_CORES)).contains(&count) => cores = count as u32,
+                _ => refuse(losses),
+            },
+            "max_record_num" => limit = number.unwrap_or(0),
+            "tail_offset_ns" => match number {
+                Ok(offset) => tail = Some(offset),
+                Err(_) => refuse(losses),
+            },
+            key if key.ends_with("_record") => match number {
+                Ok(count) if limit != 0 && count >= limit => {
+                    losses.note(format!("`{key}` reached max_record_num ({limit}): the capture ends early"));
+                }
+                Ok(_) => {}
+                Err(_) => refuse(losses),
+            },
+            _ => {}
+        }
+    }
+    let name = arch.ok_or_else(|| Error::NoArch { path: path.to_owned() })?;
+    let chip = Chip::from_name(&name).ok_or_else(|| Error::UnknownArch { path: path.to_owned(), name })?;
+    Ok(Global { chip, is_bmodel, tiu_mhz, cores, tail_offset_ns: tail })
+}

@@ -1,0 +1,31 @@
+//! Guesses what system records without a command were: a wait or a send.
+//!
+//! The two alternate; those that together took longer are the waits, and so is every one of more than a microsecond.
+
+use super::chip::{Chip, Engine};
+use super::core::Rows;
+use super::pmu;
+use super::record::{Label, NONE, Record};
+
+/// Beyond this a system record waited, whatever its place.
+const LONG_NS: i64 = 1000;
+
+/// Labels what has neither command nor label.
+pub fn label(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
+    let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
+    let mut totals = [0i64; 2];
+    let mut count = 0;
+    for record in records.iter().filter(|record| is_system(record)) {
+        totals[count % 2] += record.end - record.start;
+        count += 1;
+    }
+    let waits = usize::from(totals[1] > totals[0]);
+    let mut place = 0;
+    for record in records.iter_mut().filter(|record| is_system(record)) {
+        if record.label == Label::None {
+            let waited = record.end - record.start > LONG_NS || place % 2 == waits;
+            record.label = if waited { Label::Wait } else { Label::Send };
+        }
+        place += 1;
+    }
+}

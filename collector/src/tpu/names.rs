@@ -1,0 +1,131 @@
+//! Printed names of operations. The tables are texts in `tables/`; a name that is missing is made from its number.
+
+use super::chip::Chip;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Type and name of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The group it belongs to.
+    pub kind: &'static str,
+    /// Its own name.
+    pub name: &'static str,
+}
+
+/// The operation that stands for "not known".
+pub const UNKNOWN: u32 = 31;
+const CODES: usize = 32;
+
+/// Names for every pair of codes.
+struct Table(Vec<Names>);
+
+impl Table {
+    fn get(&self, op: u32, sub: u32) -> Names {
+        self.0[(op as usize % CODES) * CODES + sub as usize % CODES]
+    }
+
+    /// Reads lines `OP type: SUB name; …`; `missing` names what they do not.
+    fn read<'a>(lines: impl Iterator<Item = &'a str>, missing: impl Fn(u32, &str, u32) -> Option<String>) -> Table {
+        let mut kinds: HashMap<u32, (&str, HashMap<u32, String>)> = HashMap::new();
+        for line in lines {
+            let (head, subs) = line.split_once(':').expect("the table is ours");
+            let (op, kind) = head.split_once(' ').expect("the table is ours");
+            let names = subs.split("; ").map(|item| item.trim_start()).filter_map(|item| item.split_once(' '));
+            let names = names.map(|(sub, name)| (sub.parse().expect("the table is ours"), name.replace('~', " ")));
+            kinds.insert(op.parse().expect("the table is ours"), (kind, names.collect()));
+        }
+        let mut table = Vec::with_capacity(CODES * CODES);
+        for op in 0..CODES as u32 {
+            let kind = kinds.get(&op).map_or(format!("cmd_type_{op}"), |(kind, _)| (*kind).to_owned());
+            let kind: &'static str = kind.leak();
+            for sub in 0..CODES as u32 {
+                let known = kinds.get(&op).and_then(|(_, names)| names.get(&sub).cloned());
+                let name = known.or_else(|| missing(op, kind, sub));
+                table.push(Names { kind, name: name.map_or(kind, |name| name.leak()) });
+            }
+        }
+        Table(table)
+    }
+}
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn part(text: &'static str, head: &'static str) -> impl Iterator<Item = &'static str> {
+    let own = lines(text).skip_while(move |line| *line != head).skip(1);
+    own.take_while(|line| !line.starts_with('['))
+}
+
+/// Names of a TIU node.
+pub fn tiu(op: u32, sub: u32) -> Names {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::read(lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| Some(format!("{kind}_{sub}")))
+    });
+    TABLE.get(op, sub)
+}
+
+/// Names of a command of GDMA or SDMA.
+pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
+    static TABLES: LazyLock<[Table; 3]> = LazyLock::new(|| {
+        ["[a v]", "[b]", "[c]"]
+            .map(|head| Table::read(part(include_str!("tables/dma_names.txt"), head), |_, _, _| None))
+    });
+    let table = match chip {
+        Chip::Aks | Chip::Aksv => 0,
+        Chip::Bm1688 => 1,
+        Chip::Cv84x6 => 2,
+    };
+    TABLES[table].get(op, sub)
+}
+
+/// Names of a command of a port.
+pub fn cdma(op: u32, sub: u32) -> Names {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let missing = |_: u32, kind: &str, sub: u32| (sub != 0).then(|| format!("{kind}_{sub}"));
+        Table::read(part(include_str!("tables/dma_names.txt"), "[cdma]"), missing)
+    });
+    TABLE.get(op, sub)
+}
+
+/// Names of a generator of CV84X6; the variant is the sub-operation with the rest of the node above it.
+pub fn rvt(function: u32, sub: u32, extra: u32) -> Names {
+    static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
+        let rows = lines(include_str!("tables/rvt_names.txt"));
+        rows.map(|line| {
+            let (head, variants) = line.split_once(": ").expect("the table is ours");
+            let (_, label) = head.split_once(' ').expect("the table is ours");
+            (label, variants.split(' ').map(|variant| format!("rvt_{variant}")).collect())
+        })
+        .collect()
+    });
+    match TABLE.get(function as usize) {
+        None => Names { kind: "rvt", name: "unknown" },
+        Some((kind, variants)) => {
+            let variant = (sub | (extra & 0x7ff) << 5) as usize;
+            Names { kind, name: variants.get(variant).map_or("unknown", String::as_str) }
+        }
+    }
+}
+
+/// Names of element types by code.
+pub const DTYPES: [&str; 10] = ["INT8", "FP16", "FP32", "INT16", "INT32", "BFP16", "INT4", "FP8", "FP20", "TF32"];
+
+/// Name of an element type; the vendor's tool stops at those without one.
+pub fn dtype(code: u64) -> &'static str {
+    const BEYOND: [&str; 6] = ["dtype_10", "dtype_11", "dtype_12", "dtype_13", "dtype_14", "dtype_15"];
+    let code = code as usize;
+    DTYPES.get(code).or(BEYOND.get(code.wrapping_sub(DTYPES.len()))).copied().unwrap_or("unknown")
+}
+
+/// A pair of element types, as the workbook prints it.
+pub fn conversion(from: Option<u64>, to: Option<u64>) -> &'static str {
+    const CODES: usize = 17;
+    static TABLE: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let name = |code: usize| if code == 0 { "None" } else { dtype(code as u64 - 1) };
+        (0..CODES * CODES).map(|pair| format!("{} -> {}", name(pair / CODES), name(pair % CODES))).collect()
+    });
+    let place = |code: Option<u64>| code.map_or(0, |code| (code as usize).min(CODES - 2) + 1);
+    &TABLE[place(from) * CODES + place(to)]
+}

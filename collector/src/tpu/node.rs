@@ -1,0 +1,294 @@
+//! Dynamic nodes: words that say which commands were issued, in what kernel and batch.
+//!
+//! The words of one core are one stream. Each command gets the number its engine counted to, and in mode 2 the
+//! descriptor that was stored for it.
+
+use super::block::word;
+use super::chip::{Chip, Engine};
+use super::descriptor::{Decoder, Stream};
+use super::loss::Losses;
+use super::record::{Command, NO_LAYOUT, NONE, Origin, Tags};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::Path;
+
+/// One entry of an engine's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A command, by its index.
+    Command(u32),
+    /// A row of descriptors stored elsewhere.
+    Descriptors {
+        /// Key of the block.
+        key: u32,
+        /// How many commands it should hold.
+        count: u32,
+        /// Tags of all of them.
+        tags: u32,
+    },
+}
+
+/// All nodes of a core.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    /// Lists of TIU, GDMA and SDMA.
+    pub lists: [Vec<Node>; 3],
+    /// Lists of the ports.
+    pub ports: BTreeMap<u32, Vec<Node>>,
+    /// Commands the lists point to.
+    pub commands: Vec<Command>,
+    /// Tags the commands point to.
+    pub tags: Vec<Tags>,
+    /// Names of kernels the tags point to.
+    pub functions: Vec<String>,
+    /// How many kernel calls there are.
+    pub scopes: u32,
+}
+
+/// A file in memory, with its name for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its name.
+    pub path: &'a Path,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A count at which AKSV's generators start a new row of numbers.
+const RVT_LIMIT: u32 = 0x3ffff;
+
+/// Reads the words of all blocks; `extras` are the places of stored descriptors, in order of issue.
+pub fn read(
+    chip: Chip,
+    source: Source<'_>,
+    blocks: &[Range<usize>],
+    extras: &[Range<usize>],
+    losses: &mut Losses,
+) -> Nodes {
+    let mut reader = Reader {
+        chip,
+        source,
+        extras,
+        issued: 0,
+        counters: [0; 3],
+        ports: BTreeMap::new(),
+        place: (NONE, NONE, NONE),
+        names: HashMap::new(),
+        nodes: Nodes::default(),
+    };
+    for block in blocks {
+        reader.block(block.clone(), losses);
+    }
+    if reader.issued > extras.len() && !extras.is_empty() {
+        let missing = reader.issued - extras.len();
+        losses.skip(source.path, None, format!("{missing} commands have no stored descriptor; their nodes are shown"));
+    }
+    reader.nodes
+}
+
+struct Reader<'a> {
+    chip: Chip,
+    source: Source<'a>,
+    extras: &'a [Range<usize>],
+    issued: usize,
+    counters: [u32; 3],
+    ports: BTreeMap<u32, u32>,
+    /// Kernel, call and batch in force.
+    place: (u32, u32, u32),
+    names: HashMap<String, u32>,
+    nodes: Nodes,
+}
+
+impl Reader<'_> {
+    fn block(&mut self, block: Range<usize>, losses: &mut Losses) {
+        let (start, path) = (block.start, self.source.path);
+        let bytes = &self.source.bytes[block];
+        let count = bytes.len() / 4;
+        if !bytes.len().is_multiple_of(4) {
+            losses.skip(path, Some((start + count * 4) as u64), "the nodes end inside a word");
+        }
+        let mut index = 0;
+        while index < count {
+            let at = Some((start + index * 4) as u64);
+            let value = word(bytes, index);
+            index += 1;
+            let packed = value >> 7;
+            match value & 0x7f {
+                0 => {
+                    let words = (packed as usize).div_ceil(4);
+                    if words > count - index {
+                        losses.skip(path, at, "the name of a kernel is longer than what is left of the nodes");
+                        return;
+                    }
+                    let name = String::from_utf8_lossy(&bytes[index * 4..index * 4 + packed as usize]).into_owned();
+                    self.open_kernel(name);
+                    index += words;
+                }
+                1 => self.command(value, Origin::Tdi, at, losses),
+                13 => self.command(value, Origin::Rvt, at, losses),
+                8..=11 => {
+                    if index == count {
+                        losses.skip(path, at, "a reference to descriptors without its count");
+                        return;
+                    }
+                    self.descriptors(value, word(bytes, index));
+                    index += 1;
+                }
+                12 => self.reset(value, at, losses),
+                14 => self.place.2 = packed,
+                15 => (self.place.0, self.place.1) = (NONE, NONE),
+                2..=7 | 100 | 127 => {}
+                other => losses.skip(path, at, format!("a node of the unknown type {other}")),
+            }
+        }
+    }
+
+    fn open_kernel(&mut self, name: String) {
+        let next = self.nodes.functions.len() as u32;
+        let function = *self.names.entry(name).or_insert_with_key(|name| {
+            self.nodes.functions.push(name.clone());
+            next
+        });
+        (self.place.0, self.place.1) = (function, self.nodes.scopes);
+        self.nodes.scopes += 1;
+    }
+
+    fn tags(&mut self, mode: Origin) -> u32 {
+        let (function, scope, batch) = self.place;
+        let tags = Tags { function, scope, batch, mode };
+        // Commands that follow each other mostly share their tags; two kinds may alternate.
+        let known = self.nodes.tags.iter().rev().take(3).position(|known| *known == tags);
+        let count = self.nodes.tags.len();
+        match known {
+            Some(back) => (count - 1 - back) as u32,
+            None => {
+                self.nodes.tags.push(tags);
+                count as u32
+            }
+        }
+    }
+
+    fn command(&mut self, value: u32, origin: Origin, at: Option<u64>, losses: &mut Losses) {
+        let code = value >> 7 & 7;
+        let stored = (origin == Origin::Tdi).then(|| {
+            self.issued += 1;
+            self.extras.get(self.issued - 1).cloned()
+        });
+        let Some(engine) = self.chip.engine(code) else {
+            if !self.chip.knows_engine(code) {
+                losses.skip(self.source.path, at, format!("a command of the unknown engine {code}"));
+            }
+            return;
+        };
+        let tags = self.tags(origin);
+        let mut command = Command { word: value, id: 0, tags, layout: NO_LAYOUT, origin, at: 0 };
+        if let Some(Some(range)) = stored
+            && engine != Engine::Cdma
+        {
+            self.decode(engine, range, &mut command, losses);
+        }
+        self.push(engine, command);
+        if origin == Origin::Rvt && self.chip == Chip::Aksv && self.counters[0] == RVT_LIMIT && engine != Engine::Sdma {
+            let synthetic = |op: u32, code: u32| 13 | code << 7 | op << 10 | 3 << 15;
+            for (engine, word) in [(Engine::Tiu, synthetic(15, 0)), (Engine::Gdma, synthetic(6, 1))] {
+                self.push(engine, Command { word, ..command });
+            }
+            self.counters[0] = 0;
+            self.counters[1] = 0;
+        }
+    }
+
+    fn decode(&self, engine: Engine, range: Range<usize>, command: &mut Command, losses: &mut Losses) {
+        let bytes = &self.source.bytes[range.clone()];
+        match Decoder::of(self.chip).decode(Stream::of(engine), bytes) {
+            Some(decoded) => (command.layout, command.at) = (decoded.number, range.start as u64),
+            None => losses.skip(
+                self.source.path,
+                Some(range.start as u64),
+                format!(
+                    "a {} descriptor of {} bytes that {} does not have",
+                    engine.name(),
+                    bytes.len(),
+                    self.chip_name()
+                ),
+            ),
+        }
+    }
+
+    fn chip_name(&self) -> &'static str {
+        self.chip.facts().name
+    }
+
+    fn push(&mut self, engine: Engine, mut command: Command) {
+        let index = self.nodes.commands.len() as u32;
+        let (counter, list) = match engine {
+            Engine::Cdma => {
+                let port = command.extra() >> 8;
+                (self.ports.entry(port).or_default(), self.nodes.ports.entry(port).or_default())
+            }
+            engine => {
+                let slot = slot(engine);
+                (&mut self.counters[slot], &mut self.nodes.lists[slot])
+            }
+        };
+        command.id = *counter;
+        *counter = counter.wrapping_add(1);
+        list.push(Node::Command(index));
+        self.nodes.commands.push(command);
+    }
+
+    fn descriptors(&mut self, value: u32, count: u32) {
+        let tags = self.tags(Origin::Des);
+        let key = value >> 7;
+        let node = |count| Node::Descriptors { key, count, tags };
+        match value & 0x7f {
+            11 => self.nodes.ports.entry(count >> 28).or_default().push(node(count & 0xfff_ffff)),
+            kind => self.nodes.lists[(kind - 8) as usize].push(node(count)),
+        }
+        self.counters = [0; 3];
+        self.ports.clear();
+    }
+
+    fn reset(&mut self, value: u32, at: Option<u64>, losses: &mut Losses) {
+        let code = value >> 7 & 7;
+        match self.chip.engine(code) {
+            Some(Engine::Cdma) => {
+                self.ports.insert(value >> 28, 0);
+            }
+            Some(engine) => self.counters[slot(engine)] = 0,
+            None if self.chip.knows_engine(code) => {}
+            None => losses.skip(self.source.path, at, format!("a reset of the unknown engine {code}")),
+        }
+    }
+}
+
+/// Index of an engine of a core in arrays of three.
+pub fn slot(engine: Engine) -> usize {
+    match engine {
+        Engine::Tiu => 0,
+        Engine::Gdma => 1,
+        Engine::Sdma | Engine::Cdma => 2,
+    }
+}
+
+/// Places of stored descriptors in blocks of them.
+pub fn extras(source: Source<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
+    let mut places = Vec::new();
+    for block in blocks {
+        let mut at = block.start;
+        while at < block.end {
+            let Some(header) = source.bytes[at..block.end].get(..12) else {
+                losses.skip(source.path, Some(at as u64), "stored descriptors end inside a header");
+                break;
+            };
+            let length = word(header, 2) as usize;
+            if length > block.end - at - 12 {
+                losses.skip(source.path, Some(at as u64), format!("a stored descriptor of {length} bytes is cut off"));
+                break;
+            }
+            places.push(at + 12..at + 12 + length);
+            at += 12 + length;
+        }
+    }
+    places
+}

@@ -1,0 +1,183 @@
+//! Records grouped into operators: equal commands of one core, or of all, with their times.
+//!
+//! Two records are the same operator when engine, names, element type and shape agree; addresses, dependencies and
+//! repeated launches do not make another one.
+
+use super::chip::Engine;
+use super::core::ENGINES;
+use super::event::{Event, dma, tiu};
+use super::names;
+use super::timeline::Timeline;
+use std::collections::HashMap;
+
+/// What makes two records the same operator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Operator {
+    /// The engine.
+    pub engine: Engine,
+    /// Type of the command.
+    pub kind: &'static str,
+    /// Name of the command.
+    pub name: &'static str,
+    /// Element type; empty when unknown.
+    pub dtype: &'static str,
+    /// Where data moves, for engines that move it.
+    pub direction: &'static str,
+    /// Named sizes: shapes of operands and result, or the bytes moved.
+    pub sizes: Vec<(&'static str, u64)>,
+    /// The kernel it belongs to, when one is known.
+    pub kernel: Option<String>,
+}
+
+/// Times and figures of one operator.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    /// Time of each record.
+    pub times_ns: Vec<i64>,
+    /// Cycles of all of them.
+    pub cycles: i64,
+    /// Stalled cycles of all of them.
+    pub stalls: u64,
+    /// Bytes all of them moved.
+    pub bytes: u64,
+    /// Operations one of them asks for; 0 when unknown.
+    pub asked: u128,
+    /// Operations the array does for one of them.
+    pub done: u128,
+}
+
+/// Registers that tell shapes; all others may differ between runs of one operator.
+const SHAPES: [&str; 21] = [
+    "res0_n",
+    "res0_c",
+    "res0_h",
+    "res0_w",
+    "opd0_n",
+    "opd0_c",
+    "opd0_h",
+    "opd0_w",
+    "opd1_n",
+    "opd1_c",
+    "opd1_h",
+    "opd1_w",
+    "src_nsize",
+    "src_csize",
+    "src_hsize",
+    "src_wsize",
+    "dst_nsize",
+    "dst_csize",
+    "dst_hsize",
+    "dst_wsize",
+    "cmd_length",
+];
+
+impl Operator {
+    /// The operator of a record; system commands are none.
+    pub fn of(event: &Event<'_>) -> Option<Operator> {
+        if event.is_system() {
+            return None;
+        }
+        let names = event.names();
+        let is_tiu = event.engine == Engine::Tiu;
+        let (dtype, direction) = if is_tiu {
+            (tiu::result_type(event).map_or("", names::dtype), "")
+        } else {
+            (dma::dtype(event), dma::traffic(event).direction())
+        };
+        let mut sizes = Vec::new();
+        if let Some(descriptor) = event.descriptor {
+            let value = |name: &&'static str| Some((*name, descriptor.layout.value(descriptor.bytes, name)?));
+            sizes.extend(SHAPES.iter().filter_map(value));
+        } else if !is_tiu {
+            sizes.push(("bytes", dma::traffic(event).bytes));
+        }
+        let kernel = event.place().and_then(|place| place.function).map(str::to_owned);
+        Some(Operator { engine: event.engine, kind: names.kind, name: names.name, dtype, direction, sizes, kernel })
+    }
+
+    /// The operator for a reader.
+    pub fn text(&self) -> String {
+        let mut text = format!("{} {} {}", self.engine.name(), self.kind, self.name.trim());
+        for part in [self.dtype, self.direction] {
+            if !part.is_empty() {
+                text = format!("{text} {part}");
+            }
+        }
+        for (name, value) in &self.sizes {
+            text = format!("{text} {name}={value}");
+        }
+        match &self.kernel {
+            Some(kernel) => format!("{text} in {kernel}"),
+            None => text,
+        }
+    }
+
+    /// Some of the sizes as a shape, as far as they are known.
+    pub fn shape(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
+        let known = ["n", "c", "h", "w"].iter().filter_map(|letter| {
+            let wanted = format!("{prefix}{letter}{suffix}");
+            self.sizes.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+        });
+        let shape: Vec<u64> = known.collect();
+        (!shape.is_empty()).then_some(shape)
+    }
+}
+
+impl Runs {
+    /// Adds a record.
+    pub fn add(&mut self, event: &Event<'_>) {
+        self.times_ns.push(event.duration_ns());
+        self.cycles += event.record.cycles;
+        if event.engine == Engine::Tiu {
+            if event.descriptor.is_some() {
+                let work = tiu::work(event);
+                (self.asked, self.done) = (work.asked, work.done);
+            }
+        } else {
+            let traffic = dma::traffic(event);
+            self.stalls += traffic.stall;
+            self.bytes += traffic.bytes;
+        }
+    }
+
+    /// Time of all records.
+    pub fn total_ns(&self) -> i64 {
+        self.times_ns.iter().sum()
+    }
+
+    /// Mean time.
+    pub fn mean_ns(&self) -> f64 {
+        self.total_ns() as f64 / self.times_ns.len().max(1) as f64
+    }
+}
+
+/// Every record that is an operator's, with it.
+pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
+    let mut give = |event: Event<'_>| {
+        if let Some(operator) = Operator::of(&event) {
+            take(&event, operator);
+        }
+    };
+    for core in &timeline.cores {
+        for engine in ENGINES {
+            timeline.core_events(core, engine).for_each(&mut give);
+        }
+    }
+    for port in &timeline.ports {
+        timeline.port_events(port).for_each(&mut give);
+    }
+}
+
+/// The operators of each core (ports count to the core they are shown under), in order of first appearance.
+pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
+    let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
+    let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();
+    each(timeline, &mut |event, operator| {
+        let place = *places.entry((event.core, operator)).or_insert_with_key(|(core, operator)| {
+            groups.push((*core, operator.clone(), Runs::default()));
+            groups.len() - 1
+        });
+        groups[place].2.add(event);
+    });
+    groups
+}

@@ -1,0 +1,278 @@
+//! The page: a capture to look at in a browser, without a network.
+//!
+//! One file holds page, program and data. Numbers stand in columns, each the base64 text of a little-endian array, so
+//! that a browser takes them over without reading a million numbers one by one.
+
+use super::chip::Engine;
+use super::event::{Event, dma, tiu};
+use super::summary::Summary;
+use super::timeline::Timeline;
+use super::trace::kernel::{self, Call};
+use super::{Result, names, output};
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+const FOLDER: &str = "PerfWeb";
+const FILE: &str = "result.html";
+/// No batch is known.
+const NO_BATCH: u32 = u32::MAX;
+
+/// Writes it.
+pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -> Result<()> {
+    output::write(&directory.join(FOLDER).join(FILE), |file| {
+        file.write_all(include_bytes!("result.html"))?;
+        data(timeline, summary, file)?;
+        file.write_all(include_bytes!("script.html"))
+    })
+}
+
+/// Lists that columns point into.
+#[derive(Default)]
+struct Lists {
+    names: Vec<[&'static str; 3]>,
+    by_name: HashMap<(*const u8, *const u8, Engine), u16>,
+    directions: Vec<&'static str>,
+    dtypes: Vec<&'static str>,
+    kernels: Vec<String>,
+    by_kernel: HashMap<String, usize>,
+}
+
+fn place<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
+    list.iter().position(|known| *known == value).unwrap_or_else(|| {
+        list.push(value);
+        list.len() - 1
+    })
+}
+
+impl Lists {
+    fn name(&mut self, event: &Event<'_>) -> u16 {
+        let names = event.names();
+        let next = self.names.len() as u16;
+        let key = (names.kind.as_ptr(), names.name.as_ptr(), event.engine);
+        *self.by_name.entry(key).or_insert_with(|| {
+            self.names.push([names.name, names.kind, event.engine.name()]);
+            next
+        })
+    }
+
+    fn kernel(&mut self, name: &str) -> usize {
+        if let Some(known) = self.by_kernel.get(name) {
+            return *known;
+        }
+        self.by_kernel.insert(name.to_owned(), self.kernels.len());
+        self.kernels.push(name.to_owned());
+        self.kernels.len() - 1
+    }
+}
+
+fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) -> std::io::Result<()> {
+    let mut lists = Lists::default();
+    let groups: Vec<String> = timeline
+        .cores
+        .iter()
+        .map(|core| format!("Core {}", core.id))
+        .chain(timeline.ports.iter().map(|port| format!("CDMA port {}", port.number)))
+        .collect();
+    out.write_all(b"{\"lanes\":[")?;
+    let mut first = true;
+    for (index, core) in timeline.cores.iter().enumerate() {
+        for engine in timeline.engines_of(core) {
+            let lane = Lane { group: &groups[index], label: engine.name(), engine };
+            lane.write(timeline, timeline.core_events(core, engine), &mut lists, &mut first, out)?;
+        }
+    }
+    for (index, port) in timeline.ports.iter().enumerate().filter(|(_, port)| !port.stream.records.is_empty()) {
+        let lane = Lane { group: &groups[timeline.cores.len() + index], label: "records", engine: Engine::Cdma };
+        lane.write(timeline, timeline.port_events(port), &mut lists, &mut first, out)?;
+    }
+    let calls = calls(timeline, &mut lists);
+    let settings = &timeline.settings;
+    let text =
+        |name: &std::path::Path| name.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let rest = json!({
+        "calls": calls,
+        "groups": groups,
+        "names": lists.names,
+        "directions": lists.directions,
+        "dtypes": lists.dtypes,
+        "kernels": lists.kernels,
+        "chip": settings.chip.facts().name,
+        "directory": text(&timeline.directory),
+        "parameters": settings.chip.parameters(settings.tiu_mhz),
+        "total_ns": timeline.records().map(|record| record.end).max().unwrap_or(0),
+        "summary": { "header": Summary::header(), "rows": summary.map_or(Vec::new(), Summary::rows) },
+        "cards": cards(timeline, summary),
+    });
+    out.write_all(b"],")?;
+    // `<` in a text could end the element that holds the data.
+    let rest = rest.to_string().replace('<', "\\u003c");
+    out.write_all(rest.trim_start_matches('{').as_bytes())
+}
+
+fn cards(timeline: &Timeline, summary: Option<&Summary>) -> Vec<[String; 2]> {
+    let Some(summary) = summary else { return Vec::new() };
+    let rows = summary.rows();
+    let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
+    let card = |value: String, label: &str| [value, label.to_owned()];
+    vec![
+        card(format!("{} µs", overall(2)), "from the first record to the last"),
+        card(timeline.record_count().to_string(), "records"),
+        card(timeline.cores.iter().filter(|core| !core.bytes.is_empty()).count().to_string(), "cores with records"),
+        card(overall(3), "of the time the tensor units worked"),
+        card(overall(1), "parallelism of the engines"),
+        card(format!("{} GB/s", overall(7)), "GDMA from and to DDR, while it moved"),
+    ]
+}
+
+/// Calls as lists: kernel, start, end, group, scope or -1, records, mode.
+fn calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
+    let cores = timeline.cores.len();
+    let mut result = Vec::new();
+    let mut add = |calls: Vec<Call<'_>>, group: usize| {
+        for call in calls {
+            let scope = call.scope.map_or(-1, i64::from);
+            let kernel = lists.kernel(call.function);
+            result.push(json!([kernel, call.start, call.end, group, scope, call.count, call.mode()]));
+        }
+    };
+    for (index, core) in timeline.cores.iter().enumerate() {
+        let events = super::core::ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine));
+        add(kernel::calls(events), index);
+    }
+    for (index, port) in timeline.ports.iter().enumerate() {
+        add(kernel::calls(timeline.port_events(port)), cores + index);
+    }
+    result
+}
+
+struct Lane<'a> {
+    group: &'a str,
+    label: &'a str,
+    engine: Engine,
+}
+
+/// The columns of a lane.
+#[derive(Default)]
+struct Columns {
+    start: Vec<f64>,
+    duration: Vec<f64>,
+    cycles: Vec<u32>,
+    name: Vec<u16>,
+    id: Vec<u32>,
+    value: Vec<f32>,
+    dtype: Vec<u8>,
+    kernel: Vec<u16>,
+    batch: Vec<u32>,
+    direction: Vec<u8>,
+    bytes: Vec<f64>,
+    stall: Vec<u32>,
+}
+
+impl Lane<'_> {
+    fn write<'a>(
+        &self,
+        timeline: &'a Timeline,
+        events: impl Iterator<Item = Event<'a>>,
+        lists: &mut Lists,
+        first: &mut bool,
+        out: &mut impl Write,
+    ) -> std::io::Result<()> {
+        let mut events: Vec<Event<'a>> = events.collect();
+        events.sort_by_key(|event| (event.record.start, event.record.end));
+        let mut columns = Columns::default();
+        let mut kernel: (Option<&str>, u16) = (None, 0);
+        for event in &events {
+            columns.add(event, lists, &mut kernel);
+        }
+        let facts = timeline.settings.chip.facts();
+        let limit = if self.engine == Engine::Tiu { 100.0 } else { facts.ddr_gb_per_s };
+        let head = json!({ "group": self.group, "label": self.label, "engine": self.engine.name(), "limit": limit });
+        let head = head.to_string();
+        write!(out, "{}{},\"columns\":{{", if *first { "" } else { "," }, head.trim_end_matches('}'))?;
+        *first = false;
+        columns.write(self.engine, out)?;
+        out.write_all(b"}}")
+    }
+}
+
+/// Writes some columns of numbers, with commas between them.
+macro_rules! columns {
+    ($out:expr, $columns:expr, $( $name:ident : $kind:literal ),+) => {
+        let mut comma = "";
+        $(
+            write!($out, "{comma}")?;
+            column($out, stringify!($name), $kind, $columns.$name.iter().flat_map(|value| value.to_le_bytes()))?;
+            comma = ",";
+        )+
+        let _ = comma;
+    };
+}
+
+impl Columns {
+    fn write(&self, engine: Engine, out: &mut impl Write) -> std::io::Result<()> {
+        columns!(
+            out, self, start: "f64", duration: "f64", cycles: "u32", name: "u16", id: "u32", value: "f32", dtype: "u8",
+            kernel: "u16", batch: "u32"
+        );
+        if engine != Engine::Tiu {
+            write!(out, ",")?;
+            columns!(out, self, direction: "u8", bytes: "f64", stall: "u32");
+        }
+        Ok(())
+    }
+
+    fn add<'a>(&mut self, event: &Event<'a>, lists: &mut Lists, last: &mut (Option<&'a str>, u16)) {
+        self.start.push(event.record.start as f64);
+        self.duration.push((event.record.end - event.record.start) as f64);
+        self.cycles.push(u32::try_from(event.record.cycles).unwrap_or(u32::MAX));
+        self.name.push(lists.name(event));
+        self.id.push(u32::try_from(event.command_id()).unwrap_or(u32::MAX));
+        let place = event.place();
+        let function = place.and_then(|place| place.function);
+        if function != last.0 {
+            *last = (function, function.map_or(0, |name| lists.kernel(name) as u16 + 1));
+        }
+        self.kernel.push(last.1);
+        self.batch.push(place.and_then(|place| place.batch).unwrap_or(NO_BATCH));
+        if event.engine == Engine::Tiu {
+            let dtype = tiu::result_type(event).map_or("", names::dtype);
+            self.dtype.push(self::place(&mut lists.dtypes, dtype) as u8);
+            self.value.push((tiu::rate(event, &tiu::work(event)) * 100.0) as f32);
+            return;
+        }
+        let traffic = dma::traffic(event);
+        self.dtype.push(self::place(&mut lists.dtypes, dma::dtype(event)) as u8);
+        self.value.push(traffic.ddr.unwrap_or(0.0).max(traffic.l2.unwrap_or(0.0)) as f32);
+        self.direction.push(self::place(&mut lists.directions, traffic.direction()) as u8);
+        self.bytes.push(traffic.bytes as f64);
+        self.stall.push(u32::try_from(traffic.stall).unwrap_or(u32::MAX));
+    }
+}
+
+/// Writes `"name":["kind","base64"]`.
+fn column(out: &mut impl Write, name: &str, kind: &str, bytes: impl Iterator<Item = u8>) -> std::io::Result<()> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const PIECE: usize = 1 << 14;
+    write!(out, "\"{name}\":[\"{kind}\",\"")?;
+    let mut text = Vec::with_capacity(PIECE + 4);
+    let mut bytes = bytes.fuse();
+    while let Some(first) = bytes.next() {
+        let (second, third) = (bytes.next(), bytes.next());
+        let group = u32::from(first) << 16 | u32::from(second.unwrap_or(0)) << 8 | u32::from(third.unwrap_or(0));
+        let digit = |shift: u32| DIGITS[(group >> shift & 63) as usize];
+        text.extend_from_slice(&[
+            digit(18),
+            digit(12),
+            if second.is_some() { digit(6) } else { b'=' },
+            if third.is_some() { digit(0) } else { b'=' },
+        ]);
+        if text.len() >= PIECE {
+            out.write_all(&text)?;
+            text.clear();
+        }
+    }
+    out.write_all(&text)?;
+    out.write_all(b"\"]")
+}

@@ -1,0 +1,286 @@
+//! Gives each record its command.
+//!
+//! Records and commands are both cut into sections at resets of their numbers; sections of equal span belong together
+//! (`section`), and inside a section the number says which command a record is.
+
+use super::chip::{Chip, Engine};
+use super::core::Rows;
+use super::descriptor::{self, Stream};
+use super::label::label;
+use super::loss::Losses;
+use super::node::{Node, Source};
+use super::record::{Command, NONE, Origin, Record};
+use super::section;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A section of commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// First of its commands in the list.
+    first: usize,
+    /// How many commands are known.
+    count: usize,
+    /// How many numbers it covers.
+    span: u64,
+    /// Tags of records even without a command, or `NONE`.
+    tags: u32,
+}
+
+/// Commands in order, cut into sections.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    list: Vec<u32>,
+    sections: Vec<Section>,
+}
+
+impl Commands {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
+    }
+
+    fn begin(&mut self, tags: u32) {
+        self.sections.push(Section { first: self.list.len(), count: 0, span: 0, tags });
+    }
+
+    fn push(&mut self, index: u32, number: u64) {
+        let section = self.sections.last_mut().expect("a section was begun");
+        self.list.push(index);
+        section.count += 1;
+        section.span = number;
+    }
+}
+
+/// Descriptors that nodes refer to, by key and count.
+pub type Keyed = HashMap<(u32, u32), Range<usize>>;
+
+/// The sections of a list of nodes; descriptors they refer to are decoded here and added to `pool`.
+pub fn of_nodes(
+    chip: Chip,
+    engine: Engine,
+    nodes: &[Node],
+    pool: &mut Vec<Command>,
+    keyed: &Keyed,
+    source: Source<'_>,
+    losses: &mut Losses,
+) -> Commands {
+    let mut commands = Commands::default();
+    let mut previous: Option<(u32, u32)> = None;
+    for node in nodes {
+        match *node {
+            Node::Command(index) => {
+                let id = pool[index as usize].id;
+                let first = match previous {
+                    Some((first, last)) if id > last => first,
+                    _ => {
+                        commands.begin(NONE);
+                        id
+                    }
+                };
+                commands.push(index, u64::from(id - first) + 1);
+                previous = Some((first, id));
+            }
+            Node::Descriptors { key, count, tags } => {
+                previous = None;
+                commands.begin(tags);
+                if let Some(place) = keyed.get(&(key, count)) {
+                    let limit = count as usize;
+                    add_stream(chip, engine, source, place.clone(), limit, tags, pool, &mut commands, losses);
+                } else {
+                    let what = format!("a node refers to {count} {} descriptors at {key}, not stored", engine.name());
+                    losses.skip(source.path, None, what);
+                }
+                commands.sections.last_mut().expect("just begun").span = u64::from(count);
+            }
+        }
+    }
+    commands
+}
+
+/// The sections of blocks of static commands, one each.
+pub fn of_static(
+    chip: Chip,
+    engine: Engine,
+    blocks: &[Range<usize>],
+    pool: &mut Vec<Command>,
+    source: Source<'_>,
+    losses: &mut Losses,
+) -> Commands {
+    let mut commands = Commands::default();
+    for block in blocks {
+        commands.begin(NONE);
+        add_stream(chip, engine, source, block.clone(), usize::MAX, NONE, pool, &mut commands, losses);
+        if commands.sections.last().is_some_and(|section| section.count == 0) {
+            commands.sections.pop();
+        }
+    }
+    commands
+}
+
+#[allow(clippy::too_many_arguments)]
+fn add_stream(
+    chip: Chip,
+    engine: Engine,
+    source: Source<'_>,
+    place: Range<usize>,
+    limit: usize,
+    tags: u32,
+    pool: &mut Vec<Command>,
+    commands: &mut Commands,
+    losses: &mut Losses,
+) {
+    let (found, broken) = descriptor::stream(chip, Stream::of(engine), &source.bytes[place.clone()], limit);
+    if let Some(at) = broken {
+        let what = format!("a {} descriptor that {} does not have ends its block", engine.name(), chip.facts().name);
+        losses.skip(source.path, Some((place.start + at) as u64), what);
+    }
+    let origin = if tags == NONE { Origin::Static } else { Origin::Des };
+    for (number, found) in found.iter().enumerate() {
+        let at = (place.start + found.at) as u64;
+        commands.push(pool.len() as u32, number as u64 + 1);
+        pool.push(Command { word: 0, id: number as u32, tags, layout: found.layout, origin, at });
+    }
+}
+
+/// Pairs what has no command yet; whether any record got one.
+pub fn pair(
+    chip: Chip,
+    engine: Engine,
+    records: &mut [Record],
+    rows: Rows<'_>,
+    commands: &Commands,
+    pool: &[Command],
+    losses: &mut Losses,
+) -> bool {
+    label(chip, engine, records, rows);
+    let matches = matches(records, commands, losses);
+    for matched in &matches {
+        matched.apply(&mut records[matched.record], pool);
+    }
+    matches.iter().any(|matched| matched.command != NONE)
+}
+
+/// A record and what explains it.
+#[derive(Clone, Copy, Debug)]
+pub struct Match {
+    /// Index of the record.
+    pub record: usize,
+    /// Index of the command, or `NONE`.
+    pub command: u32,
+    /// Tags of the section, or `NONE`.
+    tags: u32,
+}
+
+impl Match {
+    /// Writes it into the record.
+    pub fn apply(&self, record: &mut Record, pool: &[Command]) {
+        if self.command != NONE {
+            record.command = self.command;
+            record.tags = pool[self.command as usize].tags;
+        } else {
+            record.tags = self.tags;
+        }
+    }
+}
+
+/// What explains which record.
+pub fn matches(records: &[Record], commands: &Commands, losses: &mut Losses) -> Vec<Match> {
+    let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
+    let sections = record_sections(records, &open);
+    let spans = |ranges: &[Range<usize>]| -> Vec<u64> {
+        let id = |index: usize| records[open[index]].id;
+        ranges.iter().map(|range| id(range.end - 1) - id(range.start) + 1).collect()
+    };
+    let command_spans: Vec<u64> = commands.sections.iter().map(|section| section.span).collect();
+    let Some(pairs) = section::align(&spans(&sections), &command_spans) else {
+        losses.note(format!(
+            "{} sections of records and {} of commands have too little in common; they stay unpaired",
+            sections.len(),
+            commands.sections.len()
+        ));
+        return Vec::new();
+    };
+    let mut matches = Vec::new();
+    for (record_section, command_section) in pairs {
+        let section = commands.sections[command_section];
+        let range = sections[record_section].clone();
+        let first = records[open[range.start]].id;
+        for &record in &open[range] {
+            let place = (records[record].id - first) as usize;
+            let command = if place < section.count { commands.list[section.first + place] } else { NONE };
+            if command != NONE || section.tags != NONE {
+                matches.push(Match { record, command, tags: section.tags });
+            }
+        }
+    }
+    matches
+}
+
+fn record_sections(records: &[Record], open: &[usize]) -> Vec<Range<usize>> {
+    let mut sections: Vec<Range<usize>> = Vec::new();
+    let mut previous = None;
+    for (index, &record) in open.iter().enumerate() {
+        let id = records[record].id;
+        match sections.last_mut() {
+            Some(section) if previous.is_some_and(|previous| id > previous) => section.end = index + 1,
+            _ => sections.push(index..index + 1),
+        }
+        previous = Some(id);
+    }
+    sections
+}
+
+/// Sections of this size are too short to be told apart by their place alone.
+const SHORTEST: usize = 4;
+/// A later section of records that begins below this number belongs to the next block of commands.
+const NEXT_BLOCK: u64 = 1000;
+
+/// Pairs by the numbers as they stand: record m is the command m+1 of its block.
+pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
+    let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
+    let mut block = 0;
+    for (number, section) in record_sections(records, &open).into_iter().enumerate() {
+        if number > 0 && records[open[section.start]].id < NEXT_BLOCK {
+            block += 1;
+        }
+        let Some(commands_here) = commands.sections.get(block) else { return };
+        if section.len() < SHORTEST {
+            continue;
+        }
+        for &record in &open[section] {
+            let place = records[record].id as usize;
+            if place < commands_here.count {
+                records[record].command = commands.list[commands_here.first + place];
+            }
+        }
+    }
+}
+
+/// How often each number occurs among the nodes of the tensor unit; references cover the numbers below their count.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    commands: HashMap<u64, u32>,
+    references: Vec<u64>,
+}
+
+impl Numbers {
+    /// Counts them.
+    pub fn of(nodes: &[Node], pool: &[Command]) -> Numbers {
+        let mut numbers = Numbers::default();
+        for node in nodes {
+            match node {
+                Node::Command(index) => *numbers.commands.entry(u64::from(pool[*index as usize].id)).or_default() += 1,
+                Node::Descriptors { count, .. } => numbers.references.push(u64::from(*count)),
+            }
+        }
+        numbers.references.sort_unstable();
+        numbers
+    }
+
+    /// How often a number occurs.
+    pub fn count(&self, number: u64) -> usize {
+        let longer = self.references.len() - self.references.partition_point(|count| *count <= number);
+        self.commands.get(&number).map_or(0, |count| *count as usize) + longer
+    }
+}

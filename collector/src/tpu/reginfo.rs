@@ -1,0 +1,92 @@
+//! The register reports: every key of every event as text, one file per core and kind of engine.
+
+use super::chip::Engine;
+use super::event::{Event, Value};
+use super::timeline::Timeline;
+use super::{Result, output};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Texts are written to files in pieces of this size.
+const PIECE: usize = 1 << 16;
+
+/// Writes all of them; returns how many.
+pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
+    let mut jobs: Vec<(PathBuf, Job<'_>)> = Vec::new();
+    for core in &timeline.cores {
+        let file = |kind: &str| directory.join(format!("{kind}RegInfo_{}.txt", core.id));
+        for (kind, engines) in [("tiu", &[Engine::Tiu][..]), ("tdma", &[Engine::Gdma, Engine::Sdma])] {
+            if timeline.engines_of(core).any(|engine| engines.contains(&engine)) {
+                jobs.push((file(kind), Job::Core(core, engines)));
+            }
+        }
+    }
+    for port in timeline.ports.iter().filter(|port| !port.stream.records.is_empty()) {
+        jobs.push((directory.join(format!("cdmaRegInfo_{}.txt", port.number)), Job::Port(port)));
+    }
+    let results = datasets::parallel::map(jobs.len(), |index| {
+        let (path, job) = &jobs[index];
+        output::write(path, |file| write_file(timeline, file, job))
+    });
+    results.into_iter().collect::<Result<Vec<()>>>().map(|written| written.len())
+}
+
+enum Job<'a> {
+    Core(&'a super::core::Core, &'static [Engine]),
+    Port(&'a super::cdma::Port),
+}
+
+fn write_file(timeline: &Timeline, file: &mut BufWriter<File>, job: &Job<'_>) -> std::io::Result<()> {
+    let mut out = Report { file, text: Vec::with_capacity(PIECE) };
+    out.text.extend_from_slice(b"__CHIP_ARCH_ARGS__\n");
+    for (key, value) in timeline.settings.chip.parameters(timeline.settings.tiu_mhz) {
+        out.text.extend_from_slice(format!("\t{key}: {value}\n").as_bytes());
+    }
+    match job {
+        Job::Core(core, engines) => {
+            for engine in *engines {
+                timeline.core_events(core, *engine).try_for_each(|event| out.event(&event))?;
+            }
+        }
+        Job::Port(port) => timeline.port_events(port).try_for_each(|event| out.event(&event))?,
+    }
+    out.file.write_all(&out.text)
+}
+
+struct Report<'a> {
+    file: &'a mut BufWriter<File>,
+    text: Vec<u8>,
+}
+
+impl Report<'_> {
+    fn event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
+        let text = &mut self.text;
+        text.extend_from_slice(match event.engine {
+            Engine::Tiu => b"__TIU_REG_INFO__\n",
+            Engine::Gdma | Engine::Sdma => b"__TDMA_REG_INFO__\n",
+            Engine::Cdma => b"__CDMA_REG_INFO__\n",
+        });
+        event.info(&mut |key, value| line(text, "", key, value));
+        event.meta(&mut |key, value| line(text, "", key, value));
+        if event.engine == Engine::Tiu {
+            text.extend_from_slice(event.names().kind.as_bytes());
+            text.extend_from_slice(b":\n");
+            event.extra(&mut |prefix, key, value| line(text, prefix, key, value));
+        }
+        if text.len() >= PIECE / 2 {
+            self.file.write_all(text)?;
+            text.clear();
+        }
+        Ok(())
+    }
+}
+
+fn line(text: &mut Vec<u8>, prefix: &str, key: &str, value: Value<'_>) {
+    text.push(b'\t');
+    text.extend_from_slice(prefix.as_bytes());
+    text.extend_from_slice(key.as_bytes());
+    text.extend_from_slice(b": ");
+    value.write(text);
+    text.push(b'\n');
+}

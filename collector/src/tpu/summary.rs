@@ -1,0 +1,250 @@
+//! The summary: one row per core, and one over all.
+
+use super::chip::Engine;
+use super::core::Core;
+use super::event::Event;
+use super::event::{dma, tiu};
+use super::timeline::Timeline;
+use datasets::parallel;
+
+/// Bytes and the cycles they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: u64,
+    /// Cycles of the records that moved them.
+    pub cycles: i64,
+}
+
+/// Sums over one core.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreSums {
+    /// Cycles of TIU records that are no system commands.
+    pub tiu_cycles: i64,
+    /// Operations asked for.
+    pub asked: u128,
+    /// Operations done.
+    pub done: u128,
+    /// Cycles of GDMA records that are no system commands.
+    pub gdma_cycles: i64,
+    /// What GDMA moved from and to DDR.
+    pub gdma_ddr: Moved,
+    /// What GDMA moved within the chip.
+    pub gdma_l2: Moved,
+    /// Cycles of SDMA records that are no waits.
+    pub sdma_cycles: i64,
+    /// What SDMA moved.
+    pub sdma_ddr: Moved,
+}
+
+/// Sums over a capture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Each core.
+    pub cores: Vec<CoreSums>,
+    /// From the first begin to the last end.
+    pub total_ns: i64,
+    tiu_mhz: f64,
+    dma_mhz: f64,
+}
+
+/// Computes the sums; `None` when there is no event.
+pub fn summarise(timeline: &Timeline) -> Option<Summary> {
+    let start = timeline.records().map(|record| record.start).min()?;
+    let end = timeline.records().map(|record| record.end).max()?;
+    let cores = parallel::map(timeline.cores.len(), |index| core_sums(timeline, &timeline.cores[index]));
+    let settings = &timeline.settings;
+    Some(Summary {
+        cores,
+        total_ns: end - start,
+        tiu_mhz: settings.mhz(Engine::Tiu),
+        dma_mhz: settings.mhz(Engine::Gdma),
+    })
+}
+
+fn core_sums(timeline: &Timeline, core: &Core) -> CoreSums {
+    let mut sums = CoreSums::default();
+    for event in timeline.core_events(core, Engine::Tiu) {
+        if !event.is_system() {
+            sums.tiu_cycles += event.record.cycles;
+        }
+        let work = tiu::work(&event);
+        sums.asked += work.asked;
+        sums.done += work.done;
+    }
+    for event in timeline.core_events(core, Engine::Gdma) {
+        add_gdma(&mut sums, &event);
+    }
+    for event in timeline.core_events(core, Engine::Sdma) {
+        let (op, sub) = event.operation();
+        if !event.is_rvt() && (op, sub) == (Some(Engine::Sdma.system_op()), WAIT) {
+            continue;
+        }
+        sums.sdma_cycles += event.record.cycles;
+        let traffic = dma::traffic(&event);
+        if traffic.touches_ddr() {
+            sums.sdma_ddr.bytes += traffic.bytes;
+            sums.sdma_ddr.cycles += event.record.cycles;
+        }
+    }
+    sums
+}
+
+const WAIT: u32 = 4;
+
+fn add_gdma(sums: &mut CoreSums, event: &Event<'_>) {
+    if event.is_system() {
+        return;
+    }
+    sums.gdma_cycles += event.record.cycles;
+    let traffic = dma::traffic(event);
+    if traffic.bytes == 0 {
+        return;
+    }
+    let moved = if traffic.touches_ddr() {
+        &mut sums.gdma_ddr
+    } else if traffic.touches_l2() {
+        &mut sums.gdma_l2
+    } else {
+        return;
+    };
+    moved.bytes += traffic.bytes;
+    moved.cycles += event.record.cycles;
+}
+
+const HEADER: [(&str, usize); 11] = [
+    ("CoreId", 7),
+    ("Parallelism(%)", 14),
+    ("totalTime(us)", 14),
+    ("TiuWorkingRatio", 15),
+    ("totalTiuCycle", 14),
+    ("uArchURate", 10),
+    ("totalGdmaCycle", 16),
+    ("GdmaDdrAvgBW(GB/s)", 18),
+    ("GdmaL2AvgBW(GB/s)", 18),
+    ("totalSdmaCycle", 16),
+    ("SdmaDdrAvgBW(GB/s)", 18),
+];
+const WIDTH: usize = 190;
+/// Columns on a console; the rest would wrap.
+const CONSOLE: usize = 8;
+const CONSOLE_WIDTH: usize = 130;
+
+impl Summary {
+    /// The whole table.
+    pub fn text(&self) -> String {
+        self.table(HEADER.len(), WIDTH)
+    }
+
+    /// The part that fits a console.
+    pub fn console(&self) -> String {
+        self.table(CONSOLE, CONSOLE_WIDTH)
+    }
+
+    /// Heads of the columns.
+    pub fn header() -> [&'static str; 11] {
+        HEADER.map(|(name, _)| name)
+    }
+
+    /// The rows as texts; the last is over all cores.
+    pub fn rows(&self) -> Vec<[String; 11]> {
+        let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
+        cores.chain(std::iter::once(self.overall_row())).collect()
+    }
+
+    fn table(&self, columns: usize, width: usize) -> String {
+        let line = |cells: &[String]| {
+            let padded = cells.iter().zip(HEADER).map(|(cell, (_, width))| format!("{cell:>width$}"));
+            padded.take(columns).collect::<Vec<_>>().join(" | ") + "\n"
+        };
+        let (double, single) = ("=".repeat(width) + "\n", "-".repeat(width) + "\n");
+        let mut text = format!("{double}Summary\n{double}");
+        text += &line(&Summary::header().map(str::to_owned));
+        text += &single;
+        let rows = self.rows();
+        for (index, row) in rows.iter().enumerate() {
+            if index + 1 == rows.len() {
+                text += &single;
+            }
+            text += &line(row);
+        }
+        text + &double
+    }
+
+    fn tiu_ns(&self, cycles: i64) -> i64 {
+        time_ns(cycles, self.tiu_mhz)
+    }
+
+    fn dma_ns(&self, cycles: i64) -> i64 {
+        time_ns(cycles, self.dma_mhz)
+    }
+
+    fn speed(&self, moved: Moved) -> String {
+        let time = self.dma_ns(moved.cycles);
+        if time == 0 { "0.00".to_owned() } else { format!("{:.2}", moved.bytes as f64 / time as f64) }
+    }
+
+    fn core_row(&self, id: usize, core: &CoreSums) -> [String; 11] {
+        let total = self.total_ns as f64;
+        [
+            id.to_string(),
+            percent(self.busy_ns(core) as f64, total),
+            format!("{:.3}", total / 1000.0),
+            percent(self.tiu_ns(core.tiu_cycles) as f64, total),
+            core.tiu_cycles.to_string(),
+            percent(core.asked as f64, core.done as f64),
+            core.gdma_cycles.to_string(),
+            self.speed(core.gdma_ddr),
+            self.speed(core.gdma_l2),
+            core.sdma_cycles.to_string(),
+            self.speed(core.sdma_ddr),
+        ]
+    }
+
+    fn busy_ns(&self, core: &CoreSums) -> i64 {
+        let sdma = if self.cores.len() == 1 { 0 } else { self.dma_ns(core.sdma_cycles) };
+        self.tiu_ns(core.tiu_cycles) + self.dma_ns(core.gdma_cycles) + sdma
+    }
+
+    fn overall_row(&self) -> [String; 11] {
+        let total = self.total_ns as f64;
+        let all = total * self.cores.len() as f64;
+        let sum = |of: fn(&CoreSums) -> Moved| {
+            self.cores.iter().map(of).fold(Moved::default(), |sum, moved| Moved {
+                bytes: sum.bytes + moved.bytes,
+                cycles: sum.cycles + moved.cycles,
+            })
+        };
+        let longest = |of: fn(&CoreSums) -> i64, mhz: f64| {
+            let cycles = self.cores.iter().map(of).max().unwrap_or(0);
+            format!("{:.3}(us)", cycles as f64 / mhz)
+        };
+        let busy: i64 = self.cores.iter().map(|core| self.busy_ns(core)).sum();
+        let tiu: i64 = self.cores.iter().map(|core| self.tiu_ns(core.tiu_cycles)).sum();
+        let asked: u128 = self.cores.iter().map(|core| core.asked).sum();
+        let done: u128 = self.cores.iter().map(|core| core.done).sum();
+        [
+            "Overall".to_owned(),
+            percent(busy as f64, all),
+            format!("{:.3}", total / 1000.0),
+            percent(tiu as f64, all),
+            longest(|core| core.tiu_cycles, self.tiu_mhz),
+            percent(asked as f64, done as f64),
+            longest(|core| core.gdma_cycles, self.dma_mhz),
+            self.speed(sum(|core| core.gdma_ddr)),
+            self.speed(sum(|core| core.gdma_l2)),
+            longest(|core| core.sdma_cycles, self.dma_mhz),
+            self.speed(sum(|core| core.sdma_ddr)),
+        ]
+    }
+}
+
+/// Time of some cycles, rounded to a hundredth and cut, as the vendor's tool does.
+pub fn time_ns(cycles: i64, mhz: f64) -> i64 {
+    let time = cycles as f64 / mhz * 1000.0;
+    format!("{time:.2}").parse::<f64>().unwrap_or(time) as i64
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    if whole == 0.0 { "0.00%".to_owned() } else { format!("{:.2}%", part / whole * 100.0) }
+}

@@ -1,0 +1,120 @@
+//! Calls of kernels, as slices over all records that belong to each.
+//!
+//! A call is known by its number, so that calls which interleave stay whole; records of a kernel without one are joined
+//! while they follow each other.
+
+use super::packet::{Packets, key};
+use super::track;
+use crate::tpu::event::{Event, Place};
+use crate::tpu::record::Origin;
+use std::collections::{BTreeSet, HashMap};
+
+/// One call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call<'a> {
+    /// Name of the kernel.
+    pub function: &'a str,
+    /// Number of the call.
+    pub scope: Option<u32>,
+    /// Its batches.
+    pub batches: BTreeSet<u32>,
+    /// How its commands became known: TDI, RVT, DES.
+    pub modes: [bool; 3],
+    /// Begin of its first record.
+    pub start: i64,
+    /// End of its last record.
+    pub end: i64,
+    /// Records.
+    pub count: usize,
+}
+
+/// The calls among events, in order of time.
+pub fn calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
+    let mut calls: Vec<Call<'a>> = Vec::new();
+    let mut by_scope: HashMap<u32, usize> = HashMap::new();
+    let mut current: Option<(Place<'a>, usize)> = None;
+    for event in events {
+        let Some(place) = event.place() else { continue };
+        let Some(function) = place.function else { continue };
+        let known = match (current, place.scope) {
+            (Some((last, index)), _) if last == place => Some(index),
+            (_, Some(scope)) => by_scope.get(&scope).copied(),
+            (Some((last, index)), None) if last.scope.is_none() && last.function == place.function => Some(index),
+            _ => None,
+        };
+        let index = known.unwrap_or_else(|| {
+            let (start, end) = (event.record.start, event.record.end);
+            calls.push(Call {
+                function,
+                scope: place.scope,
+                batches: BTreeSet::new(),
+                modes: [false; 3],
+                start,
+                end,
+                count: 0,
+            });
+            calls.len() - 1
+        });
+        if let Some(scope) = place.scope {
+            by_scope.insert(scope, index);
+        }
+        current = Some((place, index));
+        calls[index].add(&event, &place);
+    }
+    calls.sort_by_key(|call| (call.start, call.end));
+    calls
+}
+
+impl Call<'_> {
+    fn add(&mut self, event: &Event<'_>, place: &Place<'_>) {
+        self.start = self.start.min(event.record.start);
+        self.end = self.end.max(event.record.end);
+        self.count += 1;
+        self.batches.extend(place.batch);
+        match place.mode {
+            Origin::Tdi => self.modes[0] = true,
+            Origin::Rvt => self.modes[1] = true,
+            Origin::Des => self.modes[2] = true,
+            Origin::Static => {}
+        }
+    }
+
+    /// The modes, joined.
+    pub fn mode(&self) -> &'static str {
+        // Printed in the order RVT, TDI, DES.
+        match self.modes {
+            [false, false, false] => "",
+            [true, false, false] => "TDI",
+            [false, true, false] => "RVT",
+            [true, true, false] => "RVT/TDI",
+            [false, false, true] => "DES",
+            [true, false, true] => "TDI/DES",
+            [false, true, true] => "RVT/DES",
+            [true, true, true] => "RVT/TDI/DES",
+        }
+    }
+}
+
+/// Writes calls to their lanes.
+pub fn write(packets: &mut Packets, lanes: &track::Lanes, calls: &[Call<'_>], offset_ns: i64) {
+    let places = track::lanes(calls.iter().map(|call| (call.start, call.end)));
+    for (index, call) in calls.iter().enumerate() {
+        let track = lanes.track(places.as_ref().map_or(0, |places| places[index]));
+        let span = (call.start + offset_ns, call.end + offset_ns);
+        packets.slice(track, span, call.mode(), call.function, |annotations| {
+            annotations.text(key::KERNEL, call.function);
+            if let Some(scope) = call.scope {
+                annotations.int(key::SCOPE, u64::from(scope));
+            }
+            match (call.batches.first(), call.batches.len()) {
+                (None, _) => {}
+                (Some(batch), 1) => annotations.int(key::BATCH, u64::from(*batch)),
+                _ => {
+                    let texts: Vec<_> = call.batches.iter().map(u32::to_string).collect();
+                    annotations.plain(key::BATCH, &texts.join("/"));
+                }
+            }
+            annotations.text(key::MODE, call.mode());
+        });
+    }
+}

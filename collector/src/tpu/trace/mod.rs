@@ -1,0 +1,332 @@
+//! The Perfetto trace: every record as a slice, kernels above them, counters beside them, the host's calls with them.
+//!
+//! Tracks and names of annotations are those of the vendor's tool, so that queries written for it run unchanged; a
+//! number that is a speed is always written as one. Pieces of the trace are made on all threads and written in order,
+//! so that the same capture always gives the same bytes.
+
+pub mod host;
+pub mod kernel;
+pub mod packet;
+pub mod proto;
+pub mod slice;
+pub mod track;
+
+use super::chip::Engine;
+use super::core::{ENGINES, Stream};
+use super::event::{Event, dma};
+use super::timeline::Timeline;
+use super::{Result, output};
+use host::HostTrace;
+use kernel::Call;
+use packet::Packets;
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use track::{Lanes, Tracks};
+
+/// Records in one piece.
+const PIECE: usize = 1 << 14;
+
+/// Writes the trace.
+pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
+    let plan = Plan::of(timeline, host);
+    output::write(path, |file| in_order(plan.pieces.len(), |index| plan.make(index), file))
+}
+
+/// Makes pieces on all threads and writes them in order.
+fn in_order(
+    count: usize,
+    make: impl Fn(usize) -> Vec<u8> + Sync,
+    out: &mut (impl Write + Send),
+) -> std::io::Result<()> {
+    let (next, turn, moved) = (AtomicUsize::new(0), Mutex::new((0, Ok(()), out)), Condvar::new());
+    let work = |_: usize| {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            let bytes = make(index);
+            let mut state = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            while state.0 != index {
+                state = moved.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            if state.1.is_ok() {
+                state.1 = state.2.write_all(&bytes);
+            }
+            state.0 += 1;
+            moved.notify_all();
+        }
+    };
+    datasets::parallel::map(datasets::parallel::THREADS, work);
+    turn.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
+}
+
+/// One stream's records in order of time and their lanes, where those are not the obvious ones.
+#[derive(Default)]
+struct Order {
+    order: Option<Vec<u32>>,
+    lanes: Option<Vec<u8>>,
+}
+
+impl Order {
+    fn of(stream: &Stream) -> Order {
+        let records = &stream.records;
+        let order = track::order(records);
+        let place = |index: usize| order.as_ref().map_or(index, |order| order[index] as usize);
+        let spans = (0..records.len()).map(|index| (records[place(index)].start, records[place(index)].end));
+        let lanes = track::lanes(spans);
+        Order { order, lanes }
+    }
+
+    fn width(&self) -> usize {
+        self.lanes.as_ref().and_then(|lanes| lanes.iter().max()).map_or(1, |lane| usize::from(*lane) + 1)
+    }
+
+    fn record(&self, index: usize) -> usize {
+        self.order.as_ref().map_or(index, |order| order[index] as usize)
+    }
+
+    fn lane(&self, index: usize) -> u8 {
+        self.lanes.as_ref().map_or(0, |lanes| lanes[index])
+    }
+}
+
+/// One piece of the trace.
+enum Piece {
+    Tracks,
+    Total,
+    Core { core: usize, slot: usize, range: Range<usize> },
+    CoreKernels(usize),
+    Port(usize),
+    Host { library: bool },
+}
+
+/// What is written where.
+struct Plan<'a> {
+    timeline: &'a Timeline,
+    host: Option<&'a HostTrace>,
+    tracks: Tracks,
+    orders: Vec<[Order; 3]>,
+    kernels: Vec<Vec<Call<'a>>>,
+    host_lanes: [(Lanes, Vec<u8>); 2],
+    pieces: Vec<Piece>,
+    offset_ns: i64,
+    host_offset_ns: i64,
+}
+
+impl<'a> Plan<'a> {
+    fn of(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> Plan<'a> {
+        let mut tracks = track::of(timeline);
+        let count = timeline.cores.len();
+        let orders = datasets::parallel::map(count, |core| timeline.cores[core].streams.each_ref().map(Order::of));
+        let kernels = datasets::parallel::map(count, |core| {
+            let core = &timeline.cores[core];
+            kernel::calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)))
+        });
+        let mut pieces = vec![Piece::Tracks, Piece::Total];
+        let mut core_tracks = std::mem::take(&mut tracks.cores);
+        for (core, own) in core_tracks.iter_mut().enumerate() {
+            widen_for_calls(&mut tracks, &mut own.kernels, &kernels[core]);
+            pieces.push(Piece::CoreKernels(core));
+            for (slot, order) in orders[core].iter().enumerate() {
+                let records = timeline.cores[core].streams[slot].records.len();
+                if order.width() > 1 {
+                    tracks.widen(&mut own.engines[slot], order.width());
+                }
+                let starts = (0..records).step_by(PIECE);
+                pieces.extend(starts.map(|start| Piece::Core {
+                    core,
+                    slot,
+                    range: start..(start + PIECE).min(records),
+                }));
+            }
+        }
+        tracks.cores = core_tracks;
+        widen_ports(&mut tracks, timeline);
+        pieces.extend((0..timeline.ports.len()).filter(|port| tracks.ports[*port].is_some()).map(Piece::Port));
+        let host_lanes = host_lanes(&mut tracks, host);
+        if host.is_some_and(|host| !host.slices.is_empty()) {
+            pieces.extend([Piece::Host { library: false }, Piece::Host { library: true }]);
+        }
+        // What would begin before time zero moves everything.
+        let zero = host.and_then(|host| host.zero_ns).unwrap_or(0);
+        let first_host = host.and_then(|host| host.slices.first()).map_or(0, |slice| slice.start);
+        let back = -zero.min(first_host).min(0);
+        let (offset_ns, host_offset_ns) = (zero + back, back);
+        Plan { timeline, host, tracks, orders, kernels, host_lanes, pieces, offset_ns, host_offset_ns }
+    }
+
+    fn make(&self, index: usize) -> Vec<u8> {
+        let mut packets = Packets::default();
+        match &self.pieces[index] {
+            Piece::Tracks => return packet::descriptors(&self.tracks.list),
+            Piece::Total => self.total(&mut packets),
+            Piece::Core { core, slot, range } => self.core(&mut packets, *core, *slot, range.clone()),
+            Piece::CoreKernels(core) => {
+                let lanes = &self.tracks.cores[*core].kernels;
+                kernel::write(&mut packets, lanes, &self.kernels[*core], self.offset_ns);
+            }
+            Piece::Port(port) => self.port(&mut packets, *port),
+            Piece::Host { library } => {
+                let (lanes, places) = &self.host_lanes[usize::from(*library)];
+                let slices = host_slices(self.host, *library);
+                host::write(&mut packets, lanes, &slices, places, self.host_offset_ns);
+            }
+        }
+        packets.finish()
+    }
+
+    fn core(&self, packets: &mut Packets, core: usize, slot: usize, range: Range<usize>) {
+        let (tracks, order) = (&self.tracks.cores[core], &self.orders[core][slot]);
+        let core = &self.timeline.cores[core];
+        let engine = ENGINES[slot];
+        for place in range {
+            let event = self.timeline.core_event(core, engine, order.record(place));
+            let record = event.record;
+            let track = tracks.engines[slot].track(order.lane(place));
+            let level = slice::write(packets, track, &event, self.offset_ns);
+            let (counter, value) = match engine {
+                Engine::Tiu => (tracks.utilisation, level.utilisation),
+                Engine::Gdma => (tracks.bandwidth, level.ddr),
+                Engine::Sdma | Engine::Cdma => continue,
+            };
+            packets.count(counter, record.start + self.offset_ns, value);
+            packets.count(counter, record.end + self.offset_ns, 0.0);
+        }
+    }
+
+    fn port(&self, packets: &mut Packets, port: usize) {
+        let Some(tracks) = &self.tracks.ports[port] else { return };
+        let port = &self.timeline.ports[port];
+        let calls = kernel::calls(self.timeline.port_events(port));
+        kernel::write(packets, &tracks.kernels, &calls, self.offset_ns);
+        for way in [Way::Other, Way::Sends, Way::Receives] {
+            let events = way.events(self.timeline, port);
+            let lanes = track::lanes(events.iter().map(|event| (event.record.start, event.record.end)));
+            for (place, event) in events.iter().enumerate() {
+                let lane = lanes.as_ref().map_or(0, |lanes| lanes[place]);
+                slice::write(packets, way.tracks(tracks).track(lane), event, self.offset_ns);
+            }
+        }
+    }
+
+    /// What all engines together move from and to DDR, at each change.
+    fn total(&self, packets: &mut Packets) {
+        let Some(track) = self.tracks.total else { return };
+        let mut edges: Vec<(i64, i64)> = Vec::new();
+        for core in &self.timeline.cores {
+            for engine in [Engine::Gdma, Engine::Sdma] {
+                self.timeline.core_events(core, engine).for_each(|event| add_edges(&mut edges, &event));
+            }
+        }
+        for port in &self.timeline.ports {
+            self.timeline.port_events(port).for_each(|event| add_edges(&mut edges, &event));
+        }
+        edges.sort_unstable();
+        let mut level = 0;
+        for (index, (at, change)) in edges.iter().enumerate() {
+            level += change;
+            if edges.get(index + 1).is_none_or(|(next, _)| next != at) {
+                packets.count(track, at + self.offset_ns, level as f64 / EDGE_UNITS);
+            }
+        }
+    }
+}
+
+/// Edges are whole numbers of this part of a GB/s, so that what rises also falls to exactly zero.
+const EDGE_UNITS: f64 = 1e4;
+
+fn add_edges(edges: &mut Vec<(i64, i64)>, event: &Event<'_>) {
+    if event.is_system() {
+        return;
+    }
+    let speed = (dma::traffic(event).ddr.unwrap_or(0.0) * EDGE_UNITS).round() as i64;
+    if speed > 0 {
+        edges.push((event.record.start, speed));
+        edges.push((event.record.end.max(event.record.start + 1), -speed));
+    }
+}
+
+fn widen_for_calls(tracks: &mut Tracks, lanes: &mut Lanes, calls: &[Call<'_>]) {
+    if let Some(places) = track::lanes(calls.iter().map(|call| (call.start, call.end))) {
+        tracks.widen(lanes, usize::from(places.into_iter().max().unwrap_or(0)) + 1);
+    }
+}
+
+fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
+    let mut all = std::mem::take(&mut tracks.ports);
+    for (own, port) in all.iter_mut().zip(&timeline.ports) {
+        let Some(own) = own else { continue };
+        widen_for_calls(tracks, &mut own.kernels, &kernel::calls(timeline.port_events(port)));
+        for way in [Way::Other, Way::Sends, Way::Receives] {
+            let events = way.events(timeline, port);
+            if let Some(lanes) = track::lanes(events.iter().map(|event| (event.record.start, event.record.end))) {
+                tracks.widen(way.tracks_mut(own), usize::from(lanes.into_iter().max().unwrap_or(0)) + 1);
+            }
+        }
+    }
+    tracks.ports = all;
+}
+
+/// Which track of a port a record belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Other,
+    Sends,
+    Receives,
+}
+
+impl Way {
+    fn of(name: &str) -> Way {
+        match name {
+            "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => Way::Sends,
+            "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => Way::Receives,
+            _ => Way::Other,
+        }
+    }
+
+    fn events<'a>(self, timeline: &'a Timeline, port: &'a super::cdma::Port) -> Vec<Event<'a>> {
+        let own = timeline.port_events(port).filter(|event| Way::of(event.names().name) == self);
+        let mut events: Vec<Event<'a>> = own.collect();
+        events.sort_by_key(|event| (event.record.start, event.record.end));
+        events
+    }
+
+    fn tracks(self, tracks: &track::PortTracks) -> &Lanes {
+        match self {
+            Way::Other => &tracks.other,
+            Way::Sends => &tracks.sends,
+            Way::Receives => &tracks.receives,
+        }
+    }
+
+    fn tracks_mut(self, tracks: &mut track::PortTracks) -> &mut Lanes {
+        match self {
+            Way::Other => &mut tracks.other,
+            Way::Sends => &mut tracks.sends,
+            Way::Receives => &mut tracks.receives,
+        }
+    }
+}
+
+fn host_slices(host: Option<&HostTrace>, library: bool) -> Vec<&host::Slice> {
+    let all = host.map_or(&[][..], |host| &host.slices);
+    all.iter().filter(|slice| (slice.category == host::LIBRARY) == library).collect()
+}
+
+fn host_lanes(tracks: &mut Tracks, host: Option<&HostTrace>) -> [(Lanes, Vec<u8>); 2] {
+    let mut result = [(Lanes::default(), Vec::new()), (Lanes::default(), Vec::new())];
+    if host.is_none_or(|host| host.slices.is_empty()) {
+        return result;
+    }
+    for (library, name) in [(false, "cpu op"), (true, "tpudnn op")] {
+        let places = host::lanes(&host_slices(host, library));
+        let mut lanes = Lanes { first: tracks.add(name, None, None), more: Vec::new() };
+        tracks.widen(&mut lanes, places.iter().max().map_or(1, |lane| usize::from(*lane) + 1));
+        result[usize::from(library)] = (lanes, places);
+    }
+    result
+}

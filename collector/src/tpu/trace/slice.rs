@@ -1,0 +1,106 @@
+//! Slices of records, with what a person asks about one.
+
+use super::packet::{Annotations, KEYS, Packets, key};
+use crate::tpu::chip::Engine;
+use crate::tpu::descriptor::Hot;
+use crate::tpu::event::value::write_percent;
+use crate::tpu::event::{Event, dma, tiu};
+
+/// What counters show while a record runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// How well the tensor unit was used, in percent.
+    pub utilisation: f64,
+    /// Speed from or to DDR, GB/s.
+    pub ddr: f64,
+}
+
+/// Writes the slice of a record; says what counters should show.
+pub fn write(packets: &mut Packets, track: usize, event: &Event<'_>, offset_ns: i64) -> Level {
+    let names = event.names();
+    let span = (event.record.start + offset_ns, event.record.end + offset_ns);
+    let is_system = matches!(names.kind, "sys" | "SYS");
+    let mut level = Level { utilisation: 0.0, ddr: 0.0 };
+    packets.slice(track, span, names.kind, names.name, |annotations| {
+        place(event, annotations);
+        annotations.text(key::FUNCTION_TYPE, names.kind);
+        annotations.text(key::FUNCTION_NAME, names.name);
+        if let Some(mode) = event.place().and_then(|place| place.mode.mode()) {
+            annotations.text(key::MODE, mode);
+        }
+        annotations.int(key::COMMAND_ID, event.command_id());
+        if event.engine == Engine::Tiu {
+            level.utilisation = compute(event, is_system, annotations);
+        } else {
+            level.ddr = transfer(event, is_system, annotations);
+        }
+        annotations.int(key::GLOBAL_INDEX, event.index as u64);
+    });
+    level
+}
+
+fn place(event: &Event<'_>, annotations: &mut Annotations<'_>) {
+    let Some(place) = event.place() else { return };
+    if let Some(batch) = place.batch {
+        annotations.int(key::BATCH, u64::from(batch));
+    }
+    if let Some(function) = place.function {
+        annotations.text(key::KERNEL, function);
+    }
+}
+
+fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
+    let rate = tiu::rate(event, &tiu::work(event));
+    if !is_system {
+        let mut text = Vec::with_capacity(8);
+        write_percent(rate, &mut text);
+        annotations.plain(key::RATE, std::str::from_utf8(&text).expect("digits are ASCII"));
+    }
+    if let Some(descriptor) = event.descriptor {
+        for (key, field) in [(key::TIU_SHORT, Hot::Short), (key::TIU_DEPENDENCY, Hot::Dependency)] {
+            if let Some(value) = descriptor.layout.hot(descriptor.bytes, field) {
+                annotations.int(key, value);
+            }
+        }
+    }
+    match event.descriptor {
+        _ if is_system => 0.0,
+        // Without registers nothing but the time is known: busy is all one can say.
+        None => 100.0,
+        // As printed: with one decimal.
+        Some(_) => (rate * 1000.0).round_ties_even() / 10.0,
+    }
+}
+
+fn transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
+    let traffic = dma::traffic(event);
+    annotations.text(key::DATA_TYPE, dma::dtype(event));
+    if let Some(descriptor) = event.descriptor
+        && let Some(value) = descriptor.layout.hot(descriptor.bytes, Hot::Dependency)
+    {
+        annotations.int(key::DEPENDENCY, value);
+    }
+    let ddr = traffic.ddr.unwrap_or(0.0);
+    if is_system {
+        return 0.0;
+    }
+    annotations.double(key::DDR, ddr);
+    annotations.double(key::L2, traffic.l2.unwrap_or(0.0));
+    annotations.text(key::DIRECTION, traffic.direction());
+    annotations.int(key::SIZE, traffic.bytes);
+    for (dictionary, first) in [(key::SOURCE, key::SOURCE_FIELDS), (key::DESTINATION, key::DESTINATION_FIELDS)] {
+        annotations.dictionary(dictionary, fields(event, first));
+    }
+    ddr
+}
+
+/// The shape at one end: the address first, then the registers of that end that the command has.
+fn fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
+    let (source, destination) = dma::addresses(event);
+    let address = if first == key::SOURCE_FIELDS { source } else { destination };
+    let registers = event.descriptor.into_iter().flat_map(move |descriptor| {
+        (first + 1..first + key::FIELDS)
+            .filter_map(move |key| Some((key, descriptor.layout.value(descriptor.bytes, KEYS[key])?)))
+    });
+    std::iter::once((first, address)).chain(registers)
+}

@@ -1,0 +1,125 @@
+//! The messages of a trace that are read; everything else in a packet is skipped by its length.
+
+/// A file.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    pub packet: Vec<Packet>,
+}
+
+/// A packet.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Packet {
+    #[prost(uint64, optional, tag = "8")]
+    pub timestamp: Option<u64>,
+    #[prost(uint32, tag = "10")]
+    pub sequence: u32,
+    #[prost(message, optional, tag = "11")]
+    pub event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    pub interned: Option<Interned>,
+    #[prost(uint32, tag = "13")]
+    pub flags: u32,
+    #[prost(message, optional, tag = "60")]
+    pub track: Option<TrackDescriptor>,
+}
+
+/// The bit of `Packet::flags` with which a sequence forgets its texts.
+pub const STATE_CLEARED: u32 = 1;
+
+/// A begin, an end or a value.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackEvent {
+    #[prost(uint64, repeated, tag = "3")]
+    pub category_iids: Vec<u64>,
+    #[prost(message, repeated, tag = "4")]
+    pub annotations: Vec<Annotation>,
+    #[prost(int32, tag = "9")]
+    pub kind: i32,
+    #[prost(uint64, tag = "10")]
+    pub name_iid: u64,
+    #[prost(uint64, tag = "11")]
+    pub track: u64,
+    #[prost(string, repeated, tag = "22")]
+    pub categories: Vec<String>,
+    #[prost(string, optional, tag = "23")]
+    pub name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    pub counter: Option<i64>,
+    #[prost(double, optional, tag = "44")]
+    pub double_counter: Option<f64>,
+}
+
+/// Values of `TrackEvent::kind`.
+pub mod kind {
+    /// A slice begins.
+    pub const BEGIN: i32 = 1;
+    /// It ends.
+    pub const END: i32 = 2;
+    /// Something without length.
+    pub const INSTANT: i32 = 3;
+    /// A value.
+    pub const COUNTER: i32 = 4;
+}
+
+/// An argument of a slice.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Annotation {
+    #[prost(uint64, tag = "1")]
+    pub name_iid: u64,
+    #[prost(bool, optional, tag = "2")]
+    pub bool_value: Option<bool>,
+    #[prost(uint64, optional, tag = "3")]
+    pub uint_value: Option<u64>,
+    #[prost(int64, optional, tag = "4")]
+    pub int_value: Option<i64>,
+    #[prost(double, optional, tag = "5")]
+    pub double_value: Option<f64>,
+    #[prost(string, optional, tag = "6")]
+    pub string_value: Option<String>,
+    #[prost(string, optional, tag = "10")]
+    pub name: Option<String>,
+    #[prost(message, repeated, tag = "11")]
+    pub entries: Vec<Annotation>,
+    #[prost(uint64, optional, tag = "17")]
+    pub string_iid: Option<u64>,
+}
+
+/// Texts of a sequence.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Interned {
+    #[prost(message, repeated, tag = "1")]
+    pub categories: Vec<Text>,
+    #[prost(message, repeated, tag = "2")]
+    pub names: Vec<Text>,
+    #[prost(message, repeated, tag = "3")]
+    pub annotation_names: Vec<Text>,
+    #[prost(message, repeated, tag = "29")]
+    pub strings: Vec<Text>,
+}
+
+/// One text. Perfetto's messages differ in whether the text must be UTF-8; bytes read both.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Text {
+    #[prost(uint64, tag = "1")]
+    pub iid: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub text: Vec<u8>,
+}
+
+/// A track.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackDescriptor {
+    #[prost(uint64, tag = "1")]
+    pub uuid: u64,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(uint64, tag = "5")]
+    pub parent: u64,
+    #[prost(message, optional, tag = "8")]
+    pub counter: Option<Empty>,
+}
+
+/// A message whose presence is all that matters.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Empty {}

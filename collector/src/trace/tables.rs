@@ -1,0 +1,189 @@
+//! Fills tables with what a trace holds.
+
+use super::message::{Annotation, Interned, Packet, STATE_CLEARED, Text, Trace, kind};
+use rusqlite::{Connection, Statement, params};
+use std::collections::HashMap;
+
+const SCHEMA: &str = "
+CREATE TABLE track (id INTEGER PRIMARY KEY, name TEXT, type TEXT, parent_id INTEGER);
+CREATE TABLE slice (id INTEGER PRIMARY KEY, ts INTEGER, dur INTEGER, track_id INTEGER, category TEXT, name TEXT,
+                    depth INTEGER, parent_id INTEGER, arg_set_id INTEGER);
+CREATE TABLE counter (id INTEGER PRIMARY KEY, ts INTEGER, track_id INTEGER, value REAL);
+CREATE TABLE args (id INTEGER PRIMARY KEY, arg_set_id INTEGER, flat_key TEXT, key TEXT, int_value INTEGER,
+                   string_value TEXT, real_value REAL, value_type TEXT, display_value TEXT);
+CREATE VIEW slices AS SELECT * FROM slice;
+CREATE VIEW counter_track AS SELECT * FROM track WHERE type = 'counter';
+";
+/// Made after filling, when they cost least.
+const INDICES: &str =
+    "CREATE INDEX args_by_set ON args (arg_set_id); CREATE INDEX slice_by_args ON slice (arg_set_id);";
+
+/// Texts of one sequence, by kind and number.
+#[derive(Default)]
+struct Texts(HashMap<(u8, u64), String>);
+
+const CATEGORY: u8 = 0;
+const NAME: u8 = 1;
+const KEY: u8 = 2;
+const STRING: u8 = 3;
+/// Dictionaries are not read deeper than this; the decoder stops there too.
+const MAX_DEPTH: usize = 16;
+
+impl Texts {
+    fn learn(&mut self, interned: &Interned) {
+        let lists = [
+            (CATEGORY, &interned.categories),
+            (NAME, &interned.names),
+            (KEY, &interned.annotation_names),
+            (STRING, &interned.strings),
+        ];
+        for (kind, list) in lists {
+            for Text { iid, text } in list {
+                self.0.insert((kind, *iid), String::from_utf8_lossy(text).into_owned());
+            }
+        }
+    }
+
+    fn get(&self, kind: u8, iid: u64) -> Option<&str> {
+        self.0.get(&(kind, iid)).map(String::as_str)
+    }
+}
+
+/// A slice being put together.
+struct Slice {
+    start: u64,
+    end: Option<u64>,
+    track: u64,
+    category: Option<String>,
+    name: Option<String>,
+    depth: usize,
+    parent: Option<usize>,
+}
+
+/// A database with all of it, in memory.
+pub fn load(trace: &Trace) -> Result<Connection, rusqlite::Error> {
+    let database = Connection::open_in_memory()?;
+    database.execute_batch(SCHEMA)?;
+    database.execute_batch("BEGIN")?;
+    let tracks = add_tracks(&database, trace)?;
+    add_events(&database, trace, &tracks)?;
+    database.execute_batch("COMMIT")?;
+    database.execute_batch(INDICES)?;
+    Ok(database)
+}
+
+fn add_tracks(database: &Connection, trace: &Trace) -> Result<HashMap<u64, i64>, rusqlite::Error> {
+    let descriptors: Vec<_> = trace.packet.iter().filter_map(|packet| packet.track.as_ref()).collect();
+    let ids: HashMap<u64, i64> = descriptors.iter().enumerate().map(|(id, track)| (track.uuid, id as i64)).collect();
+    let mut insert = database.prepare("INSERT INTO track VALUES (?, ?, ?, ?)")?;
+    for (id, track) in descriptors.iter().enumerate() {
+        let kind = if track.counter.is_some() { "counter" } else { "slice" };
+        insert.execute(params![id as i64, track.name, kind, ids.get(&track.parent)])?;
+    }
+    Ok(ids)
+}
+
+fn add_events(database: &Connection, trace: &Trace, tracks: &HashMap<u64, i64>) -> Result<(), rusqlite::Error> {
+    let mut texts: HashMap<u32, Texts> = HashMap::new();
+    let mut args = database.prepare("INSERT INTO args VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut counters = database.prepare("INSERT INTO counter VALUES (NULL, ?, ?, ?)")?;
+    let mut slices: Vec<Slice> = Vec::new();
+    // Begins and ends by track and time; the order in the file decides between equal times.
+    let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
+    for (order, packet) in trace.packet.iter().enumerate() {
+        let texts = texts.entry(packet.sequence).or_default();
+        if packet.flags & STATE_CLEARED != 0 {
+            texts.0.clear();
+        }
+        if let Some(interned) = &packet.interned {
+            texts.learn(interned);
+        }
+        let Packet { timestamp: Some(at), event: Some(event), .. } = packet else { continue };
+        match event.kind {
+            kind::BEGIN | kind::INSTANT => {
+                let id = slices.len();
+                let named = |kind, iid: u64| texts.get(kind, iid).map(str::to_owned);
+                let category = event.categories.first().cloned();
+                let category = category.or_else(|| named(CATEGORY, *event.category_iids.first()?));
+                let name = event.name.clone().or_else(|| named(NAME, event.name_iid));
+                let end = (event.kind == kind::INSTANT).then_some(*at);
+                slices.push(Slice { start: *at, end, track: event.track, category, name, depth: 0, parent: None });
+                add_args(&mut args, texts, id, "debug", &event.annotations, 0)?;
+                if end.is_none() {
+                    edges.push((event.track, *at, order, Some(id)));
+                }
+            }
+            kind::END => edges.push((event.track, *at, order, None)),
+            kind::COUNTER => {
+                let value = event.double_counter.or(event.counter.map(|value| value as f64));
+                counters.execute(params![*at as i64, tracks.get(&event.track), value])?;
+            }
+            _ => {}
+        }
+    }
+    nest(&mut slices, &mut edges);
+    let mut insert = database.prepare("INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    for (id, slice) in slices.iter().enumerate() {
+        // As in the trace processor: a slice that never ends has the length -1.
+        let length = slice.end.map_or(-1, |end| end.wrapping_sub(slice.start) as i64);
+        let (track, parent) = (tracks.get(&slice.track), slice.parent.map(|parent| parent as i64));
+        let Slice { start, category, name, depth, .. } = slice;
+        let id = id as i64;
+        insert.execute(params![id, *start as i64, length, track, category, name, *depth as i64, parent, id])?;
+    }
+    Ok(())
+}
+
+fn nest(slices: &mut [Slice], edges: &mut [(u64, u64, usize, Option<usize>)]) {
+    edges.sort_unstable_by_key(|(track, at, order, _)| (*track, *at, *order));
+    let (mut open, mut last) = (Vec::new(), None);
+    for (track, at, _, begun) in edges.iter() {
+        if last != Some(*track) {
+            open.clear();
+            last = Some(*track);
+        }
+        match begun {
+            Some(id) => {
+                (slices[*id].depth, slices[*id].parent) = (open.len(), open.last().copied());
+                open.push(*id);
+            }
+            None => {
+                if let Some(id) = open.pop() {
+                    slices[id].end = Some(*at);
+                }
+            }
+        }
+    }
+}
+
+fn add_args(
+    insert: &mut Statement<'_>,
+    texts: &Texts,
+    set: usize,
+    prefix: &str,
+    annotations: &[Annotation],
+    depth: usize,
+) -> Result<(), rusqlite::Error> {
+    for annotation in annotations {
+        let name = annotation.name.as_deref().or_else(|| texts.get(KEY, annotation.name_iid)).unwrap_or("unnamed");
+        let key = format!("{prefix}.{name}");
+        if !annotation.entries.is_empty() {
+            if depth < MAX_DEPTH {
+                add_args(insert, texts, set, &key, &annotation.entries, depth + 1)?;
+            }
+            continue;
+        }
+        let text = annotation.string_value.as_deref();
+        let text = text.or_else(|| texts.get(STRING, annotation.string_iid?));
+        let whole = annotation.int_value.or(annotation.uint_value.map(|value| value as i64));
+        let whole = whole.or(annotation.bool_value.map(i64::from));
+        let (kind, shown) = match (text, whole, annotation.double_value) {
+            (Some(text), _, _) => ("string", text.to_owned()),
+            (_, Some(value), _) => ("int", value.to_string()),
+            (_, _, Some(value)) => ("real", format!("{value:?}")),
+            _ => ("null", "[NULL]".to_owned()),
+        };
+        insert.execute(params![set as i64, key, key, whole, text, annotation.double_value, kind, shown])?;
+    }
+    Ok(())
+}

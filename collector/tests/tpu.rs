@@ -1,0 +1,248 @@
+//! TPU captures from bytes to reports.
+#![allow(missing_docs)]
+
+#[path = "tpu/capture.rs"]
+mod capture;
+
+use capture::{File, small_core};
+use collector::tpu::chip::Engine;
+use collector::tpu::import::{self, Per, Provenance};
+use collector::tpu::{Error, Reading, Timeline, book, compare, page, read, reginfo, summary, trace};
+use collector::trace::Value;
+use expect_test::expect;
+use std::path::Path;
+
+fn view(cores: &[(u32, File)], reading: &Reading) -> Timeline {
+    let folder = tempfile::tempdir().unwrap();
+    read(&capture::write(folder.path(), cores), reading).unwrap()
+}
+
+/// Begin, end, cycles and name of each record.
+fn lines(timeline: &Timeline, core: usize, engine: Engine) -> Vec<String> {
+    let core = &timeline.cores[core];
+    let line = |event: collector::tpu::event::Event<'_>| {
+        let kernel = event.place().and_then(|place| place.function).unwrap_or("-");
+        let (record, name) = (event.record, event.names().name);
+        format!("{}..{} {} {name} in {kernel}", record.start, record.end, record.cycles)
+    };
+    timeline.core_events(core, engine).map(line).collect()
+}
+
+#[test]
+fn a_small_capture_gives_the_figures_worked_out_by_hand() {
+    let timeline = view(&[(0, small_core(0))], &Reading::default());
+    assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
+    expect![[r#"
+        [
+            "10..509 500 MM2_NN in mm",
+            "610..1109 500 data_convert in mm",
+        ]
+    "#]]
+    .assert_debug_eq(&lines(&timeline, 0, Engine::Tiu));
+    expect![[r#"
+        [
+            "0..999 1000 tensorLd in mm",
+            "1010..1209 200 tensorSt in mm",
+        ]
+    "#]]
+    .assert_debug_eq(&lines(&timeline, 0, Engine::Gdma));
+    let rows = summary::summarise(&timeline).unwrap().rows();
+    // (1000 + 1200) / 1209; 1000 / 1209; (65536 + 8192) / 1200.
+    let overall = "Overall 181.97% 1.209 82.71% 1.000(us) 100.00% 1.200(us) 61.44 0.00 0.000(us) 0.00";
+    assert_eq!(rows[0].join(" "), "0 181.97% 1.209 82.71% 1000 100.00% 1200 61.44 0.00 0 0.00");
+    assert_eq!(rows[1].join(" "), overall);
+}
+
+#[test]
+fn a_counter_that_begins_again_keeps_order_and_commands() {
+    let straight = view(&[(0, small_core(0))], &Reading::default());
+    // The counter begins again between the two matrix commands.
+    let turned = view(&[(0, small_core(0u32.wrapping_sub(2550)))], &Reading::default());
+    for engine in [Engine::Tiu, Engine::Gdma] {
+        assert_eq!(lines(&turned, 0, engine), lines(&straight, 0, engine));
+    }
+    // The vendor's tool takes it for an overrun ring and puts the later records first.
+    let compat = view(&[(0, small_core(0u32.wrapping_sub(2550)))], &Reading { compat: true, ..Reading::default() });
+    assert_ne!(lines(&compat, 0, Engine::Tiu), lines(&straight, 0, Engine::Tiu));
+}
+
+#[test]
+fn a_core_keeps_its_number_when_another_is_missing() {
+    let cores = [(0, small_core(0)), (2, small_core(77))];
+    let timeline = view(&cores, &Reading::default());
+    assert_eq!(timeline.cores.len(), 3);
+    assert!(lines(&timeline, 1, Engine::Tiu).is_empty());
+    assert_eq!(lines(&timeline, 2, Engine::Tiu), lines(&timeline, 0, Engine::Tiu), "cores are put on one clock");
+    assert_eq!(timeline.losses.count, 1, "the missing file is told");
+    let compat = view(&cores, &Reading { compat: true, ..Reading::default() });
+    assert_eq!(compat.cores.len(), 2);
+}
+
+#[test]
+fn damage_costs_the_smallest_unit_and_is_told() {
+    let whole = small_core(0);
+    let mut unknown = whole.clone();
+    unknown.0.splice(0..0, [200, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]);
+    let mut cut = whole.clone();
+    cut.0.truncate(whole.0.len() - 6);
+    let mut record = File::default();
+    record.0.extend([3, 0, 0, 0, 20, 0, 0, 0]);
+    record.0.extend([0; 20]);
+    let nodes = File::default().tiu(&[[1, 2, 0, 0]]).nodes(&[77, capture::node(7, 0, 0, 0), 9]);
+    let cases = [
+        (unknown, "unknown type 200", 4),
+        (cut, "are left", 4),
+        (record, "no whole record", 1),
+        (nodes, "unknown type 77", 1),
+        (File(vec![3, 0, 0]), "inside a block header", 0),
+        (File::default().block(3, &[]).block(6, &[255; 12]), "is cut off", 0),
+    ];
+    for (file, told, records) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        // A second core that is sound shows that one broken file does not cost the others.
+        let capture = capture::write(folder.path(), &[(0, file.clone()), (1, small_core(5))]);
+        let timeline = read(&capture, &Reading::default()).unwrap();
+        let losses: Vec<String> = timeline.losses.described.iter().map(ToString::to_string).collect();
+        assert!(losses.iter().any(|loss| loss.contains(told)), "{told}: {losses:?}");
+        assert!(timeline.losses.count >= 1);
+        assert_eq!(lines(&timeline, 1, Engine::Tiu).len(), 2, "{told}");
+        let raw = &timeline.cores[0].streams[0].records;
+        assert!(raw.len() <= records, "{told}: {} records", raw.len());
+    }
+}
+
+#[test]
+fn nothing_readable_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(read(folder.path(), &Reading::default()), Err(Error::Read { .. })));
+    let capture = capture::write(folder.path(), &[]);
+    assert!(matches!(read(&capture, &Reading::default()), Err(Error::Nothing { .. })));
+    std::fs::write(capture.join("global.profile"), "arch=bm1684\n").unwrap();
+    assert!(matches!(read(&capture, &Reading::default()), Err(Error::UnknownArch { .. })));
+    std::fs::write(capture.join("global.profile"), "no such thing\n").unwrap();
+    assert!(matches!(read(&capture, &Reading::default()), Err(Error::NoArch { .. })));
+}
+
+#[test]
+fn paths_with_brackets_and_foreign_letters_are_read_as_they_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("性能 [x*]+(1).xlsx");
+    let timeline = read(&capture::write(&odd, &[(0, small_core(0))]), &Reading::default()).unwrap();
+    let out = odd.join("out [1]");
+    write_all(&timeline, &out);
+    assert!(out.join("PerfDoc/PerfAI_output.xlsx").is_file());
+}
+
+fn write_all(timeline: &Timeline, out: &Path) {
+    reginfo::write(timeline, out).unwrap();
+    trace::write(timeline, None, &out.join("perfetto.pftrace")).unwrap();
+    book::write(timeline, out, None).unwrap();
+    page::write(timeline, summary::summarise(timeline).as_ref(), out).unwrap();
+}
+
+#[test]
+fn the_same_capture_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let timeline = view(&[(0, small_core(0)), (1, small_core(999))], &Reading::default());
+    let names = ["perfetto.pftrace", "PerfDoc/PerfAI_output.xlsx", "PerfDoc/PerfAI_output.csv", "PerfWeb/result.html"];
+    let outs = ["one", "two"].map(|name| folder.path().join(name));
+    outs.iter().for_each(|out| write_all(&timeline, out));
+    for name in names {
+        assert!(std::fs::read(outs[0].join(name)).unwrap() == std::fs::read(outs[1].join(name)).unwrap(), "{name}");
+    }
+    let page = std::fs::read_to_string(outs[0].join(names[3])).unwrap();
+    assert!(!page.contains("http://") && !page.contains("https://"), "the page works without a network");
+}
+
+#[test]
+fn questions_about_the_trace_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let timeline = view(&[(0, small_core(0))], &Reading::default());
+    let path = folder.path().join("perfetto.pftrace");
+    trace::write(&timeline, None, &path).unwrap();
+    let ask = |sql: &str| collector::trace::query(&path, sql).unwrap().rows;
+    let text = |text: &str| Value::Text(text.to_owned());
+    let rows = ask("select name, dur from slice s where s.name = 'MM2_NN' order by dur desc");
+    assert_eq!(rows, [[text("MM2_NN"), Value::Integer(499)]]);
+    let rows = ask(
+        "SELECT s.name, s.dur FROM slice s JOIN track t ON s.track_id = t.id JOIN track parent ON t.parent_id = parent.id
+         WHERE parent.name = 'Core 0' AND t.name = 'Kernel Function' ORDER BY s.dur DESC",
+    );
+    assert_eq!(rows, [[text("mm"), Value::Integer(1209)]]);
+    let rows =
+        ask("SELECT a.real_value AS ddr_bandwidth, s.name FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
+         WHERE a.key = 'debug.DDR Bandwidth(GB/s)' AND ddr_bandwidth BETWEEN 5 AND 50 ORDER BY ddr_bandwidth DESC");
+    assert_eq!(rows, [[Value::Real(41.1658), text("tensorSt")]]);
+    let rows = ask("SELECT a.display_value AS rate FROM slice s JOIN args a ON s.arg_set_id = a.arg_set_id
+         WHERE a.key = 'debug.uArch Rate' AND CAST(a.display_value AS DOUBLE) < 40");
+    assert_eq!(rows.len(), 2);
+    assert!(collector::trace::query(&path, "select nothing").is_err());
+    assert!(collector::trace::query(&path, "create table x (y)").is_err(), "a trace is only read");
+}
+
+#[test]
+fn host_calls_stand_beside_the_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut timeline = view(&[(0, small_core(0))], &Reading::default());
+    timeline.tail_offset_ns = Some(1000);
+    // A list, calls in two events, one that never ends, times as text, and a file that breaks off.
+    let host = r#"[{"ph":"B","cat":"cpu_op","name":"outer","ts":"10","pid":1,"tid":1},
+        {"ph":"X","cat":"cpu_op","name":"inner","ts":12,"dur":3,"pid":1,"tid":1},
+        {"ph":"E","ts":20,"pid":1,"tid":1}, {"ph":"B","cat":"cpu_op","name":"open","ts":25,"pid":1,"tid":2},
+        {"ph":"X","cat":"tpudnn","name":"disable_profile","ts":30,"dur":10,"pid":1,"tid":1}, {"ph":"X","na"#;
+    let file = folder.path().join("host.json");
+    std::fs::write(&file, host).unwrap();
+    let mut losses = timeline.losses.clone();
+    let tail = (timeline.tail_ns, timeline.tail_offset_ns);
+    let host = trace::host::read(&file, tail, &mut losses).unwrap();
+    assert_eq!(losses.count, 1, "the broken end is told");
+    // disable_profile ends at 40 us; the records' end is 1 us before.
+    assert_eq!(host.zero_ns, Some(40_000 - 1000 - timeline.tail_ns));
+    let path = folder.path().join("perfetto.pftrace");
+    trace::write(&timeline, Some(&host), &path).unwrap();
+    let rows = collector::trace::query(
+        &path,
+        "select s.name, ts, dur, depth from slice s join track t on s.track_id = t.id where t.name = 'cpu op' order by ts",
+    );
+    let text = |row: &Vec<Value>| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = rows.unwrap().rows.iter().map(text).collect();
+    assert_eq!(rows, ["outer 10000 10000 0", "inner 12000 3000 1", "open 25000 15000 0"]);
+}
+
+fn provenance() -> Provenance {
+    Provenance {
+        taken_at_us: 1,
+        host: "card".to_owned(),
+        run_id: "run".to_owned(),
+        program_version: "0".to_owned(),
+        capture_hash: "hash".to_owned(),
+    }
+}
+
+#[test]
+fn a_capture_becomes_rows_of_the_dataset() {
+    let timeline = view(&[(0, small_core(0)), (1, small_core(3))], &Reading::default());
+    let rows = import::records(&timeline, &provenance(), Per::Operator).unwrap();
+    assert_eq!(rows.len(), 8, "four operators on each of two cores");
+    assert!(rows.iter().all(|row| row.source == datasets::Source::Imported && row.n == 1));
+    let keys: std::collections::HashSet<_> = rows.iter().map(|row| row.key).collect();
+    assert_eq!(keys.len(), rows.len());
+    let load = rows.iter().find(|row| row.op_name == "tensorLd").unwrap();
+    assert_eq!((load.median_ns, load.bytes_in), (Some(999.0), Some(65536)));
+    assert_eq!(import::records(&timeline, &provenance(), Per::Command).unwrap().len(), 8);
+}
+
+#[test]
+fn operators_that_got_slower_come_first() {
+    let before = view(&[(0, small_core(0))], &Reading::default());
+    let (mut tiu, gdma, mut nodes) = capture::preamble();
+    tiu.extend([[2000, 2999, 0, 0], [3100, 3499, 1, 8]]);
+    nodes.extend(capture::kernel("mm"));
+    nodes.extend([capture::reset(0), capture::node(0, 2, 4, 1), capture::node(0, 3, 14, 1)]);
+    let slower = File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes);
+    let after = view(&[(0, slower)], &Reading::default());
+    let comparison = compare::compare(&before, &after);
+    let lost: Vec<_> = comparison.changes.iter().map(|change| (change.operator.name, change.lost_ns())).collect();
+    assert_eq!(lost, [("MM2_NN", 500.0), ("data_convert", -100.0)]);
+    assert_eq!(comparison.gone.len(), 2, "the transfers are gone");
+}

@@ -1,0 +1,89 @@
+//! The speed figures of `scripts/bench/predict`: each experiment by its name, one JSON line of what it took.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use predictor::features::{Matrix, Work};
+use predictor::learn::boosted::{self, Growth};
+use predictor::learn::predictor::{Ask, Predictor};
+use predictor::{bundle, table};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let document = match words[..] {
+        ["load", path] => load(Path::new(path))?,
+        ["ask", path] => ask(&bundle::read(Path::new(path))?)?,
+        ["grow", rows, columns, trees] => grow(rows.parse()?, columns.parse()?, trees.parse()?)?,
+        _ => return Err("usage: predict_bench load FILE | ask PREDICTOR | grow ROWS COLUMNS TREES".into()),
+    };
+    println!("{document}");
+    Ok(())
+}
+
+fn load(path: &Path) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+    let mut seconds = Vec::new();
+    let mut rows = 0;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        rows = table::read(path)?.rows;
+        seconds.push(begun.elapsed().as_secs_f64());
+    }
+    Ok(json!({ "rows": rows, "seconds": seconds }))
+}
+
+/// Questions of many sizes, one by one and together.
+fn ask(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+    let operator = predictor.learned.operators.keys().next().ok_or("it learned no operator")?;
+    let facts = &predictor.learned.operators[operator].facts;
+    let device = facts.overheads_ns.keys().next().ok_or("it learned from no device")?;
+    let works: Vec<Work> = (0..20_000u64)
+        .map(|step| {
+            let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 1000) as f64;
+            Work::contraction(1.0 + (step % 64) as f64, size(1), size(2), size(3), false)
+        })
+        .collect();
+    let extras = BTreeMap::new();
+    let question = |work| Ask { operator, work, device, threads: None, extras: &extras };
+    let asks: Vec<Ask<'_>> = works.iter().map(question).collect();
+    let begun = Instant::now();
+    let together = predictor.ask_all(&asks);
+    let batch_us = 1e6 * begun.elapsed().as_secs_f64() / asks.len() as f64;
+    let mut single_us = Vec::new();
+    let mut sum = 0.0;
+    for one in asks.iter().take(2000) {
+        let begun = Instant::now();
+        sum += predictor.ask(one)?.time_ns;
+        single_us.push(1e6 * begun.elapsed().as_secs_f64());
+    }
+    single_us.sort_by(f64::total_cmp);
+    let first: f64 = together.iter().take(2000).flatten().map(|answer| answer.time_ns).sum();
+    // The work cannot vanish, and both ways must say the same.
+    if (first - sum).abs() > 1e-6 * sum {
+        return Err("answers together and one by one differ".into());
+    }
+    let trees: usize =
+        predictor.learned.operators[operator].known.iter().map(predictor::learn::trees::Trees::len).sum();
+    Ok(
+        json!({ "trees": trees, "batch_us_per_row": batch_us, "single_us_median": single_us[single_us.len() / 2], "checksum": sum }),
+    )
+}
+
+fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32
+    };
+    let values: Vec<f32> = (0..rows * columns).map(|_| next()).collect();
+    let matrix = Matrix::of(columns, values);
+    let labels: Vec<f32> =
+        (0..rows).map(|row| matrix.row(row)[0] + (6.0 * matrix.row(row)[1]).sin() + 0.1 * next()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let growth = Growth { rounds: trees, depth: 6, threads, ..Growth::boosting() };
+    let begun = Instant::now();
+    let grown = boosted::fit(&matrix, &labels, &growth, 0)?;
+    Ok(json!({ "trees": grown.len(), "threads": threads, "seconds": begun.elapsed().as_secs_f64() }))
+}

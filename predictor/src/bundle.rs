@@ -1,0 +1,146 @@
+//! A predictor in one file: a header of text, the trees as numbers, and a hash over all of it.
+//!
+//! Written by strangers as far as reading goes: every length is checked before memory is taken, every tree is checked
+//! before it is climbed, nothing in a file is run. A file of a newer format, or one whose features are not those of this
+//! program, is refused rather than misread.
+
+use crate::error::{Error, Result};
+use crate::features::FEATURES;
+use crate::learn::adapt::Adapted;
+use crate::learn::ours::{Facts, OfOperator, Ours};
+use crate::learn::predictor::{About, Predictor};
+use crate::learn::trees::Trees;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"oppred\r\n";
+/// The format this program writes, and the newest it reads.
+const FORMAT: u32 = 1;
+const MAX_BYTES: u64 = 1 << 30;
+const MAX_HEADER_BYTES: usize = 64 << 20;
+const HASH_BYTES: usize = 32;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    about: About,
+    operators: BTreeMap<String, Operator>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Operator {
+    facts: Facts,
+    known: usize,
+    transfer: usize,
+    adapted: BTreeMap<String, Adapted>,
+}
+
+/// Writes a predictor, at once or not at all.
+pub fn write(predictor: &Predictor, path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error| Error::io("write", path, error);
+    // Readable by all, as other files that programs write: nothing in it is secret.
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
+    file.write_all(&to_bytes(predictor)).map_err(failed)?;
+    file.as_file().sync_data().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Reads a predictor.
+pub fn read(path: &Path) -> Result<Predictor> {
+    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    from_bytes(&bytes).map_err(|problem| Error::bundle(path, problem))
+}
+
+fn to_bytes(predictor: &Predictor) -> Vec<u8> {
+    let operator = |of: &OfOperator| Operator {
+        facts: of.facts.clone(),
+        known: of.known.len(),
+        transfer: of.transfer.len(),
+        adapted: of.adapted.clone(),
+    };
+    let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
+    let header = Header { about: predictor.about.clone(), operators };
+    let header = serde_json::to_vec(&header).expect("numbers and texts have a JSON form");
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&header);
+    for of in predictor.learned.operators.values() {
+        of.known.iter().chain(&of.transfer).for_each(|trees| trees.to_bytes(&mut bytes));
+    }
+    let hash = blake3::hash(&bytes);
+    bytes.extend_from_slice(hash.as_bytes());
+    bytes
+}
+
+/// Reads a predictor from the bytes of a file.
+pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
+    }
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a file of this program")?;
+    let (format, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
+    let format = u32::from_le_bytes(*format);
+    if format > FORMAT {
+        return Err(format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"));
+    }
+    let (body, hash) = bytes.split_at_checked(bytes.len() - HASH_BYTES).ok_or("it ends early")?;
+    if blake3::hash(body).as_bytes() != hash {
+        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
+    }
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MAX_HEADER_BYTES || length + HASH_BYTES > rest.len() {
+        return Err("its header is longer than the file".to_owned());
+    }
+    let (header, rest) = rest.split_at(length);
+    let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header is wrong: {error}"))?;
+    let mut trees = &rest[..rest.len() - HASH_BYTES];
+    let predictor = learned(header, &mut trees)?;
+    match trees.is_empty() {
+        true => Ok(predictor),
+        false => Err("there is more in it than its header says".to_owned()),
+    }
+}
+
+fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, String> {
+    let about = header.about;
+    let ours = FEATURES.iter().map(|feature| feature.name);
+    if about.names.len() < FEATURES.len() || !ours.zip(&about.names).all(|(ours, theirs)| ours == theirs) {
+        return Err("it was made for other features than this program computes; train it again".to_owned());
+    }
+    if about.devices.values().any(|device| !device.is_sound()) {
+        return Err("it describes a device by numbers that are not positive".to_owned());
+    }
+    let width = about.names.len() + 1;
+    let mut operators = BTreeMap::new();
+    for (name, operator) in header.operators {
+        operator.facts.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
+        let mut read = |count: usize| {
+            let trees = (0..count).map(|_| Trees::from_bytes(bytes).and_then(|trees| of_width(trees, width)));
+            trees.collect::<std::result::Result<Vec<Trees>, String>>()
+        };
+        let known = read(operator.known)?;
+        let transfer = read(operator.transfer)?;
+        if operator.adapted.values().any(|adapted| !adapted.is_sound()) {
+            return Err(format!("operator `{name}`: its corrections do not fit together"));
+        }
+        operators.insert(name, OfOperator { facts: operator.facts, known, transfer, adapted: operator.adapted });
+    }
+    Ok(Predictor { about, learned: Ours { operators } })
+}
+
+fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
+    match trees.features == width {
+        true => Ok(trees),
+        false => Err(format!("its trees ask for {} features, not {width}", trees.features)),
+    }
+}

@@ -1,0 +1,249 @@
+//! The command line: what may be typed.
+
+use crate::records::Policy;
+use clap::{Args, Parser, Subcommand};
+use std::path::{Path, PathBuf};
+
+/// Predict operator times from a dataset, and say how sure the prediction is.
+#[derive(Debug, Parser)]
+#[command(name = "oppredict", version)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure how well predictors do on data they have not seen
+    Eval(Eval),
+    /// Learn from data and keep the predictor in a file
+    Train(Train),
+    /// Predict the time of operators or of whole models
+    Predict(Predict),
+    /// Show how features and utilisation go together
+    Correlate(Correlate),
+    /// Show why an answer is as it is, or which features matter at all
+    Explain(Explain),
+    /// Find where more threads stop to pay
+    Knee(KneeOf),
+    /// Answer questions over HTTP on this machine
+    Serve(Serve),
+    /// List the features, their units and sources
+    Features,
+}
+
+/// What to learn from.
+#[derive(Clone, Debug, Args)]
+pub struct Data {
+    /// File of records or table of others, or a store; repeatable
+    #[arg(long, required = true, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
+    /// TOML file that says what the columns of a foreign table mean
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Of records, the one kind of time that is taken
+    #[arg(long, default_value = "measured", value_name = "WORD")]
+    pub source: String,
+    /// Of records, the largest spread (standard deviation over mean) that is taken
+    #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
+    pub max_cv: f64,
+    /// Of records, take those of all TVM versions, not only of the most frequent one
+    #[arg(long)]
+    pub all_versions: bool,
+}
+
+impl Data {
+    /// Some paths with the usual policy.
+    pub fn of(paths: &[PathBuf], mapping: Option<&Path>) -> Data {
+        let usual = Policy::default();
+        Data {
+            data: paths.to_vec(),
+            mapping: mapping.map(Path::to_owned),
+            source: usual.source.name().to_owned(),
+            max_cv: usual.max_cv,
+            all_versions: usual.all_versions,
+        }
+    }
+}
+
+/// How to evaluate.
+#[derive(Clone, Debug, Args)]
+pub struct Eval {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P2 models, P2f families of models,
+    /// P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
+    #[arg(long, default_value = "P1", value_name = "NAME")]
+    pub protocol: String,
+    /// Learners beside each other, separated by commas
+    #[arg(long, default_value = "ours,xgboost,forest,linear,neighbours,median,roofline", value_delimiter = ',')]
+    pub learners: Vec<String>,
+    /// How many divisions of the data, one per seed
+    #[arg(long, default_value_t = 1)]
+    pub seeds: u64,
+    /// Parts that groups are divided into; each is held out once
+    #[arg(long, default_value_t = 5)]
+    pub folds: usize,
+    /// Find intervals, too, and how often they hold (takes about twice as long)
+    #[arg(long)]
+    pub intervals: bool,
+    /// Fail if an error is worse than in this earlier JSON document by more than its interval
+    #[arg(long, value_name = "FILE")]
+    pub gate: Option<PathBuf>,
+    /// Write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to learn.
+#[derive(Clone, Debug, Args)]
+pub struct Train {
+    /// What to learn from.
+    #[command(flatten)]
+    pub data: Data,
+    /// Where to write the predictor
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to predict.
+#[derive(Clone, Debug, Args)]
+pub struct Predict {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with --mapping, `bmm:B=8,M=128,N=128,K=64`; repeatable
+    #[arg(long, value_name = "TEXT")]
+    pub op: Vec<String>,
+    /// Neural network of the zoo, whose operators are added up; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub model: Vec<String>,
+    /// Table whose rows are all answered, as CSV; needs --mapping, and no times
+    #[arg(long, value_name = "FILE", requires = "mapping", conflicts_with_all = ["op", "model", "space"])]
+    pub data: Option<PathBuf>,
+    /// What `opcollect space --sample N --json` printed: rank the schedules of --op
+    #[arg(long, value_name = "FILE", requires = "op")]
+    pub space: Option<PathBuf>,
+    /// Schedules of --space that are shown
+    #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
+    pub best: usize,
+    /// Batch size of --model
+    #[arg(long, default_value_t = 1)]
+    pub batchsize: i64,
+    /// Mapping whose operators and devices can be asked about
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Threads the operator may use; all of the device if left out
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Knob of the schedule, such as `tile_c=8`; repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub knob: Vec<String>,
+    /// Answer questions outside of what was learned, and say so
+    #[arg(long)]
+    pub extrapolate: bool,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to correlate.
+#[derive(Clone, Debug, Args)]
+pub struct Correlate {
+    /// What to look at.
+    #[command(flatten)]
+    pub data: Data,
+    /// Write all of it as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a heat map for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub struct Explain {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE", required_unless_present = "data")]
+    pub predictor: Option<PathBuf>,
+    /// Operator whose answer is explained
+    #[arg(long, value_name = "TEXT", requires = "predictor")]
+    pub op: Option<String>,
+    /// Feature that is varied over the range it was learned from, all else unchanged
+    #[arg(long, value_name = "FEATURE", requires = "op")]
+    pub vary: Option<String>,
+    /// Instead of an answer, what mixing up each feature costs on held-out shapes of this data; repeatable
+    #[arg(long, value_name = "PATH", conflicts_with = "op")]
+    pub data: Vec<PathBuf>,
+    /// Mapping of the data or of the operator
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Threads the operator may use
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to look for a knee.
+#[derive(Clone, Debug, Args)]
+pub struct KneeOf {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    #[arg(long, value_name = "TEXT")]
+    pub op: String,
+    /// Device; may be left out where the predictor learned from only one
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// The curve is predicted from one thread to this many
+    #[arg(long)]
+    pub most_threads: u32,
+    /// Answer outside of what was learned, and say so
+    #[arg(long)]
+    pub extrapolate: bool,
+    /// Write the curve for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, Args)]
+pub struct Serve {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Mapping whose operators and devices can be asked about
+    #[arg(long, value_name = "FILE")]
+    pub mapping: Option<PathBuf>,
+    /// Address to listen on; port 0 takes any free one
+    #[arg(long, default_value = "127.0.0.1:8731", value_name = "ADDRESS")]
+    pub address: String,
+}

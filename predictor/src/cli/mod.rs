@@ -1,0 +1,107 @@
+//! The command line: the only room that prints.
+//!
+//! Results go to standard output, notes to standard error; with `--json` the last line of standard output is one JSON
+//! document. Exit codes: 0 done, 2 bad use or input, 3 the environment cannot do it.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod eval;
+mod predict;
+mod serve;
+mod study;
+mod train;
+
+use crate::error::{Error, Result};
+use crate::features::FEATURES;
+use crate::records::{self, Policy};
+use crate::samples::Samples;
+use crate::table::{self, Mapping};
+use arguments::{Arguments, Command, Data};
+use clap::Parser;
+use datasets::Source;
+use std::process::ExitCode;
+
+/// Runs the program.
+pub fn run() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Eval(eval) => eval::run(&eval),
+        Command::Train(train) => train::run(&train),
+        Command::Predict(predict) => predict::run(&predict),
+        Command::Correlate(arguments) => study::correlations(&arguments),
+        Command::Explain(arguments) => study::explain(&arguments),
+        Command::Knee(arguments) => study::knees(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Features => features(),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(if error.is_of_environment() { 3 } else { 2 })
+        }
+    }
+}
+
+/// Prints a result; a reader that has gone (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(crate::error::Error::io("write to", std::path::Path::new("standard output"), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lists the features.
+fn features() -> Result<u8> {
+    let mut table = new_table(&["feature", "unit", "source"]);
+    for feature in FEATURES {
+        table.add_row([feature.name, feature.unit, feature.origin.name()]);
+    }
+    print(&table.to_string())?;
+    Ok(0)
+}
+
+/// A table without walls.
+fn new_table(headers: &[&str]) -> comfy_table::Table {
+    use comfy_table::{LineStyle, Table, TableStyle};
+    const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(headers);
+    table
+}
+
+/// Numbers stand under each other.
+fn right_align(table: &mut comfy_table::Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+}
+
+/// Reads what to learn from, and says what was left out.
+fn load(data: &Data) -> Result<Samples> {
+    let samples = match &data.mapping {
+        Some(mapping) => table::samples(&data.data, &Mapping::read(mapping)?)?,
+        None => records::samples(&data.data, &policy(data)?)?,
+    };
+    for (reason, count) in &samples.left_out {
+        eprintln!("note: {count} rows left out: {reason}");
+    }
+    Ok(samples)
+}
+
+fn policy(data: &Data) -> Result<Policy> {
+    let source = Source::from_name(&data.source).ok_or_else(|| {
+        let known = names(Source::ALL, Source::name);
+        Error::Question(format!("unknown source `{}`; known: {known}", data.source))
+    })?;
+    Ok(Policy { source, max_cv: data.max_cv, all_versions: data.all_versions })
+}
+
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
+    all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,258 @@
+//! How features and utilisation go together: six measures, with the chance of seeing as much by accident corrected for
+//! how many were tried.
+
+use crate::learn::by_operator;
+use crate::samples::Samples;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+/// Measures that take the square of the number of samples look at no more than these, drawn evenly.
+const MOST: usize = 600;
+/// Cells per side when mutual information is counted.
+const CELLS: usize = 8;
+
+/// How one feature goes with the logarithm of the utilisation of one operator on one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Correlation {
+    /// The operator.
+    pub operator: String,
+    /// The device.
+    pub device: String,
+    /// The feature.
+    pub feature: String,
+    /// Samples.
+    pub rows: usize,
+    /// Along a line.
+    pub pearson: f64,
+    /// Of ranks.
+    pub spearman: f64,
+    /// Of pairs.
+    pub kendall: f64,
+    /// Of ranks, with the bound held fixed.
+    pub partial: f64,
+    /// Of distances: 0 only where there is no dependence of any kind.
+    pub distance: f64,
+    /// In bits, from cells of equal counts.
+    pub mutual_information: f64,
+    /// The chance that ranks of independent numbers agree as much, corrected for all features tried (Benjamini and
+    /// Hochberg's false discovery rate).
+    pub chance: f64,
+}
+
+/// All correlations of samples, the strongest first within each operator and device; features that do not vary are left
+/// out.
+pub fn correlate(samples: &Samples) -> Vec<Correlation> {
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    let mut groups: Vec<(u32, u32, Vec<usize>)> = Vec::new();
+    for (operator, rows) in by_operator(samples, &all) {
+        for device in 0..samples.devices.len() as u32 {
+            let rows: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].device == device).collect();
+            if rows.len() >= 8 {
+                groups.push((operator, device, rows));
+            }
+        }
+    }
+    let mut found: Vec<Correlation> =
+        crate::parallel::map(&groups, |(operator, device, rows)| of_group(samples, *operator, *device, rows))
+            .into_iter()
+            .flatten()
+            .collect();
+    correct(&mut found);
+    found
+}
+
+fn of_group(samples: &Samples, operator: u32, device: u32, rows: &[usize]) -> Vec<Correlation> {
+    let mut drawn = rows.to_vec();
+    drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
+    drawn.truncate(MOST);
+    let utilisation = |rows: &[usize]| -> Vec<f64> {
+        rows.iter().map(|row| (samples.rows[*row].attainable_ns / samples.rows[*row].time_ns).ln()).collect()
+    };
+    let bound = |rows: &[usize]| -> Vec<f64> { rows.iter().map(|row| samples.rows[*row].attainable_ns.ln()).collect() };
+    let (target, target_ranks, bound_ranks) = (utilisation(rows), ranks(&utilisation(rows)), ranks(&bound(rows)));
+    let drawn_target = utilisation(&drawn);
+    let drawn_distances = centred_distances(&drawn_target);
+    let with_bound = pearson(&target_ranks, &bound_ranks);
+    let mut found = Vec::new();
+    for (column, name) in samples.names.iter().enumerate() {
+        let values = |rows: &[usize]| -> Vec<f64> {
+            rows.iter().map(|row| f64::from(samples.features.row(*row)[column])).collect()
+        };
+        let feature = values(rows);
+        let spearman = pearson(&ranks(&feature), &target_ranks);
+        if !spearman.is_finite() || feature.iter().any(|value| value.is_nan()) {
+            continue;
+        }
+        let feature_with_bound = pearson(&ranks(&feature), &bound_ranks);
+        let rest = ((1.0 - with_bound * with_bound) * (1.0 - feature_with_bound * feature_with_bound)).sqrt();
+        let partial = if rest > 1e-6 { (spearman - with_bound * feature_with_bound) / rest } else { 0.0 };
+        let drawn_feature = values(&drawn);
+        found.push(Correlation {
+            operator: samples.operators[operator as usize].clone(),
+            device: samples.devices[device as usize].0.clone(),
+            feature: name.clone(),
+            rows: rows.len(),
+            pearson: pearson(&feature, &target),
+            spearman,
+            kendall: kendall(&drawn_feature, &drawn_target),
+            partial,
+            distance: distance(&centred_distances(&drawn_feature), &drawn_distances),
+            mutual_information: mutual_information(&feature, &target),
+            chance: chance(spearman, rows.len()),
+        });
+    }
+    found.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
+    found
+}
+
+/// The chance that `rows` independent pairs have ranks that agree so well, by the normal approximation.
+fn chance(spearman: f64, rows: usize) -> f64 {
+    let z = spearman.clamp(-0.999_999, 0.999_999).atanh().abs() * ((rows as f64 - 3.0) / 1.06).max(0.0).sqrt();
+    // Twice the upper tail of the normal distribution, by Abramowitz and Stegun 7.1.26.
+    let x = z / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let series =
+        t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    (series * (-x * x).exp()).clamp(0.0, 1.0)
+}
+
+/// Benjamini and Hochberg's correction of all chances.
+fn correct(found: &mut [Correlation]) {
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by(|one, two| found[*two].chance.total_cmp(&found[*one].chance));
+    let count = found.len() as f64;
+    let mut smallest = 1.0f64;
+    for (place, index) in order.iter().enumerate() {
+        smallest = smallest.min(found[*index].chance * count / (count - place as f64));
+        found[*index].chance = smallest;
+    }
+}
+
+/// Pearson's correlation; not-a-number where one does not vary.
+pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
+    let count = one.len() as f64;
+    let (mean_one, mean_two) = (one.iter().sum::<f64>() / count, two.iter().sum::<f64>() / count);
+    let (mut both, mut square_one, mut square_two) = (0.0, 0.0, 0.0);
+    for (a, b) in one.iter().zip(two) {
+        let (a, b) = (a - mean_one, b - mean_two);
+        both += a * b;
+        square_one += a * a;
+        square_two += b * b;
+    }
+    both / (square_one * square_two).sqrt()
+}
+
+/// Spearman's: Pearson's of the ranks.
+pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
+    pearson(&ranks(one), &ranks(two))
+}
+
+/// Ranks from 1; equals share the mean of theirs.
+pub fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|one, two| values[*one].total_cmp(&values[*two]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut begin = 0;
+    while begin < order.len() {
+        let same = order[begin..].iter().take_while(|place| values[**place] == values[order[begin]]).count().max(1);
+        let rank = begin as f64 + (same as f64 + 1.0) / 2.0;
+        order[begin..begin + same].iter().for_each(|place| ranks[*place] = rank);
+        begin += same;
+    }
+    ranks
+}
+
+/// Kendall's tau-b, counted over all pairs.
+pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
+    let (mut agree, mut pairs_one, mut pairs_two) = (0i64, 0i64, 0i64);
+    for first in 0..one.len() {
+        for second in first + 1..one.len() {
+            let sign = |values: &[f64]| match values[first].total_cmp(&values[second]) {
+                std::cmp::Ordering::Less => -1,
+                std::cmp::Ordering::Equal => 0,
+                std::cmp::Ordering::Greater => 1,
+            };
+            let (a, b) = (sign(one), sign(two));
+            agree += a * b;
+            pairs_one += a * a;
+            pairs_two += b * b;
+        }
+    }
+    agree as f64 / ((pairs_one as f64) * (pairs_two as f64)).sqrt()
+}
+
+/// Distances between all pairs, less the means of their rows and columns.
+fn centred_distances(values: &[f64]) -> Vec<f64> {
+    let count = values.len();
+    let mut distances: Vec<f64> =
+        values.iter().flat_map(|one| values.iter().map(move |two| (one - two).abs())).collect();
+    let means: Vec<f64> = distances.chunks(count).map(|row| row.iter().sum::<f64>() / count as f64).collect();
+    let mean = means.iter().sum::<f64>() / count as f64;
+    for (place, distance) in distances.iter_mut().enumerate() {
+        *distance += mean - means[place / count] - means[place % count];
+    }
+    distances
+}
+
+/// Székely's distance correlation of two sets of centred distances.
+fn distance(one: &[f64], two: &[f64]) -> f64 {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    (dot(one, two).max(0.0) / (dot(one, one) * dot(two, two)).sqrt()).sqrt()
+}
+
+/// Mutual information in bits, counted in cells that hold equally many values on each side.
+fn mutual_information(one: &[f64], two: &[f64]) -> f64 {
+    let count = one.len() as f64;
+    let cell = |rank: f64| (((rank - 0.5) / count * CELLS as f64) as usize).min(CELLS - 1);
+    let (mut both, mut left, mut right) = ([[0.0; CELLS]; CELLS], [0.0; CELLS], [0.0; CELLS]);
+    for (a, b) in ranks(one).into_iter().zip(ranks(two)) {
+        let (a, b) = (cell(a), cell(b));
+        both[a][b] += 1.0 / count;
+        left[a] += 1.0 / count;
+        right[b] += 1.0 / count;
+    }
+    let part = |a: usize, b: usize| {
+        let share: f64 = both[a][b];
+        if share > 0.0 { share * (share / (left[a] * right[b])).log2() } else { 0.0 }
+    };
+    (0..CELLS).flat_map(|a| (0..CELLS).map(move |b| (a, b))).map(|(a, b)| part(a, b)).sum::<f64>().max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn measures_stay_in_their_ranges(pairs in prop::collection::vec((-9i32..9, -9i32..9), 8..60)) {
+            let (one, two): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(a, b)| (f64::from(*a), f64::from(*b))).unzip();
+            for value in [pearson(&one, &two), spearman(&one, &two), kendall(&one, &two)] {
+                prop_assert!(value.is_nan() || value.abs() <= 1.0 + 1e-9);
+            }
+            let rising: Vec<f64> = one.iter().map(|value| value.exp()).collect();
+            let same = spearman(&one, &rising);
+            prop_assert!(same.is_nan() || (same - 1.0).abs() < 1e-9);
+            let itself = distance(&centred_distances(&one), &centred_distances(&one));
+            prop_assert!(itself.is_nan() || (itself - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_circle_is_seen_by_distance_and_not_by_rank() {
+        let angles: Vec<f64> = (0..200).map(|step| f64::from(step) * std::f64::consts::TAU / 200.0).collect();
+        let (one, two): (Vec<f64>, Vec<f64>) = angles.iter().map(|angle| (angle.cos(), angle.sin())).unzip();
+        assert!(spearman(&one, &two).abs() < 0.05);
+        assert!(distance(&centred_distances(&one), &centred_distances(&two)) > 0.15);
+        assert!(mutual_information(&one, &two) > 0.5);
+    }
+
+    #[test]
+    fn chances_are_those_of_the_normal_distribution() {
+        // |z| = 1.96 is met by accident once in twenty.
+        let spearman = (1.96 / (97.0f64 / 1.06).sqrt()).tanh();
+        assert!((chance(spearman, 100) - 0.05).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,71 @@
+//! What can go wrong between a file and an answer, said so that a person can act.
+
+use std::path::{Path, PathBuf};
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of records is refused by its reader.
+    #[error(transparent)]
+    Records(#[from] datasets::Error),
+    /// A table of others, its mapping or a device file is wrong.
+    #[error("cannot read `{}`: {problem}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line or column where that is known, and what to do.
+        problem: String,
+    },
+    /// A bundle is damaged, foreign or newer.
+    #[error("cannot use the predictor `{}`: {problem}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The data does not allow what was asked.
+    #[error("{0}")]
+    Data(String),
+    /// The question is outside of what can be answered.
+    #[error("{0}")]
+    Question(String),
+    /// XGBoost's library is missing or refused a call.
+    #[error("{0}")]
+    XgBoost(String),
+}
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A failed system call on a file.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
+        Error::Io { doing, path: path.to_owned(), source }
+    }
+
+    /// A table that cannot be used.
+    pub(crate) fn table(path: &Path, problem: impl Into<String>) -> Error {
+        Error::Table { path: path.to_owned(), problem: problem.into() }
+    }
+
+    /// A bundle that cannot be used.
+    pub(crate) fn bundle(path: &Path, problem: impl Into<String>) -> Error {
+        Error::Bundle { path: path.to_owned(), problem: problem.into() }
+    }
+
+    /// Whether the installation, not the input, is at fault.
+    pub fn is_of_environment(&self) -> bool {
+        matches!(self, Error::XgBoost(_))
+    }
+}

@@ -1,0 +1,111 @@
+//! How far predictions are from measurements.
+
+use crate::learn::quantile;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// How often groups are drawn again for the interval of the MAPE.
+const DRAWS: usize = 200;
+
+/// Errors of a set of predictions, in percent of the measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Predictions.
+    pub rows: usize,
+    /// Mean absolute error.
+    pub mape: f64,
+    /// 95 % interval of the mean absolute error: whole shapes are drawn again with replacement.
+    pub mape_interval: (f64, f64),
+    /// Middle absolute error.
+    pub median: f64,
+    /// 90th percentile of the absolute error.
+    pub p90: f64,
+    /// Root of the mean squared error.
+    pub rmspe: f64,
+    /// Share of predictions within 5 %.
+    pub hit5: f64,
+    /// Share of predictions within 10 %.
+    pub hit10: f64,
+    /// Share of predictions within 20 %.
+    pub hit20: f64,
+    /// Sum of absolute errors over the sum of times.
+    pub weighted_mape: f64,
+    /// Mean signed error; above 0 where predictions are too slow.
+    pub bias: f64,
+    /// What came of intervals, where there were any.
+    pub interval: Option<Interval>,
+}
+
+/// What came of 90 % intervals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Share of measurements inside.
+    pub coverage: f64,
+    /// Mean half-width of the interval.
+    pub half_width: f64,
+}
+
+impl Interval {
+    /// Of predictions, measurements and half-widths as logarithms; nothing where a half-width is missing.
+    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[f64]) -> Option<Interval> {
+        let count = measured.len() as f64;
+        if spreads.len() != measured.len() || spreads.iter().any(|spread| !spread.is_finite()) {
+            return None;
+        }
+        let inside = predicted.iter().zip(measured).zip(spreads);
+        let inside = inside.filter(|((guess, truth), spread)| (**guess / **truth).ln().abs() <= **spread).count();
+        let half_width = spreads.iter().map(|spread| 100.0 * (spread.exp() - 1.0)).sum::<f64>() / count;
+        Some(Interval { coverage: 100.0 * inside as f64 / count, half_width })
+    }
+}
+
+/// The metrics of predicted against measured times, in groups that are not independent inside.
+pub fn metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
+    assert!(predicted.len() == measured.len() && groups.len() == measured.len(), "one prediction per measurement");
+    let count = measured.len() as f64;
+    let signed: Vec<f64> = predicted.iter().zip(measured).map(|(guess, truth)| 100.0 * (guess / truth - 1.0)).collect();
+    let mut errors: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
+    let mape_interval = bootstrap(&errors, groups);
+    let hit = |within: f64| 100.0 * errors.iter().filter(|error| **error <= within).count() as f64 / count;
+    let (hit5, hit10, hit20) = (hit(5.0), hit(10.0), hit(20.0));
+    let off: f64 = predicted.iter().zip(measured).map(|(guess, truth)| (guess - truth).abs()).sum();
+    Metrics {
+        rows: measured.len(),
+        mape: errors.iter().sum::<f64>() / count,
+        mape_interval,
+        median: quantile(&mut errors, 0.5),
+        p90: quantile(&mut errors, 0.9),
+        rmspe: (signed.iter().map(|error| error * error).sum::<f64>() / count).sqrt(),
+        hit5,
+        hit10,
+        hit20,
+        weighted_mape: 100.0 * off / measured.iter().sum::<f64>(),
+        bias: signed.iter().sum::<f64>() / count,
+        interval: None,
+    }
+}
+
+/// The 95 % interval of the mean when whole groups are drawn with replacement.
+fn bootstrap(errors: &[f64], groups: &[u64]) -> (f64, f64) {
+    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut sums: Vec<(f64, f64)> = Vec::new();
+    for (error, group) in errors.iter().zip(groups) {
+        let place = *places.entry(*group).or_insert_with(|| {
+            sums.push((0.0, 0.0));
+            sums.len() - 1
+        });
+        sums[place].0 += error;
+        sums[place].1 += 1.0;
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    let mut means: Vec<f64> = (0..DRAWS)
+        .map(|_| {
+            let draw = (0..sums.len()).map(|_| sums[random.random_range(0..sums.len())]);
+            let (sum, count) = draw.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+            sum / count
+        })
+        .collect();
+    (quantile(&mut means, 0.025), quantile(&mut means, 0.975))
+}

@@ -1,0 +1,185 @@
+//! What is held out under each protocol.
+
+use crate::error::{Error, Result};
+use crate::learn::by_operator;
+use crate::learn::ours::Purpose;
+use crate::samples::Samples;
+use crate::split;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+
+/// What is held out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Nothing: how far repeated measurements of one candidate are apart, which no predictor can undercut.
+    P0,
+    /// Shapes, at random: inside the range of the data.
+    P1,
+    /// The tenth of each operator's shapes with the most work: outside of the range.
+    P1x,
+    /// Neural networks.
+    P2,
+    /// Families of neural networks: what their names begin with.
+    P2f,
+    /// Devices, none of whose times are seen.
+    P3,
+    /// Devices, of which a few times per operator are seen.
+    P4,
+    /// Shapes, when what counts is the order of schedules within a task.
+    P5,
+}
+
+/// Times per operator that are seen of a new device.
+pub const SHOTS: &[usize] = &[10, 20, 50, 200];
+
+/// One way to divide samples, as indices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// What is held out.
+    pub name: String,
+    /// Learned from.
+    pub train: Vec<usize>,
+    /// The rounds of asking, all after the same learning.
+    pub rounds: Vec<Round>,
+}
+
+/// One round of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// Times per operator that are seen of what is asked; nothing outside of few-shot.
+    pub shots: Option<usize>,
+    /// Which those are.
+    pub few: Vec<usize>,
+    /// Asked.
+    pub test: Vec<usize>,
+}
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: &[Protocol] = &[
+        Protocol::P0,
+        Protocol::P1,
+        Protocol::P1x,
+        Protocol::P2,
+        Protocol::P2f,
+        Protocol::P3,
+        Protocol::P4,
+        Protocol::P5,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::P0 => "P0",
+            Protocol::P1 => "P1",
+            Protocol::P1x => "P1x",
+            Protocol::P2 => "P2",
+            Protocol::P2f => "P2f",
+            Protocol::P3 => "P3",
+            Protocol::P4 => "P4",
+            Protocol::P5 => "P5",
+        }
+    }
+
+    /// The protocol of a name.
+    pub fn from_name(name: &str) -> Option<Protocol> {
+        Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
+    }
+
+    /// What a predictor must be able to answer under it.
+    pub fn purpose(self) -> Purpose {
+        match self {
+            Protocol::P3 | Protocol::P4 => Purpose::Transfer,
+            _ => Purpose::Known,
+        }
+    }
+
+    /// Whether a seed changes the division.
+    pub fn is_random(self) -> bool {
+        matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
+    }
+
+    /// Divides samples.
+    pub fn divide(self, samples: &Samples, folds: usize, seed: u64) -> Result<Vec<Division>> {
+        let label = |of: fn(&crate::samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
+        let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
+        let divided = match self {
+            Protocol::P0 => Vec::new(),
+            Protocol::P1 | Protocol::P5 => split::by_group(&split::shapes(samples), folds, seed),
+            Protocol::P1x => vec![largest_out(samples)],
+            Protocol::P2 => split::one_out(&label(|sample| sample.model), &samples.models),
+            Protocol::P2f => {
+                let (labels, names) = families(samples);
+                split::one_out(&labels, &names)
+            }
+            Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),
+        };
+        let few = |fold: split::Fold| match self {
+            Protocol::P4 => few_shot(samples, fold, seed),
+            _ => {
+                let round = Round { shots: None, few: Vec::new(), test: fold.test };
+                Division { name: fold.name, train: fold.train, rounds: vec![round] }
+            }
+        };
+        let divisions: Vec<Division> = divided.into_iter().map(few).collect();
+        let is_empty = |division: &Division| {
+            division.train.is_empty() || division.rounds.iter().all(|round| round.test.is_empty())
+        };
+        match divisions.iter().find(|division| is_empty(division)) {
+            Some(division) => Err(Error::Data(format!(
+                "protocol {} cannot be done: holding out `{}` leaves nothing on one side ({} samples to learn from)",
+                self.name(),
+                division.name,
+                division.train.len()
+            ))),
+            None => Ok(divisions),
+        }
+    }
+}
+
+fn largest_out(samples: &Samples) -> split::Fold {
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    let mut fold = split::Fold { name: "largest tenth".to_owned(), train: Vec::new(), test: Vec::new() };
+    for rows in by_operator(samples, &all).into_values() {
+        let work = |row: usize| samples.rows[row].flops.max(samples.rows[row].bytes);
+        let mut sizes: Vec<f64> = rows.iter().map(|row| work(*row)).collect();
+        let limit = crate::learn::quantile(&mut sizes, 0.9);
+        let (test, train): (Vec<usize>, Vec<usize>) = rows.into_iter().partition(|row| work(*row) > limit);
+        fold.test.extend(test);
+        fold.train.extend(train);
+    }
+    fold
+}
+
+fn families(samples: &Samples) -> (Vec<u32>, Vec<String>) {
+    let mut names: Vec<String> = Vec::new();
+    let family_of: Vec<u32> = samples
+        .models
+        .iter()
+        .map(|model| {
+            let letters = |c: char| c == '-' || c == '_' || c.is_ascii_digit();
+            let family = model.split(letters).next().unwrap_or_default().to_owned();
+            names.iter().position(|known| *known == family).unwrap_or_else(|| {
+                names.push(family);
+                names.len() - 1
+            }) as u32
+        })
+        .collect();
+    (samples.rows.iter().map(|sample| family_of[sample.model as usize]).collect(), names)
+}
+
+/// Shapes that are shown are not asked.
+fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);
+    orders.values_mut().for_each(|rows| rows.shuffle(&mut random));
+    let round = |shots: &usize| {
+        let few: Vec<usize> = orders.values().flat_map(|rows| rows.iter().take(*shots).copied()).collect();
+        let shown: std::collections::HashSet<u64> = few.iter().map(|row| samples.rows[*row].shape).collect();
+        let test = fold.test.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape));
+        Round { shots: Some(*shots), test: test.collect(), few }
+    };
+    Division { name: fold.name.clone(), train: fold.train.clone(), rounds: SHOTS.iter().map(round).collect() }
+}

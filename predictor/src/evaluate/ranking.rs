@@ -1,0 +1,62 @@
+//! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
+
+use crate::learn::median;
+use crate::samples::Samples;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Tasks with fewer schedules are not ranked.
+const FEWEST: usize = 4;
+
+/// Scores over tasks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// Tasks that were ranked.
+    pub tasks: usize,
+    /// Mean over tasks of the best time over the time of the schedule predicted best.
+    pub top1: f64,
+    /// The same for the best of the five predicted best.
+    pub top5: f64,
+    /// How much slower, in percent, the best of ten chosen is than the best of all; mean over tasks.
+    pub regret10: f64,
+    /// Middle over tasks of Kendall's rank correlation.
+    pub kendall: f64,
+    /// Middle over tasks of Spearman's rank correlation.
+    pub spearman: f64,
+}
+
+/// Scores predictions within tasks; nothing where no task has enough schedules.
+pub fn ranking(samples: &Samples, rows: &[usize], predicted: &[f64]) -> Option<Ranking> {
+    let mut tasks: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for (row, guess) in rows.iter().zip(predicted) {
+        tasks.entry(samples.rows[*row].task).or_default().push((*guess, samples.rows[*row].time_ns));
+    }
+    tasks.retain(|_, schedules| schedules.len() >= FEWEST);
+    if tasks.is_empty() {
+        return None;
+    }
+    let count = tasks.len() as f64;
+    let (mut top1, mut top5, mut regret10) = (0.0, 0.0, 0.0);
+    let (mut kendalls, mut spearmans) = (Vec::new(), Vec::new());
+    for schedules in tasks.values_mut() {
+        schedules.sort_by(|one, two| one.0.total_cmp(&two.0));
+        let best_of = |most: usize| schedules.iter().take(most).map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+        let best = best_of(usize::MAX);
+        top1 += best / best_of(1) / count;
+        top5 += best / best_of(5) / count;
+        regret10 += 100.0 * (best_of(10) / best - 1.0) / count;
+        let (guesses, times): (Vec<f64>, Vec<f64>) = schedules.iter().copied().unzip();
+        kendalls.push(crate::correlate::kendall(&guesses, &times));
+        spearmans.push(crate::correlate::spearman(&guesses, &times));
+    }
+    kendalls.retain(|value| value.is_finite());
+    spearmans.retain(|value| value.is_finite());
+    Some(Ranking {
+        tasks: tasks.len(),
+        top1,
+        top5,
+        regret10,
+        kendall: median(&mut kendalls),
+        spearman: median(&mut spearmans),
+    })
+}

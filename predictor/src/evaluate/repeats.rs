@@ -1,0 +1,34 @@
+//! P0: how far repeated measurements of one candidate are apart. No predictor can be expected to do better.
+
+use crate::learn::{median, quantile};
+use crate::samples::Samples;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The noise floor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// Candidates that were measured more than once.
+    pub candidates: usize,
+    /// Mean absolute distance of a measurement from the median of its candidate, in percent of it.
+    pub mape: f64,
+    /// 90th percentile of the same.
+    pub p90: f64,
+}
+
+/// The noise floor of samples; nothing where nothing was measured twice.
+pub fn repeats(samples: &Samples) -> Option<Repeats> {
+    let mut groups: BTreeMap<(u64, Vec<u32>), Vec<f64>> = BTreeMap::new();
+    for (row, sample) in samples.rows.iter().enumerate() {
+        let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();
+        groups.entry((sample.task, bits)).or_default().push(sample.time_ns);
+    }
+    groups.retain(|_, times| times.len() > 1);
+    let mut errors: Vec<f64> = Vec::new();
+    for times in groups.values_mut() {
+        let middle = median(times);
+        errors.extend(times.iter().map(|time| 100.0 * (time / middle - 1.0).abs()));
+    }
+    let mape = errors.iter().sum::<f64>() / errors.len() as f64;
+    (!errors.is_empty()).then(|| Repeats { candidates: groups.len(), mape, p90: quantile(&mut errors, 0.9) })
+}

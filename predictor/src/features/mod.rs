@@ -1,0 +1,24 @@
+//! From an operator and a device to the numbers a learner sees.
+
+pub mod device;
+pub mod matrix;
+pub mod table;
+pub mod work;
+
+pub use device::Device;
+pub use matrix::Matrix;
+pub use table::{FEATURES, Feature, Origin, Situation};
+pub use work::{Form, Work};
+
+/// Time in nanoseconds that no implementation can beat: the longer of arithmetic at peak and compulsory bytes at full
+/// bandwidth.
+pub fn attainable_ns(work: &Work, device: &Device, threads: f64) -> f64 {
+    let situation = Situation { work, device, threads, attainable_ns: 1.0 };
+    table::compute_ns(&situation).max(table::memory_ns(&situation))
+}
+
+/// Appends the table's features of one situation.
+pub fn describe(work: &Work, device: &Device, threads: f64, row: &mut Vec<f32>) {
+    let situation = Situation { work, device, threads, attainable_ns: attainable_ns(work, device, threads) };
+    row.extend(FEATURES.iter().map(|feature| (feature.of)(&situation) as f32));
+}

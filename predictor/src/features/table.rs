@@ -1,0 +1,244 @@
+//! The one table of features: name, unit and source. All are known before the run.
+//!
+//! What is known only after a run (counters, launch grids, kernel names) may explain a time and must not predict it, so it
+//! has no place in this table; the columns of records say of themselves when they are known. To add a feature, add a line.
+//! Sizes enter as logarithms, because times multiply; what is taken relative to the device (waves, footprints) carries
+//! over to devices that were never seen, what is absolute does not.
+
+use super::device::Device;
+use super::work::Work;
+
+/// Where a feature's number comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The operator's sizes.
+    Sizes,
+    /// Work and roofline.
+    Work,
+    /// How work is cut into tiles, waves and vectors.
+    Quantisation,
+    /// Operands against caches.
+    Footprint,
+    /// The device's descriptor.
+    Device,
+    /// How it is run: threads.
+    Setting,
+    /// The schedule's knobs and the generated code; names are their makers' own.
+    Schedule,
+}
+
+impl Origin {
+    /// The name in lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Origin::Sizes => "sizes",
+            Origin::Work => "work",
+            Origin::Quantisation => "quantisation",
+            Origin::Footprint => "footprint",
+            Origin::Device => "device",
+            Origin::Setting => "setting",
+            Origin::Schedule => "schedule",
+        }
+    }
+}
+
+/// What features are computed from.
+pub struct Situation<'a> {
+    /// The operator.
+    pub work: &'a Work,
+    /// What runs it.
+    pub device: &'a Device,
+    /// Threads it may use; the device's units where it cannot choose.
+    pub threads: f64,
+    /// Time that no implementation can beat, in nanoseconds.
+    pub attainable_ns: f64,
+}
+
+/// One feature.
+pub struct Feature {
+    /// Its name in bundles, reports and charts.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// How it is computed.
+    pub of: fn(&Situation<'_>) -> f64,
+}
+
+macro_rules! features {
+    ($( $origin:ident { $( $name:literal, $unit:literal, $of:expr; )* } )*) => {
+        &[ $( $( Feature { name: $name, unit: $unit, origin: Origin::$origin, of: $of }, )* )* ]
+    };
+}
+
+/// Every feature that is computed from a situation. Knobs, code features and counters come beside them under the names
+/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes is prefixed `tiling.`.
+pub const FEATURES: &[Feature] = features! {
+    Sizes {
+        "batch", "log2 count", |s| s.work.batch.log2();
+        "rows", "log2 count", |s| s.work.rows.log2();
+        "columns", "log2 count", |s| s.work.columns.log2();
+        "depth", "log2 count", |s| s.work.depth.log2();
+        "batch_count", "count", |s| s.work.batch;
+        "rows_count", "count", |s| s.work.rows;
+        "columns_count", "count", |s| s.work.columns;
+        "depth_count", "count", |s| s.work.depth;
+        "taps", "count", |s| s.work.taps;
+        "stride", "count", |s| s.work.stride;
+        "groups", "log2 count", |s| s.work.groups.log2();
+        "image_width", "count", |s| s.work.width;
+        "epilogue", "count", |s| s.work.epilogue;
+        "element_bytes", "bytes", |s| s.work.element_bytes;
+    }
+    Work {
+        "flops", "log2 operations", |s| s.work.flops.max(1.0).log2();
+        "bytes", "log2 bytes", |s| s.work.bytes().log2();
+        "bytes_weights", "log2 bytes", |s| s.work.bytes_weights.max(1.0).log2();
+        "intensity", "log2 operations/byte", |s| (s.work.flops.max(1.0) / s.work.bytes()).log2();
+        "attainable", "log2 ns", |s| s.attainable_ns.log2();
+        "ridge", "log2 ratio", |s| (compute_ns(s).max(1e-3) / memory_ns(s)).log2();
+    }
+    Quantisation {
+        "rows_remainder_4", "count", |s| s.work.rows % 4.0;
+        "rows_remainder_32", "count", |s| s.work.rows % 32.0;
+        "rows_remainder_64", "count", |s| s.work.rows % 64.0;
+        "rows_remainder_128", "count", |s| s.work.rows % 128.0;
+        "rows_remainder_256", "count", |s| s.work.rows % 256.0;
+        "rows_remainder_512", "count", |s| s.work.rows % 512.0;
+        "rows_remainder_1024", "count", |s| s.work.rows % 1024.0;
+        "rows_remainder_2048", "count", |s| s.work.rows % 2048.0;
+        "rows_remainder_4096", "count", |s| s.work.rows % 4096.0;
+        "rows_remainder_8192", "count", |s| s.work.rows % 8192.0;
+        "columns_remainder_4", "count", |s| s.work.columns % 4.0;
+        "columns_remainder_16", "count", |s| s.work.columns % 16.0;
+        "columns_remainder_32", "count", |s| s.work.columns % 32.0;
+        "columns_remainder_64", "count", |s| s.work.columns % 64.0;
+        "columns_remainder_128", "count", |s| s.work.columns % 128.0;
+        "columns_remainder_256", "count", |s| s.work.columns % 256.0;
+        "columns_remainder_512", "count", |s| s.work.columns % 512.0;
+        "columns_remainder_1024", "count", |s| s.work.columns % 1024.0;
+        "columns_remainder_2048", "count", |s| s.work.columns % 2048.0;
+        "columns_remainder_4096", "count", |s| s.work.columns % 4096.0;
+        "columns_remainder_8192", "count", |s| s.work.columns % 8192.0;
+        "depth_remainder_4", "count", |s| s.work.depth % 4.0;
+        "depth_remainder_32", "count", |s| s.work.depth % 32.0;
+        "depth_remainder_64", "count", |s| s.work.depth % 64.0;
+        "depth_remainder_128", "count", |s| s.work.depth % 128.0;
+        "depth_remainder_256", "count", |s| s.work.depth % 256.0;
+        "depth_remainder_512", "count", |s| s.work.depth % 512.0;
+        "depth_remainder_1024", "count", |s| s.work.depth % 1024.0;
+        "depth_remainder_2048", "count", |s| s.work.depth % 2048.0;
+        "depth_remainder_4096", "count", |s| s.work.depth % 4096.0;
+        "depth_remainder_8192", "count", |s| s.work.depth % 8192.0;
+        "rows_alignment", "log2 count", |s| alignment(s.work.rows);
+        "columns_alignment", "log2 count", |s| alignment(s.work.columns);
+        "depth_alignment", "log2 count", |s| alignment(s.work.depth);
+        "columns_power", "log2 count", |s| s.work.columns.log2().ceil();
+        "columns_of_power", "fraction", |s| s.work.columns / s.work.columns.log2().ceil().exp2();
+        "warps_per_row", "count", |s| (s.work.columns / 32.0).ceil();
+        "tile_256x128_waves", "log2 count", waves::<256, 128>;
+        "tile_256x128_used", "fraction", used::<256, 128>;
+        "tile_256x128_filled", "fraction", filled::<256, 128>;
+        "tile_128x128_waves", "log2 count", waves::<128, 128>;
+        "tile_128x128_used", "fraction", used::<128, 128>;
+        "tile_128x128_filled", "fraction", filled::<128, 128>;
+        "tile_128x64_waves", "log2 count", waves::<128, 64>;
+        "tile_128x64_used", "fraction", used::<128, 64>;
+        "tile_128x64_filled", "fraction", filled::<128, 64>;
+        "tile_64x128_waves", "log2 count", waves::<64, 128>;
+        "tile_64x128_used", "fraction", used::<64, 128>;
+        "tile_64x128_filled", "fraction", filled::<64, 128>;
+        "tile_64x64_waves", "log2 count", waves::<64, 64>;
+        "tile_64x64_used", "fraction", used::<64, 64>;
+        "tile_64x64_filled", "fraction", filled::<64, 64>;
+        "tile_128x32_waves", "log2 count", waves::<128, 32>;
+        "tile_128x32_used", "fraction", used::<128, 32>;
+        "tile_128x32_filled", "fraction", filled::<128, 32>;
+        "tile_32x128_waves", "log2 count", waves::<32, 128>;
+        "tile_32x128_used", "fraction", used::<32, 128>;
+        "tile_32x128_filled", "fraction", filled::<32, 128>;
+        "tile_32x32_waves", "log2 count", waves::<32, 32>;
+        "tile_32x32_used", "fraction", used::<32, 32>;
+        "tile_32x32_filled", "fraction", filled::<32, 32>;
+        "rows_1_waves", "log2 count", |s| row_waves(s, 1.0).log2();
+        "rows_1_filled", "fraction", |s| fill(row_waves(s, 1.0));
+        "rows_2_filled", "fraction", |s| fill(row_waves(s, 2.0));
+        "rows_4_filled", "fraction", |s| fill(row_waves(s, 4.0));
+        "rows_8_filled", "fraction", |s| fill(row_waves(s, 8.0));
+        "rows_16_filled", "fraction", |s| fill(row_waves(s, 16.0));
+        "rows_32_filled", "fraction", |s| fill(row_waves(s, 32.0));
+        "rows_64_filled", "fraction", |s| fill(row_waves(s, 64.0));
+        "rows_128_filled", "fraction", |s| fill(row_waves(s, 128.0));
+        "rows_256_filled", "fraction", |s| fill(row_waves(s, 256.0));
+        "rows_512_filled", "fraction", |s| fill(row_waves(s, 512.0));
+    }
+    Footprint {
+        "bytes_of_cache", "log2 ratio", |s| (s.work.bytes() / s.device.cache_bytes).log2();
+        "left_of_cache", "log2 ratio", |s| (operand_bytes(s, s.work.rows) / s.device.cache_bytes).log2();
+        "right_of_cache", "log2 ratio", |s| (operand_bytes(s, s.work.columns) / s.device.cache_bytes).log2();
+        "bytes_per_unit_of_near", "log2 ratio", |s| {
+            (s.work.bytes() / s.device.units / s.device.near_bytes.max(1.0)).log2()
+        };
+    }
+    Device {
+        "units", "log2 count", |s| s.device.units.log2();
+        "flops_per_cycle", "log2 operations", |s| s.device.flops_per_cycle.log2();
+        "clock", "GHz", |s| s.device.clock_ghz;
+        "peak", "log2 operations/ns", |s| s.device.flops_per_ns().log2();
+        "bandwidth", "log2 bytes/ns", |s| s.device.bytes_per_ns().log2();
+        "cache", "log2 bytes", |s| s.device.cache_bytes.log2();
+        "generation", "number", |s| s.device.generation;
+        "balance", "log2 operations/byte", |s| (s.device.flops_per_ns() / s.device.bytes_per_ns()).log2();
+    }
+    Setting {
+        "threads", "count", |s| s.threads;
+    }
+};
+
+/// Time the arithmetic alone takes at the device's peak.
+pub(super) fn compute_ns(s: &Situation<'_>) -> f64 {
+    s.work.flops / (s.device.flops_per_ns() * (s.threads / s.device.units).min(1.0))
+}
+
+/// Time the compulsory bytes alone take at the device's bandwidth.
+pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
+    s.work.bytes() / s.device.bytes_per_ns()
+}
+
+/// Trailing zero bits, up to five: what vector widths and address alignment see of a size.
+fn alignment(size: f64) -> f64 {
+    f64::from((size as u64).trailing_zeros().min(5))
+}
+
+fn tiles(s: &Situation<'_>, rows: f64, columns: f64) -> f64 {
+    s.work.batch * (s.work.rows / rows).ceil() * (s.work.columns / columns).ceil()
+}
+
+/// How often all units are filled when the output is cut into such tiles.
+fn waves<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
+    (tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units).log2()
+}
+
+/// Share of the tiles that is output and not padding.
+fn used<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
+    let (rows, columns) = (ROWS as f64, COLUMNS as f64);
+    s.work.batch * s.work.rows * s.work.columns / (tiles(s, rows, columns) * rows * columns)
+}
+
+/// Share of the units that are busy, the last wave included.
+fn filled<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
+    fill(tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units)
+}
+
+fn row_waves(s: &Situation<'_>, rows_at_once: f64) -> f64 {
+    (s.work.rows / rows_at_once).ceil() / s.device.units
+}
+
+fn fill(waves: f64) -> f64 {
+    waves / waves.ceil()
+}
+
+fn operand_bytes(s: &Situation<'_>, rows: f64) -> f64 {
+    s.work.element_bytes * rows * s.work.depth
+}

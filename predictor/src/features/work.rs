@@ -1,0 +1,156 @@
+//! What an operator has to do, whatever does it: sizes, operations, bytes.
+//!
+//! Every operator is seen as one of a few forms. A convolution is also a matrix product (pixels × channels × taps), so
+//! that all contractions share the words `rows`, `columns` and `depth`.
+
+use serde::{Deserialize, Serialize};
+
+/// How an operator walks its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// `batch` products of `rows × depth` with `depth × columns`.
+    Contraction,
+    /// The same over windows of an image.
+    Convolution,
+    /// `rows` independent rows of `columns` elements, each reduced and scaled.
+    Rows,
+    /// Each element of its own.
+    Pointwise,
+    /// Windows that are reduced, data that is moved, and all else.
+    Other,
+}
+
+/// The sizes of one operator and what they cost at least.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// How it walks its data.
+    pub form: Form,
+    /// Independent repetitions.
+    pub batch: f64,
+    /// Output rows (pixels of a convolution).
+    pub rows: f64,
+    /// Output columns (channels of a convolution).
+    pub columns: f64,
+    /// Elements summed for one output; 1 where nothing is summed.
+    pub depth: f64,
+    /// Taps of a window, such as 9 for 3 × 3; 1 where there is no window.
+    pub taps: f64,
+    /// Steps between windows; 1 where there is no window.
+    pub stride: f64,
+    /// Groups of channels that do not mix.
+    pub groups: f64,
+    /// Extent of a row of the image; 0 where there is none.
+    pub width: f64,
+    /// Operations that are fused behind the first.
+    pub epilogue: f64,
+    /// Operations, a multiply-add counting as two.
+    pub flops: f64,
+    /// Bytes of inputs that are read at least once, without weights.
+    pub bytes_in: f64,
+    /// Bytes of weights.
+    pub bytes_weights: f64,
+    /// Bytes that are written.
+    pub bytes_out: f64,
+    /// Bytes of one element.
+    pub element_bytes: f64,
+}
+
+impl Work {
+    /// Work of a form with everything of one, to be filled in.
+    pub fn of_form(form: Form) -> Work {
+        Work {
+            form,
+            batch: 1.0,
+            rows: 1.0,
+            columns: 1.0,
+            depth: 1.0,
+            taps: 1.0,
+            stride: 1.0,
+            groups: 1.0,
+            width: 0.0,
+            epilogue: 0.0,
+            flops: 0.0,
+            bytes_in: 0.0,
+            bytes_weights: 0.0,
+            bytes_out: 0.0,
+            element_bytes: 4.0,
+        }
+    }
+
+    /// `batch` matrix products; `shared` tells whether all use one right-hand side, which then is a weight.
+    pub fn contraction(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
+        let bytes_right = 4.0 * columns * depth * if shared { 1.0 } else { batch };
+        Work {
+            batch,
+            rows,
+            columns,
+            depth,
+            flops: 2.0 * batch * rows * columns * depth,
+            bytes_in: 4.0 * batch * rows * depth + if shared { 0.0 } else { bytes_right },
+            bytes_weights: if shared { bytes_right } else { 0.0 },
+            bytes_out: 4.0 * batch * rows * columns,
+            ..Work::of_form(Form::Contraction)
+        }
+    }
+
+    /// A square convolution of square images.
+    pub fn convolution(batch: f64, inputs: f64, outputs: f64, kernel: f64, size: f64, stride: f64, pad: f64) -> Work {
+        let out = ((size + 2.0 * pad - kernel) / stride).floor() + 1.0;
+        let (rows, depth) = (batch * out * out, inputs * kernel * kernel);
+        Work {
+            rows,
+            columns: outputs,
+            depth,
+            taps: kernel * kernel,
+            stride,
+            width: out,
+            flops: 2.0 * rows * outputs * depth,
+            bytes_in: 4.0 * batch * inputs * size * size,
+            bytes_weights: 4.0 * outputs * depth,
+            bytes_out: 4.0 * rows * outputs,
+            ..Work::of_form(Form::Convolution)
+        }
+    }
+
+    /// Rows that are normalised: read once, written once.
+    pub fn rows(rows: f64, columns: f64, flops_per_element: f64) -> Work {
+        let bytes = 4.0 * rows * columns;
+        Work {
+            rows,
+            columns,
+            depth: columns,
+            flops: flops_per_element * rows * columns,
+            bytes_in: bytes,
+            bytes_out: bytes,
+            ..Work::of_form(Form::Rows)
+        }
+    }
+
+    /// Elements computed from so many tensors each.
+    pub fn pointwise(rows: f64, columns: f64, operands: f64) -> Work {
+        let bytes = 4.0 * rows * columns;
+        Work {
+            rows,
+            columns,
+            flops: rows * columns,
+            bytes_in: operands * bytes,
+            bytes_out: bytes,
+            ..Work::of_form(Form::Pointwise)
+        }
+    }
+
+    /// All bytes that must move at least once.
+    pub fn bytes(&self) -> f64 {
+        self.bytes_in + self.bytes_weights + self.bytes_out
+    }
+
+    /// Whether every size is a usable number.
+    pub fn is_sound(&self) -> bool {
+        let sizes = [self.batch, self.rows, self.columns, self.depth, self.taps, self.stride, self.groups];
+        let costs = [self.flops, self.bytes_in, self.bytes_weights, self.bytes_out];
+        sizes.iter().all(|size| size.is_finite() && *size >= 1.0)
+            && costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0)
+            && self.bytes() > 0.0
+    }
+}

@@ -1,0 +1,166 @@
+//! Gradient-boosted trees: parameters, fitting by XGBoost, answering by `Trees`.
+
+use super::trees::Trees;
+use crate::error::{Error, Result};
+use crate::features::Matrix;
+use crate::xgboost::{Booster, Data, Output};
+use serde::{Deserialize, Serialize};
+
+/// How trees are grown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// What is minimised, in XGBoost's words.
+    pub objective: String,
+    /// Trees.
+    pub rounds: usize,
+    /// Share of each tree that counts.
+    pub rate: f64,
+    /// Splits from the root to a leaf.
+    pub depth: usize,
+    /// Rows a leaf must hold.
+    pub leaf_rows: f64,
+    /// Share of rows a tree sees.
+    pub row_share: f64,
+    /// Share of features a tree sees.
+    pub feature_share: f64,
+    /// Penalty on large leaves.
+    pub penalty: f64,
+    /// Threads while growing.
+    pub threads: usize,
+}
+
+impl Growth {
+    /// Boosting as this program does it by default.
+    pub fn boosting() -> Growth {
+        Growth {
+            objective: "reg:squarederror".to_owned(),
+            rounds: 600,
+            rate: 0.05,
+            depth: 8,
+            leaf_rows: 3.0,
+            row_share: 0.8,
+            feature_share: 0.5,
+            penalty: 1.0,
+            threads: 1,
+        }
+    }
+
+    /// The same for devices that were not learned from: fewer, smaller trees, because what they share is coarse.
+    pub fn for_transfer(&self) -> Growth {
+        let (rate, depth, leaf_rows) = (0.08, 7, 5.0);
+        let (row_share, feature_share) = (0.7, 0.4);
+        Growth { rounds: self.rounds / 2, rate, depth, leaf_rows, row_share, feature_share, ..self.clone() }
+    }
+
+    /// XGBoost's own defaults.
+    pub fn plain() -> Growth {
+        let (rate, depth, leaf_rows) = (0.3, 6, 1.0);
+        Growth { rounds: 100, rate, depth, leaf_rows, row_share: 1.0, feature_share: 1.0, ..Growth::boosting() }
+    }
+
+    fn parameters(&self, seed: u64) -> Vec<(&'static str, String)> {
+        vec![
+            ("objective", self.objective.clone()),
+            ("eta", self.rate.to_string()),
+            ("max_depth", self.depth.to_string()),
+            ("min_child_weight", self.leaf_rows.to_string()),
+            ("subsample", self.row_share.to_string()),
+            ("colsample_bytree", self.feature_share.to_string()),
+            ("lambda", self.penalty.to_string()),
+            ("tree_method", "hist".to_owned()),
+            ("max_bin", "512".to_owned()),
+            ("base_score", "0".to_owned()),
+            ("nthread", self.threads.to_string()),
+            ("seed", (seed & 0x7fff_ffff).to_string()),
+        ]
+    }
+}
+
+/// Grows trees on rows and what is to be learned of each.
+pub fn fit(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Trees> {
+    let data = Data::new(matrix)?.with_labels(labels)?;
+    let booster = Booster::train(&growth.parameters(seed), &data, growth.rounds)?;
+    let trees = Trees::from_json(&booster.json()?)?;
+    compare(&booster, &trees, matrix)?;
+    Ok(trees)
+}
+
+/// Makes sure that our reading of the trees is XGBoost's, on some rows.
+fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
+    const ROWS: usize = 64;
+    let some: Vec<usize> = (0..matrix.rows()).step_by(matrix.rows().div_ceil(ROWS).max(1)).collect();
+    let some = matrix.select(&some);
+    let theirs = booster.predict(&Data::new(&some)?, Output::Margin)?;
+    let is_near = |(ours, theirs): (f32, f32)| (ours - theirs).abs() <= 1e-4 * (1.0 + theirs.abs());
+    match trees.predict(&some).into_iter().zip(theirs).all(is_near) {
+        true => Ok(()),
+        false => Err(Error::XgBoost(
+            "this XGBoost means something else by its trees than this program; run scripts/setup".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows with a law, some of whose numbers are absent.
+    fn made_up() -> (Matrix, Vec<f32>) {
+        let mut matrix = Matrix::new(3);
+        let mut labels = Vec::new();
+        for step in 0..400u32 {
+            let (a, b) = ((step % 20) as f32, (step / 20) as f32);
+            matrix.push(&[a, if step % 7 == 0 { f32::NAN } else { b }, (step % 3) as f32]);
+            labels.push((a * 0.3).sin() + b.sqrt() + if step % 7 == 0 { 0.5 } else { 0.0 });
+        }
+        (matrix, labels)
+    }
+
+    #[test]
+    fn our_answers_are_those_of_xgboost() {
+        let (matrix, labels) = made_up();
+        let growth = Growth { rounds: 60, ..Growth::boosting() };
+        let trees = fit(&matrix, &labels, &growth, 3).expect("trees");
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+        // XGBoost reads what we write, which is what it wrote before.
+        let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
+        let data = Data::new(&matrix).expect("rows");
+        let theirs = booster.predict(&data, Output::Margin).expect("answers");
+        let ours = trees.predict(&matrix);
+        for (row, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            assert!((ours - theirs).abs() < 1e-4, "row {row}: {ours} {theirs}");
+            assert_eq!(*ours, trees.predict_row(matrix.row(row)), "row {row}");
+        }
+        let contributions = booster.predict(&data, Output::Contributions).expect("contributions");
+        for (parts, whole) in contributions.chunks(4).zip(&theirs) {
+            assert!((parts.iter().sum::<f32>() - whole).abs() < 1e-3, "{parts:?} {whole}");
+        }
+        assert_eq!(Trees::from_json(&booster.json().expect("JSON")).expect("trees").len(), trees.len());
+    }
+
+    #[test]
+    fn bytes_keep_trees_exactly() {
+        let (matrix, labels) = made_up();
+        let trees = fit(&matrix, &labels, &Growth { rounds: 5, ..Growth::boosting() }, 3).expect("trees");
+        let mut bytes = Vec::new();
+        trees.to_bytes(&mut bytes);
+        assert_eq!(Trees::from_bytes(&mut &bytes[..]), Ok(trees));
+    }
+
+    #[test]
+    fn models_of_another_kind_are_refused() {
+        let (matrix, labels) = made_up();
+        let growth = Growth { rounds: 1, ..Growth::boosting() };
+        let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
+        let booster = Booster::train(&growth.parameters(0), &data, 1).expect("a tree");
+        let json = booster.json().expect("JSON");
+        for (from, to, reason) in [
+            ("reg:squarederror", "binary:logistic", "is not a regression"),
+            ("\"name\":\"gbtree\"", "\"name\":\"gblinear\"", "is not `gbtree`"),
+            ("\"left_children\":[", "\"left_children\":[7,", "lists of different lengths"),
+        ] {
+            let error = Trees::from_json(&json.replace(from, to)).expect_err(reason).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Learners: ours and those it must beat, all behind one function from samples to times.
+
+pub mod adapt;
+pub mod boosted;
+mod forest;
+mod linear;
+mod neighbours;
+pub mod ours;
+pub mod predictor;
+pub mod spread;
+pub mod trees;
+
+use crate::error::Result;
+use crate::features::{FEATURES, Matrix, Origin};
+use crate::samples::Samples;
+use boosted::Growth;
+use ours::Purpose;
+use std::collections::BTreeMap;
+use trees::Trees;
+
+/// Something that can be fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Learner {
+    /// Boosted trees on utilisation.
+    Ours,
+    /// XGBoost with its defaults on sizes and device, learning the time.
+    PlainXgboost,
+    /// A random forest per operator on sizes and device.
+    Forest,
+    /// Ridge regression of log time per operator on sizes, work and device.
+    Linear,
+    /// The nearest measured shapes of the operator.
+    Neighbours,
+    /// The operator's median utilisation times its bound.
+    OperatorMedian,
+    /// The bound itself.
+    Roofline,
+}
+
+impl Learner {
+    /// All learners; ours first, then what it must beat.
+    pub const ALL: &[Learner] = &[
+        Learner::Ours,
+        Learner::PlainXgboost,
+        Learner::Forest,
+        Learner::Linear,
+        Learner::Neighbours,
+        Learner::OperatorMedian,
+        Learner::Roofline,
+    ];
+
+    /// The name in reports and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Learner::Ours => "ours",
+            Learner::PlainXgboost => "xgboost",
+            Learner::Forest => "forest",
+            Learner::Linear => "linear",
+            Learner::Neighbours => "neighbours",
+            Learner::OperatorMedian => "median",
+            Learner::Roofline => "roofline",
+        }
+    }
+
+    /// The learner of a name.
+    pub fn from_name(name: &str) -> Option<Learner> {
+        Learner::ALL.iter().copied().find(|learner| learner.name() == name)
+    }
+
+    /// Learns from some samples.
+    pub fn fit(self, samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -> Result<Box<dyn Fitted>> {
+        Ok(match self {
+            Learner::Ours => Box::new(ours::fit(samples, train, &Growth::boosting(), seed, purpose)?),
+            Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
+                boosted::fit(matrix, labels, &Growth::plain(), seed)
+            })?),
+            Learner::Forest => {
+                Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)
+            }
+            Learner::Linear => Box::new(linear::fit(samples, train)),
+            Learner::Neighbours => Box::new(neighbours::fit(samples, train)),
+            Learner::OperatorMedian => Box::new(Medians(median_slowdowns(samples, train))),
+            Learner::Roofline => Box::new(Medians(BTreeMap::new())),
+        })
+    }
+}
+
+/// Something that was fitted.
+pub trait Fitted {
+    /// Times in nanoseconds of some samples, whose own times are not looked at.
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
+
+    /// Half-widths of 90 % intervals as logarithms; none where they were not found.
+    fn spreads(&self, _samples: &Samples, _rows: &[usize]) -> Vec<f64> {
+        Vec::new()
+    }
+
+    /// Corrects itself by a few samples; says whether it can.
+    fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
+        false
+    }
+}
+
+/// Indices of samples by operator.
+pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
+    groups
+}
+
+/// The middle of some numbers; of an even count the mean of both middles.
+pub fn median(values: &mut [f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// A quantile, between neighbours in proportion.
+pub fn quantile(values: &mut [f64], share: f64) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
+    values.sort_unstable_by(f64::total_cmp);
+    let place = share.clamp(0.0, 1.0) * (values.len() - 1) as f64;
+    let (low, part) = (place.floor() as usize, place.fract());
+    let high = (low + 1).min(values.len() - 1);
+    values[low] + (values[high] - values[low]) * part
+}
+
+/// Columns whose features have one of these origins; what is no feature of the table counts as schedule.
+pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
+    let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);
+    (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
+}
+
+/// What the field's learners are given: sizes, work, device, setting, schedule; no quantisation.
+const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
+
+struct Medians(BTreeMap<u32, f64>);
+
+fn median_slowdowns(samples: &Samples, train: &[usize]) -> BTreeMap<u32, f64> {
+    let groups = by_operator(samples, train).into_iter().map(|(operator, rows)| {
+        let slowdown = |row: &usize| samples.rows[*row].time_ns / samples.rows[*row].attainable_ns;
+        (operator, median(&mut rows.iter().map(slowdown).collect::<Vec<_>>()))
+    });
+    groups.collect()
+}
+
+impl Fitted for Medians {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let of = |row: &usize| {
+            let sample = &samples.rows[*row];
+            sample.attainable_ns * self.0.get(&sample.operator).copied().unwrap_or(1.0)
+        };
+        rows.iter().map(of).collect()
+    }
+}
+
+/// Trees per operator on the logarithm of the time.
+struct TimeTrees {
+    columns: Vec<usize>,
+    trees: BTreeMap<u32, Trees>,
+}
+
+fn time_trees(
+    samples: &Samples,
+    train: &[usize],
+    grow: impl Fn(&Matrix, &[f32]) -> Result<Trees>,
+) -> Result<TimeTrees> {
+    let columns = columns_of(samples, BASIC);
+    let mut trees = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, train) {
+        let matrix = samples.features.select(&rows).project(&columns);
+        let labels: Vec<f32> = rows.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
+        trees.insert(operator, grow(&matrix, &labels)?);
+    }
+    Ok(TimeTrees { columns, trees })
+}
+
+impl Fitted for TimeTrees {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let trees = self.trees.get(&operator)?;
+            let matrix: Matrix = samples.features.select(rows).project(&self.columns);
+            Some(trees.predict(&matrix).into_iter().map(|log| f64::from(log).exp()).collect())
+        })
+    }
+}
+
+/// Predicts operator by operator and puts the answers back in order; what no operator answers gets its bound.
+pub(crate) fn predict_by_operator(
+    samples: &Samples,
+    rows: &[usize],
+    of: impl Fn(u32, &[usize]) -> Option<Vec<f64>>,
+) -> Vec<f64> {
+    let mut answers: BTreeMap<usize, f64> = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, rows) {
+        if let Some(times) = of(operator, &rows) {
+            answers.extend(rows.iter().copied().zip(times));
+        }
+    }
+    rows.iter().map(|row| answers.get(row).copied().unwrap_or(samples.rows[*row].attainable_ns)).collect()
+}

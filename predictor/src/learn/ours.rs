@@ -1,0 +1,320 @@
+//! Boosted trees on utilisation: measured time over what is attainable, launch overhead included.
+//!
+//! What is attainable is the roofline plus what the smallest operators cost on the device at all; trees learn the
+//! logarithm of the ratio, per operator. Outside of the data a tree holds the value of its boundary, so utilisation
+//! never grows past what was measured, and no time falls below the bound times the best ratio ever seen.
+//!
+//! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
+//! relative to the device and answer for devices that were never measured; a few measurements of such a device then
+//! correct it (`adapt`).
+
+use super::adapt::{Adapted, adapt};
+use super::boosted::{self, Growth};
+use super::spread::{UNSEEN, calibrate};
+use super::trees::Trees;
+use super::{Fitted, by_operator, median, predict_by_operator, quantile};
+use crate::error::Result;
+use crate::features::{FEATURES, Feature, Matrix, Origin};
+use crate::samples::Samples;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The share of an operator's times that lie below its overhead.
+const OVERHEAD_SHARE: f64 = 0.01;
+
+/// What is asked of a predictor, which decides what must be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Answers for devices that were learned from.
+    Known,
+    /// Answers for other devices.
+    Transfer,
+    /// Both.
+    Both,
+}
+
+/// What was learned.
+#[derive(Clone, Debug, Default)]
+pub struct Ours {
+    /// By name of the operator.
+    pub operators: BTreeMap<String, OfOperator>,
+}
+
+/// What was learned of one operator.
+#[derive(Clone, Debug, Default)]
+pub struct OfOperator {
+    /// Numbers that are stored as text.
+    pub facts: Facts,
+    /// Trees for the devices that were learned from; averaged.
+    pub known: Vec<Trees>,
+    /// Trees for other devices; averaged.
+    pub transfer: Vec<Trees>,
+    /// Corrections from few measurements, by device.
+    pub adapted: BTreeMap<String, Adapted>,
+}
+
+/// The plain numbers that were learned of one operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Samples.
+    pub rows: usize,
+    /// Time of the smallest operators by device.
+    pub overheads_ns: BTreeMap<String, f64>,
+    /// Overhead on other devices: the middle of those that were measured.
+    pub overhead_ns: f64,
+    /// The smallest ratio that was measured, as a logarithm.
+    pub best_log: f64,
+    /// Smallest and largest value of each feature; nothing where it was always absent.
+    pub ranges: Vec<Option<(f32, f32)>>,
+    /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
+    pub spreads: BTreeMap<String, f64>,
+}
+
+/// Features that tell devices apart and not how they differ: trees for other devices do not see them.
+const OF_ONE_DEVICE: &[&str] =
+    &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
+
+/// Rows without some features, which trees then cannot ask for.
+fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
+    let columns: Vec<usize> = (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect();
+    let mut blank = matrix.clone();
+    for row in 0..matrix.rows() {
+        columns.iter().for_each(|column| blank.set(row, *column, 0.0));
+    }
+    blank
+}
+
+/// Learns from some samples.
+pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<Ours> {
+    let mut fitted = Ours::default();
+    for (operator, rows) in by_operator(samples, train) {
+        let name = &samples.operators[operator as usize];
+        let facts = facts(samples, &rows);
+        fitted.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
+        let matrix = fitted.matrix(samples, &rows);
+        let labels: Vec<f32> = rows.iter().map(|row| fitted.label(samples, *row)).collect();
+        let entry = fitted.operators.get_mut(name).expect("it was inserted above");
+        entry.facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
+        entry.facts.ranges = ranges(&matrix);
+        if purpose != Purpose::Transfer {
+            entry.known = vec![boosted::fit(&matrix, &labels, growth, seed)?];
+        }
+        if purpose != Purpose::Known {
+            // With few devices, what is best to know of them cannot be learned; so the answers of two views are averaged.
+            let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
+            let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
+            let growth = growth.for_transfer();
+            entry.transfer = vec![
+                boosted::fit(&without(&matrix, hides_all), &labels, &growth, seed)?,
+                boosted::fit(&without(&matrix, hides_one), &labels, &growth, seed)?,
+            ];
+        }
+    }
+    Ok(fitted)
+}
+
+/// The same, with intervals.
+pub fn fit_calibrated(
+    samples: &Samples,
+    train: &[usize],
+    growth: &Growth,
+    seed: u64,
+    purpose: Purpose,
+) -> Result<Ours> {
+    let mut fitted = fit(samples, train, growth, seed, purpose)?;
+    calibrate(&mut fitted, samples, train, growth, seed, purpose)?;
+    Ok(fitted)
+}
+
+fn facts(samples: &Samples, rows: &[usize]) -> Facts {
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        times.entry(samples.device_name(*row)).or_default().push(samples.rows[*row].time_ns);
+    }
+    let overhead = |(device, mut times): (&str, Vec<f64>)| (device.to_owned(), quantile(&mut times, OVERHEAD_SHARE));
+    let overheads_ns: BTreeMap<String, f64> = times.into_iter().map(overhead).collect();
+    let overhead_ns = median(&mut overheads_ns.values().copied().collect::<Vec<_>>());
+    Facts { rows: rows.len(), overheads_ns, overhead_ns, ..Facts::default() }
+}
+
+fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
+    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
+    for row in 0..matrix.rows() {
+        for (range, value) in ranges.iter_mut().zip(matrix.row(row)).filter(|(_, value)| value.is_finite()) {
+            let (low, high) = range.unwrap_or((*value, *value));
+            *range = Some((low.min(*value), high.max(*value)));
+        }
+    }
+    ranges
+}
+
+impl Facts {
+    /// Whether the numbers fit rows of so many features.
+    pub fn check(&self, width: usize) -> std::result::Result<(), String> {
+        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+        if self.ranges.len() != width {
+            return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
+        }
+        if !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time) || !self.best_log.is_finite() {
+            return Err("an overhead is not a positive number".to_owned());
+        }
+        match self.spreads.values().all(|spread| spread.is_finite() && *spread >= 0.0) {
+            true => Ok(()),
+            false => Err("the width of an interval is not a number".to_owned()),
+        }
+    }
+
+    fn overhead_ns(&self, device: &str) -> f64 {
+        self.overheads_ns.get(device).copied().unwrap_or(self.overhead_ns)
+    }
+}
+
+impl Ours {
+    fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
+        self.operators.get(&samples.operators[samples.rows[row].operator as usize])
+    }
+
+    fn overhead_ns(&self, samples: &Samples, row: usize) -> f64 {
+        let device = samples.device_name(row);
+        self.operator(samples, row).map_or(0.0, |known| {
+            known.adapted.get(device).map_or_else(|| known.facts.overhead_ns(device), |adapted| adapted.overhead_ns)
+        })
+    }
+
+    /// The bound, overhead included.
+    pub fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
+        samples.rows[row].attainable_ns + self.overhead_ns(samples, row)
+    }
+
+    /// What is learned of a sample: the logarithm of its time over its bound.
+    pub fn label(&self, samples: &Samples, row: usize) -> f32 {
+        (samples.rows[row].time_ns / self.attainable_ns(samples, row)).ln() as f32
+    }
+
+    /// The table's features and how the bound compares with the overhead.
+    pub fn matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
+        let mut matrix = Matrix::new(samples.features.columns() + 1);
+        let mut features = Vec::new();
+        for row in rows {
+            features.clear();
+            features.extend_from_slice(samples.features.row(*row));
+            let share = samples.rows[*row].attainable_ns / self.overhead_ns(samples, *row);
+            features.push(share.log2() as f32);
+            matrix.push(&features);
+        }
+        matrix
+    }
+
+    /// Corrects the answers for devices that were not learned from by a few of their samples.
+    pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
+        for rows in by_operator(samples, few).into_values() {
+            let mut devices: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+            rows.iter().for_each(|row| devices.entry(samples.device_name(*row)).or_default().push(*row));
+            let name = &samples.operators[samples.rows[rows[0]].operator as usize];
+            for (device, rows) in devices {
+                let Some(known) = self.operators.get(name) else { continue };
+                let overhead_ns = adapted_overhead(samples, &rows, known.facts.overhead_ns);
+                let entry = self.operators.get_mut(name).expect("it was found above");
+                entry.adapted.insert(device.to_owned(), Adapted::of_overhead(overhead_ns));
+                let logs = self.logs(samples, &rows, name);
+                let residuals: Vec<f64> =
+                    rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
+                let places: Vec<Vec<f32>> = rows.iter().map(|row| self.place(samples, *row)).collect();
+                let adapted = adapt(overhead_ns, places, &residuals);
+                let entry = self.operators.get_mut(name).expect("it was found above");
+                entry.adapted.insert(device.to_owned(), adapted);
+            }
+        }
+    }
+
+    fn place(&self, samples: &Samples, row: usize) -> Vec<f32> {
+        place(self.matrix(samples, &[row]).values())
+    }
+
+    /// Logarithms of the ratios of samples of one operator, without corrections.
+    fn logs(&self, samples: &Samples, rows: &[usize], operator: &str) -> Vec<f64> {
+        let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
+        let is_known = |row: &usize| known.facts.overheads_ns.contains_key(samples.device_name(*row));
+        let mut logs = vec![0.0; rows.len()];
+        for side in [true, false] {
+            let (places, rows): (Vec<usize>, Vec<usize>) =
+                rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
+            if !rows.is_empty() {
+                let found = known.logs(&self.matrix(samples, &rows), side);
+                places.iter().zip(found).for_each(|(place, log)| logs[*place] = log);
+            }
+        }
+        logs
+    }
+}
+
+impl OfOperator {
+    /// Logarithms of the ratios of rows, on devices that were learned from or on others.
+    pub fn logs(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
+        let trees = self.trees(is_known);
+        let mut logs = vec![0.0; matrix.rows()];
+        for trees in trees {
+            logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += f64::from(log));
+        }
+        logs.iter().map(|sum| (sum / trees.len().max(1) as f64).max(self.facts.best_log)).collect()
+    }
+
+    /// The same for one row.
+    pub fn log(&self, row: &[f32], is_known: bool) -> f64 {
+        let trees = self.trees(is_known);
+        let sum: f64 = trees.iter().map(|trees| f64::from(trees.predict_row(row))).sum();
+        (sum / trees.len().max(1) as f64).max(self.facts.best_log)
+    }
+
+    /// The trees that answer: those for the other kind of device where there are none of the right kind.
+    fn trees(&self, is_known: bool) -> &[Trees] {
+        let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
+        if is_of_transfer { &self.transfer } else { &self.known }
+    }
+}
+
+/// Where a row lies for corrections: its sizes, and its bound against the overhead, which stands last.
+pub(super) fn place(row: &[f32]) -> Vec<f32> {
+    let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
+    let mut place = row[..sizes].to_vec();
+    place.extend(row.last());
+    place
+}
+
+/// What the smallest operators cost on a device with few samples: no more than any of them took.
+fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
+    let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
+    smallest.min(2.0 * usual_ns)
+}
+
+impl Fitted for Ours {
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let of = |row: &usize| {
+            let facts = &self.operator(samples, *row)?.facts;
+            let device = samples.device_name(*row);
+            let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
+            facts.spreads.get(name).copied()
+        };
+        rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {
+        self.adapt_to(samples, few);
+        true
+    }
+
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let name = &samples.operators[operator as usize];
+            let known = self.operators.get(name)?;
+            let logs = self.logs(samples, rows, name);
+            let time = |(row, log): (&usize, f64)| {
+                let adapted = known.adapted.get(samples.device_name(*row));
+                let correction = adapted.map_or(0.0, |adapted| adapted.correction(&self.place(samples, *row)));
+                self.attainable_ns(samples, *row) * (log + correction).exp()
+            };
+            Some(rows.iter().zip(logs).map(time).collect())
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
+
+use super::ours::Ours;
+use super::spread::UNSEEN;
+use crate::error::{Error, Result};
+use crate::features::{self, Device, FEATURES, Matrix, Origin, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is known about a predictor beside its trees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// Version of the program that made it.
+    pub program_version: String,
+    /// Version of XGBoost that grew its trees.
+    pub xgboost_version: String,
+    /// Hash of the samples it learned from.
+    pub data_hash: String,
+    /// Samples.
+    pub rows: usize,
+    /// Rows that were left out, by reason.
+    pub left_out: BTreeMap<String, u64>,
+    /// Names of the features, in order.
+    pub names: Vec<String>,
+    /// Devices it learned from and others it was told of.
+    pub devices: BTreeMap<String, Device>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Errors it was found to have, by protocol then operator, as MAPE in percent.
+    pub mape: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+/// A predictor.
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    /// What is known about it.
+    pub about: About,
+    /// What it learned.
+    pub learned: Ours,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// The operator's name, as the data has it.
+    pub operator: &'a str,
+    /// Its sizes and costs.
+    pub work: &'a Work,
+    /// The device's name.
+    pub device: &'a str,
+    /// Threads; nothing for all units of the device.
+    pub threads: Option<f64>,
+    /// Knobs and code features by name.
+    pub extras: &'a BTreeMap<String, f64>,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// The time in nanoseconds.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this; nothing where the predictor was not calibrated for it.
+    pub high_ns: f64,
+    /// The time that no implementation can beat by the device's figures.
+    pub attainable_ns: f64,
+    /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
+    pub bound: &'static str,
+    /// Why the question is outside of what was learned from; empty inside.
+    pub outside: Vec<String>,
+}
+
+impl Predictor {
+    /// Answers one question; refuses what was never learned.
+    pub fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
+        let mut situated = self.situate(ask)?;
+        let log = situated.operator.log(&situated.features, situated.is_known);
+        Ok(situated.answer(log))
+    }
+
+    /// The features of a question, as the trees see them.
+    pub fn row(&self, ask: &Ask<'_>) -> Result<Vec<f32>> {
+        self.situate(ask).map(|situated| situated.features)
+    }
+
+    /// Answers many questions; each that cannot be answered has its own error.
+    pub fn ask_all(&self, asks: &[Ask<'_>]) -> Vec<Result<Answer>> {
+        let mut groups: BTreeMap<(&str, bool), Vec<usize>> = BTreeMap::new();
+        let situations: Vec<Result<Situated<'_>>> = asks.iter().map(|ask| self.situate(ask)).collect();
+        for (place, situation) in situations.iter().enumerate() {
+            if let Ok(situation) = situation {
+                groups.entry((asks[place].operator, situation.is_known)).or_default().push(place);
+            }
+        }
+        let mut logs = vec![0.0; asks.len()];
+        for places in groups.values() {
+            let rows: Vec<&Situated<'_>> = places.iter().filter_map(|place| situations[*place].as_ref().ok()).collect();
+            let Some(first) = rows.first() else { continue };
+            let mut matrix = Matrix::new(first.features.len());
+            rows.iter().for_each(|situation| matrix.push(&situation.features));
+            for (place, log) in places.iter().zip(first.operator.logs(&matrix, first.is_known)) {
+                logs[*place] = log;
+            }
+        }
+        situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
+    }
+
+    /// Everything about a question that its answer needs.
+    fn situate(&self, ask: &Ask<'_>) -> Result<Situated<'_>> {
+        let operator = self.learned.operators.get(ask.operator).ok_or_else(|| {
+            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
+            Error::Question(format!(
+                "nothing was learned of the operator `{}`; learned: {}",
+                ask.operator,
+                known.join(", ")
+            ))
+        })?;
+        let device = self.about.devices.get(ask.device).ok_or_else(|| {
+            let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
+            Error::Question(format!("the device `{}` is not described; described: {}", ask.device, known.join(", ")))
+        })?;
+        if !ask.work.is_sound() {
+            return Err(Error::Question("the operator's sizes must be positive numbers".to_owned()));
+        }
+        let threads = ask.threads.unwrap_or(device.units);
+        if !(threads.is_finite() && threads >= 1.0) {
+            return Err(Error::Question(format!("{threads} threads make no sense")));
+        }
+        let is_known = operator.facts.overheads_ns.contains_key(ask.device);
+        let overhead_ns = match operator.adapted.get(ask.device) {
+            Some(adapted) => adapted.overhead_ns,
+            None => operator.facts.overheads_ns.get(ask.device).copied().unwrap_or(operator.facts.overhead_ns),
+        };
+        let roofline_ns = features::attainable_ns(ask.work, device, threads);
+        let mut row = Vec::with_capacity(self.about.names.len() + 1);
+        features::describe(ask.work, device, threads, &mut row);
+        let extra = |name: &String| ask.extras.get(name).map_or(f32::NAN, |value| *value as f32);
+        row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
+        row.push((roofline_ns / overhead_ns).log2() as f32);
+        let outside = outside(&operator.facts.ranges, &row, is_known);
+        let spreads = &operator.facts.spreads;
+        let spread = spreads.get(if is_known { ask.device } else { UNSEEN }).copied();
+        let memory_ns = ask.work.bytes() / device.bytes_per_ns();
+        let bound = match () {
+            () if overhead_ns > roofline_ns => "overhead",
+            () if memory_ns >= roofline_ns => "memory",
+            () => "arithmetic",
+        };
+        let correction =
+            operator.adapted.get(ask.device).map_or(0.0, |adapted| adapted.correction(&super::ours::place(&row)));
+        Ok(Situated {
+            correction,
+            operator,
+            features: row,
+            attainable_ns: roofline_ns + overhead_ns,
+            roofline_ns,
+            is_known,
+            outside,
+            spread,
+            bound,
+        })
+    }
+}
+
+/// A question with everything its answer needs.
+struct Situated<'a> {
+    operator: &'a super::ours::OfOperator,
+    features: Vec<f32>,
+    attainable_ns: f64,
+    roofline_ns: f64,
+    is_known: bool,
+    outside: Vec<String>,
+    spread: Option<f64>,
+    correction: f64,
+    bound: &'static str,
+}
+
+impl Situated<'_> {
+    fn answer(&mut self, log: f64) -> Answer {
+        let time_ns = self.attainable_ns * (log + self.correction).exp();
+        let wide = self.spread.map_or(f64::NAN, f64::exp);
+        Answer {
+            time_ns,
+            low_ns: time_ns / wide,
+            high_ns: time_ns * wide,
+            attainable_ns: self.roofline_ns,
+            bound: self.bound,
+            outside: std::mem::take(&mut self.outside),
+        }
+    }
+}
+
+/// Why a row lies outside of the ranges that were learned from; the device's own figures do not count twice.
+fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !is_known {
+        reasons.push("the device was not learned from".to_owned());
+    }
+    for (feature, (range, value)) in FEATURES.iter().zip(ranges.iter().zip(row)) {
+        // Counts repeat the logarithms they stand beside, except for these.
+        let counts = match feature.origin {
+            Origin::Sizes => feature.unit != "count" || feature.name == "taps",
+            origin => origin == Origin::Setting,
+        };
+        // Half a doubling beyond the largest or below the smallest size is still a neighbour.
+        let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
+        if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
+        {
+            reasons.push(format!("`{}` is {value}, learned from {low} to {high} ({})", feature.name, feature.unit));
+        }
+    }
+    reasons
+}

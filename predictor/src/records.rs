@@ -1,0 +1,309 @@
+//! From records to samples, by an explicit policy of what is learned from.
+//!
+//! A record says no peak and no bandwidth, so its device gets nominal figures of its architecture; what matters is that
+//! they are the same for learning and asking, because what is learned is the ratio to them.
+
+use crate::error::{Error, Result};
+use crate::features::{Device, Form, Work};
+use crate::samples::{Gatherer, Question, Samples};
+use datasets::{Format, Outcome, Record, Source, Store};
+use models::{Op, Task, TensorType};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Which records are learned from; all others are counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The one kind of time that is taken.
+    pub source: Source,
+    /// Largest spread, standard deviation over mean.
+    pub max_cv: f64,
+    /// Whether records of other TVM versions than the most frequent one are taken, too.
+    pub all_versions: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { source: Source::Measured, max_cv: 0.05, all_versions: false }
+    }
+}
+
+/// The samples in files of records and stores.
+pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
+    let mut records = Vec::new();
+    for path in paths {
+        records.extend(read(path)?);
+    }
+    gather(&records, policy)
+}
+
+fn read(path: &Path) -> Result<Vec<Record>> {
+    if path.is_dir() {
+        return Ok(Store::open(path)?.records()?.collect::<datasets::Result<_>>()?);
+    }
+    let format = Format::of_path(path).ok_or_else(|| {
+        let problem = "its name ends in none of .csv, .parquet and .jsonl; a table of others needs --mapping";
+        Error::table(path, problem)
+    })?;
+    Ok(datasets::read(path, format)?.collect::<datasets::Result<_>>()?)
+}
+
+/// The samples in records.
+pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
+    let usual = usual_version(records);
+    let mut devices: Vec<(String, Device)> = Vec::new();
+    let mut taken = Vec::new();
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for record in records {
+        match refuse(record, policy, usual.as_deref()) {
+            Some(reason) => *left_out.entry(reason).or_default() += 1,
+            None => taken.push(record),
+        }
+    }
+    for record in &taken {
+        let name = device_name(record);
+        if !devices.iter().any(|(known, _)| *known == name) {
+            devices.push((name, device(record)));
+        }
+    }
+    let mut gatherer = Gatherer::new(devices.clone());
+    for (reason, count) in left_out {
+        (0..count).for_each(|_| gatherer.leave_out(&reason));
+    }
+    for record in taken {
+        let name = device_name(record);
+        let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        match question(record, place as u32) {
+            Ok(question) => gatherer.push(question, record.median_ns.unwrap_or(f64::NAN), record.cv),
+            Err(reason) => gatherer.leave_out(&reason),
+        }
+    }
+    gatherer.finish()
+}
+
+fn usual_version(records: &[Record]) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for version in records.iter().filter_map(|record| record.tvm_version.as_deref()) {
+        *counts.entry(version).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version.to_owned())
+}
+
+fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
+    if record.outcome != Outcome::Ok {
+        return Some(format!("outcome `{}`", record.outcome));
+    }
+    if record.source != policy.source {
+        return Some(format!("source `{}`, not `{}`", record.source, policy.source));
+    }
+    if record.cv.is_some_and(|cv| cv > policy.max_cv) {
+        return Some(format!("spread (CV) above {} %", 100.0 * policy.max_cv));
+    }
+    if !policy.all_versions && record.tvm_version.as_deref() != usual {
+        return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
+    }
+    if record.co_run.is_some() {
+        return Some("other operators ran beside it".to_owned());
+    }
+    None
+}
+
+fn device_name(record: &Record) -> String {
+    record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone())
+}
+
+/// The device of a record, with nominal figures where it has none.
+fn device(record: &Record) -> Device {
+    /// GHz under vector load, and bytes per nanosecond and core, of a server of these years.
+    const CLOCK_GHZ: f64 = 2.5;
+    const BYTES_PER_NS: f64 = 10.0;
+    let target = record.target_text.as_deref().unwrap_or_default();
+    let is_wide = ["avx512", "rapids", "icelake", "skylake-avx512", "cascadelake", "znver4", "znver5"];
+    let arch = record.cpu_arch.as_deref().unwrap_or_default();
+    let flops_per_cycle = match () {
+        () if is_wide.iter().any(|word| target.contains(word)) => 64.0,
+        () if arch.starts_with("arm") || arch.starts_with("aarch") => 16.0,
+        () => 32.0,
+    };
+    let count = |value: Option<i64>, other: f64| value.filter(|value| *value > 0).map_or(other, |value| value as f64);
+    let units = count(record.logical_cpus, 1.0);
+    Device {
+        units,
+        flops_per_cycle,
+        clock_ghz: CLOCK_GHZ,
+        bandwidth_gb_per_s: BYTES_PER_NS * units,
+        cache_bytes: count(record.l2_bytes, 1048576.0),
+        near_bytes: count(record.l1d_bytes, 32768.0),
+        memory_bytes: count(record.memory_bytes, 0.0),
+        generation: 0.0,
+    }
+}
+
+fn question(record: &Record, device: u32) -> std::result::Result<Question, String> {
+    let task: Task =
+        record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
+    let work = work_of(&task)?;
+    let mut extras = BTreeMap::new();
+    schedule_features(record, &mut extras);
+    knob_products(&work, &mut extras);
+    Ok(Question {
+        operator: record.op_kind.clone(),
+        device,
+        model: record.model_name.clone().unwrap_or_default(),
+        detail: record.op_name.clone(),
+        work,
+        threads: record.threads.unwrap_or(1).max(1) as f64,
+        extras,
+    })
+}
+
+/// The sizes and costs of a task.
+pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
+    task.check().map_err(|error| format!("its task is not one: {error}"))?;
+    let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
+    let anchor = task.steps.first().ok_or("its task has no steps")?;
+    let extents = anchor.output.extents().ok_or("its task has symbolic sizes")?;
+    let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
+    let last = extents.last().copied().unwrap_or(1) as f64;
+    let mut work = Work {
+        columns: last,
+        rows: elements / last.max(1.0),
+        epilogue: (task.steps.len() - 1) as f64,
+        flops: counted.flops as f64,
+        bytes_in: counted.bytes_in as f64,
+        bytes_weights: counted.bytes_weights as f64,
+        bytes_out: counted.bytes_out as f64,
+        element_bytes: anchor.output.dtype.bytes() as f64,
+        ..Work::of_form(form_of(&anchor.op))
+    };
+    if counted.macs > 0 && elements > 0.0 {
+        work.depth = (counted.macs as f64 / elements).max(1.0);
+    }
+    let input = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    match &anchor.op {
+        Op::Conv { strides, groups, .. } | Op::QConv { strides, groups, .. } => {
+            work.groups = *groups as f64;
+            work.batch = work.groups;
+            work.columns = extents.get(1).copied().unwrap_or(1) as f64 / work.groups;
+            work.rows = elements / extents.get(1).copied().unwrap_or(1).max(1) as f64;
+            work.stride = strides.first().copied().unwrap_or(1) as f64;
+            work.width = last;
+            work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
+        }
+        Op::Pool { kernel, strides, .. } => {
+            work.taps = kernel.iter().map(|extent| *extent as f64).product();
+            work.stride = strides.first().copied().unwrap_or(1) as f64;
+            work.width = last;
+        }
+        Op::MatMul { .. } | Op::QMatMul { .. } => {
+            let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
+            work.batch = (work.rows / rows.max(1.0)).max(1.0);
+            work.rows = rows;
+        }
+        Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
+        Op::GlobalPool { .. } => {
+            work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
+        }
+        _ => {}
+    }
+    match work.is_sound() {
+        true => Ok(work),
+        false => Err("its sizes are empty".to_owned()),
+    }
+}
+
+fn form_of(op: &Op) -> Form {
+    use models::Class;
+    match (op, op.class()) {
+        (Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. }, _) => Form::Convolution,
+        (_, Class::Contraction) => Form::Contraction,
+        (_, Class::Normalisation) => Form::Rows,
+        (_, Class::Pointwise) => Form::Pointwise,
+        (_, Class::Pool | Class::Reduction | Class::Movement | Class::View) => Form::Other,
+    }
+}
+
+fn taps(weight: Option<&TensorType>) -> f64 {
+    let extents = weight.and_then(TensorType::extents).unwrap_or_default();
+    extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
+}
+
+/// The features of a template's knobs for an operator of these sizes.
+pub fn of_knobs(work: &Work, knobs: &serde_json::Map<String, serde_json::Value>) -> BTreeMap<String, f64> {
+    let mut extras = BTreeMap::from([(format!("knob.from={}", datasets::ScheduleSource::Template), 1.0)]);
+    knobs.iter().for_each(|(name, value)| number_feature(format!("knob.{name}"), value, &mut extras));
+    knob_products(work, &mut extras);
+    extras
+}
+
+/// Knobs and code features of a record under their prefixed names.
+fn schedule_features(record: &Record, extras: &mut BTreeMap<String, f64>) {
+    if let Some(source) = record.schedule_source {
+        extras.insert(format!("knob.from={source}"), 1.0);
+    }
+    let schedule: serde_json::Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    for (name, value) in schedule.get("knobs").and_then(serde_json::Value::as_object).into_iter().flatten() {
+        number_feature(format!("knob.{name}"), value, extras);
+    }
+    if let Some(bytes) = record.code_bytes {
+        extras.insert("code.bytes".to_owned(), bytes as f64);
+    }
+    if let Some(bytes) = record.workspace_bytes {
+        extras.insert("code.workspace_bytes".to_owned(), bytes as f64);
+    }
+    let features: serde_json::Value = record.features.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    for (name, value) in features.as_object().into_iter().flatten() {
+        // How long a build took says more of the building host than of the code.
+        if !name.ends_with("_ms") {
+            number_feature(format!("code.{name}"), value, extras);
+        }
+    }
+}
+
+/// Numbers stay numbers; a word becomes a claim of its own name.
+fn number_feature(name: String, value: &serde_json::Value, extras: &mut BTreeMap<String, f64>) {
+    /// Names come from files: more than these are cut off.
+    const MOST_NAMES: usize = 512;
+    if extras.len() >= MOST_NAMES {
+        return;
+    }
+    match value {
+        serde_json::Value::Number(number) => {
+            extras.insert(name, number.as_f64().unwrap_or(f64::NAN));
+        }
+        serde_json::Value::Bool(claim) => {
+            extras.insert(name, f64::from(u8::from(*claim)));
+        }
+        serde_json::Value::String(word) if word.len() <= 64 => {
+            extras.insert(format!("{name}={word}"), 1.0);
+        }
+        _ => {}
+    }
+}
+
+/// What knobs mean together with sizes: elements in registers, and what tiles leave over.
+fn knob_products(work: &Work, extras: &mut BTreeMap<String, f64>) {
+    let knob = |name: &str| extras.get(&format!("tiling.{name}")).copied().filter(|value| *value >= 1.0);
+    let (channels, across, down, block) = (knob("tile_c"), knob("tile_x"), knob("tile_y"), knob("block"));
+    let mut found = Vec::new();
+    if let (Some(channels), Some(across)) = (channels, across) {
+        let outputs = channels * across * down.unwrap_or(1.0);
+        found.push(("tiling.accumulators", outputs));
+        found.push(("tiling.loads_per_output", (channels + across * down.unwrap_or(1.0)) / outputs));
+    }
+    if let Some(across) = across {
+        let width = if work.width > 0.0 { work.width } else { work.rows };
+        found.push(("tiling.tile_x_used", width / ((width / across).ceil() * across)));
+    }
+    if let Some(block) = block {
+        found.push(("tiling.block_used", work.columns / ((work.columns / block).ceil() * block)));
+    }
+    if let Some(split) = knob("split_r") {
+        found.push(("tiling.split_r_used", work.depth / ((work.depth / split).ceil() * split)));
+    }
+    if let Some(channels) = channels {
+        let lanes = channels * block.unwrap_or(1.0);
+        found.push(("tiling.columns_tiles", (work.columns / lanes).ceil()));
+    }
+    extras.extend(found.into_iter().map(|(name, value)| (name.to_owned(), value)));
+}

@@ -1,0 +1,174 @@
+//! What is learned from: one sample per measured row, with its groups, its bound and its features.
+//!
+//! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
+
+use crate::error::{Error, Result};
+use crate::features::{self, Device, FEATURES, Matrix, Work};
+use std::collections::BTreeMap;
+
+/// One measured row, as far as splitting and scoring see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Index into `Samples::operators`.
+    pub operator: u32,
+    /// Index into `Samples::devices`.
+    pub device: u32,
+    /// Index into `Samples::models`; the neural network it was found in.
+    pub model: u32,
+    /// Same operator and sizes, whatever runs it.
+    pub shape: u64,
+    /// Same operator, sizes, device and setting: what schedules compete within.
+    pub task: u64,
+    /// Measured median time.
+    pub time_ns: f64,
+    /// Time that no implementation can beat by the device's descriptor.
+    pub attainable_ns: f64,
+    /// Operations.
+    pub flops: f64,
+    /// Bytes moved at least once.
+    pub bytes: f64,
+    /// Spread of the measurement, standard deviation over mean, where it is known.
+    pub cv: Option<f64>,
+}
+
+/// Everything that is learned from.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// The samples.
+    pub rows: Vec<Sample>,
+    /// Their features, in the same order.
+    pub features: Matrix,
+    /// Names of the features.
+    pub names: Vec<String>,
+    /// Names of operators.
+    pub operators: Vec<String>,
+    /// Names and descriptors of devices.
+    pub devices: Vec<(String, Device)>,
+    /// Names of neural networks.
+    pub models: Vec<String>,
+    /// Rows that did not become samples, by reason.
+    pub left_out: BTreeMap<String, u64>,
+}
+
+impl Samples {
+    /// The name of a sample's device.
+    pub fn device_name(&self, row: usize) -> &str {
+        &self.devices[self.rows[row].device as usize].0
+    }
+}
+
+/// A row before its features are computed.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The operator's name.
+    pub operator: String,
+    /// Index into the devices.
+    pub device: u32,
+    /// The neural network, or nothing.
+    pub model: String,
+    /// What tells operators of the same name and sizes apart, such as what is fused behind them.
+    pub detail: String,
+    /// Its sizes and costs.
+    pub work: Work,
+    /// Threads it may use.
+    pub threads: f64,
+    /// Knobs and code features by name.
+    pub extras: BTreeMap<String, f64>,
+}
+
+/// Gathers samples whose extras are only known together.
+pub struct Gatherer {
+    samples: Samples,
+    extras: Vec<BTreeMap<String, f64>>,
+    described: Vec<f32>,
+}
+
+impl Gatherer {
+    /// Nothing yet, for rows on these devices.
+    pub fn new(devices: Vec<(String, Device)>) -> Gatherer {
+        let samples = Samples { devices, ..Samples::default() };
+        Gatherer { samples, extras: Vec::new(), described: Vec::new() }
+    }
+
+    /// Counts a row that is not learned from.
+    pub fn leave_out(&mut self, reason: &str) {
+        match self.samples.left_out.get_mut(reason) {
+            Some(count) => *count += 1,
+            None => {
+                self.samples.left_out.insert(reason.to_owned(), 1);
+            }
+        }
+    }
+
+    /// Adds a measured row.
+    pub fn push(&mut self, question: Question, time_ns: f64, cv: Option<f64>) {
+        if !(time_ns.is_finite() && time_ns > 0.0) {
+            return self.leave_out("time is not a positive number");
+        }
+        if !question.work.is_sound() {
+            return self.leave_out("sizes are not positive numbers");
+        }
+        let device = &self.samples.devices[question.device as usize].1;
+        features::describe(&question.work, device, question.threads, &mut self.described);
+        let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
+        let shape = hash(&format!("{} {} {:?}", question.operator, question.detail, question.work));
+        self.samples.rows.push(Sample {
+            operator: intern(&mut self.samples.operators, question.operator),
+            device: question.device,
+            model: intern(&mut self.samples.models, question.model),
+            shape,
+            task: hash(&format!("{shape} {} {}", question.device, question.threads)),
+            time_ns,
+            attainable_ns,
+            flops: question.work.flops,
+            bytes: question.work.bytes(),
+            cv,
+        });
+        self.extras.push(question.extras);
+    }
+
+    /// The samples with all features, those of the table first.
+    pub fn finish(self) -> Result<Samples> {
+        let mut samples = self.samples;
+        if samples.rows.is_empty() {
+            let why: Vec<_> =
+                samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
+            return Err(Error::Data(format!("there is nothing to learn from ({})", why.join("; "))));
+        }
+        let extra_names: std::collections::BTreeSet<&String> = self.extras.iter().flat_map(BTreeMap::keys).collect();
+        samples.names = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
+        samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
+        if extra_names.is_empty() {
+            samples.features = Matrix::of(FEATURES.len(), self.described);
+            return Ok(samples);
+        }
+        let mut matrix = Matrix::new(samples.names.len());
+        let mut row = Vec::new();
+        for (described, extras) in self.described.chunks(FEATURES.len()).zip(&self.extras) {
+            row.clear();
+            row.extend_from_slice(described);
+            row.extend(extra_names.iter().map(|name| extras.get(*name).map_or(f32::NAN, |value| *value as f32)));
+            matrix.push(&row);
+        }
+        samples.features = matrix;
+        Ok(samples)
+    }
+}
+
+/// The index of a name, which is added if it is new.
+fn intern(names: &mut Vec<String>, name: String) -> u32 {
+    // Few names, and neighbouring rows mostly share theirs, so look from the end.
+    match names.iter().rposition(|known| *known == name) {
+        Some(place) => place as u32,
+        None => {
+            names.push(name);
+            names.len() as u32 - 1
+        }
+    }
+}
+
+/// A stable hash of a text.
+pub fn hash(text: &str) -> u64 {
+    let bytes = *blake3::hash(text.as_bytes()).as_bytes();
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,411 @@
+//! Reads CSV by column, on all cores: the file is cut at line ends, each piece is parsed on its own, pieces are joined.
+//!
+//! A column is one of numbers until a cell is met that is none; then the cells before it are read again as words. Quoted
+//! cells may hold separators but no line ends: a file whose pieces could start inside quotes cannot be cut. Lengths are
+//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES`.
+
+use super::{Cells, Column, Table};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+/// The largest table that is read, unpacked.
+pub const MAX_BYTES: u64 = 16 << 30;
+/// Columns of a table.
+const MAX_COLUMNS: usize = 4096;
+/// Pieces smaller than this are not worth a thread.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The table in a CSV file, which may be packed with gzip.
+pub fn read(path: &Path) -> Result<Table> {
+    let bytes = contents(path)?;
+    parse(&bytes).map_err(|problem| Error::table(path, problem))
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>> {
+    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+    let mut bytes = Vec::new();
+    let source: Box<dyn Read> = if is_packed {
+        Box::new(flate2::read::MultiGzDecoder::new(std::io::BufReader::new(file)))
+    } else {
+        let length = file.metadata().map_err(|error| Error::io("look at", path, error))?.len();
+        bytes.reserve_exact(length.min(MAX_BYTES) as usize + 1);
+        Box::new(file)
+    };
+    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
+        false => Ok(bytes),
+    }
+}
+
+fn parse(bytes: &[u8]) -> std::result::Result<Table, String> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let (header, body) = split_line(bytes);
+    let names = header_names(header)?;
+    let pieces = cut(body);
+    let parsed: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = pieces.iter().map(|piece| scope.spawn(|| parse_piece(piece, names.len()))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("parsing does not panic")).collect()
+    });
+    join(names, parsed)
+}
+
+fn header_names(header: &[u8]) -> std::result::Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut cells = CellsOfLine { rest: Some(header) };
+    while let Some(cell) = cells.next().map_err(|problem| format!("line 1: {problem}"))? {
+        let name = std::str::from_utf8(cell.bytes).map_err(|_| "line 1: the header is not UTF-8")?;
+        let name = cell.text(name).trim().to_owned();
+        if name.is_empty() {
+            return Err(format!("line 1: column {} has no name", names.len() + 1));
+        }
+        if names.contains(&name) {
+            return Err(format!("line 1: the column `{name}` is given twice"));
+        }
+        if names.len() == MAX_COLUMNS {
+            return Err(format!("line 1: there are more than {MAX_COLUMNS} columns"));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// The first line without its end, and what follows.
+fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let (line, rest) = match memchr::memchr(b'\n', bytes) {
+        Some(end) => (&bytes[..end], &bytes[end + 1..]),
+        None => (bytes, &bytes[bytes.len()..]),
+    };
+    (line.strip_suffix(b"\r").unwrap_or(line), rest)
+}
+
+/// Pieces that end at line ends, one per core.
+fn cut(body: &[u8]) -> Vec<&[u8]> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = (body.len() / PIECE_BYTES).clamp(1, cores);
+    let mut pieces = Vec::new();
+    let mut rest = body;
+    for left in (1..=wanted).rev() {
+        let aim = rest.len() / left;
+        let end = if left == 1 {
+            rest.len()
+        } else {
+            memchr::memchr(b'\n', &rest[aim..]).map_or(rest.len(), |end| aim + end + 1)
+        };
+        let (piece, after) = rest.split_at(end);
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces
+}
+
+/// A cell as it lies in the file.
+struct Cell<'a> {
+    bytes: &'a [u8],
+    /// Whether quotes inside are doubled.
+    has_quotes: bool,
+}
+
+impl Cell<'_> {
+    fn text(&self, text: &str) -> String {
+        if self.has_quotes { text.replace("\"\"", "\"") } else { text.to_owned() }
+    }
+}
+
+struct CellsOfLine<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> CellsOfLine<'a> {
+    #[inline]
+    fn next(&mut self) -> std::result::Result<Option<Cell<'a>>, String> {
+        let Some(rest) = self.rest else { return Ok(None) };
+        if rest.first() == Some(&b'"') {
+            return self.quoted(&rest[1..]).map(Some);
+        }
+        // Cells are short: a plain loop beats setting up a vector search.
+        let end = rest.iter().position(|byte| *byte == b',');
+        self.rest = end.map(|end| &rest[end + 1..]);
+        Ok(Some(Cell { bytes: &rest[..end.unwrap_or(rest.len())], has_quotes: false }))
+    }
+
+    fn quoted(&mut self, inside: &'a [u8]) -> std::result::Result<Cell<'a>, String> {
+        let mut has_quotes = false;
+        let mut from = 0;
+        loop {
+            let Some(quote) = memchr::memchr(b'"', &inside[from..]).map(|at| at + from) else {
+                return Err(
+                    "a quoted cell does not end on its line; line ends inside cells are not supported".to_owned()
+                );
+            };
+            match inside.get(quote + 1) {
+                Some(b'"') => {
+                    has_quotes = true;
+                    from = quote + 2;
+                }
+                Some(b',') => {
+                    self.rest = Some(&inside[quote + 2..]);
+                    return Ok(Cell { bytes: &inside[..quote], has_quotes });
+                }
+                None => {
+                    self.rest = None;
+                    return Ok(Cell { bytes: &inside[..quote], has_quotes });
+                }
+                Some(_) => return Err("a quoted cell goes on after its closing quote".to_owned()),
+            }
+        }
+    }
+}
+
+/// What one piece of the file holds.
+struct Piece {
+    columns: Vec<Growing>,
+    rows: usize,
+    problem: Option<String>,
+}
+
+/// A column while it is read.
+enum Growing {
+    Numbers(Vec<f64>),
+    Words(Words),
+}
+
+#[derive(Default)]
+struct Words {
+    words: Vec<String>,
+    codes: Vec<u32>,
+    places: HashMap<String, u32>,
+}
+
+impl Words {
+    fn push(&mut self, word: &str) -> std::result::Result<(), String> {
+        // Neighbouring rows mostly agree.
+        if let Some(last) = self.codes.last().copied().filter(|last| self.words[*last as usize] == word) {
+            self.codes.push(last);
+            return Ok(());
+        }
+        let code = match self.places.get(word) {
+            Some(code) => *code,
+            None => {
+                let code = u32::try_from(self.words.len()).map_err(|_| "too many different texts")?;
+                self.places.insert(word.to_owned(), code);
+                self.words.push(word.to_owned());
+                code
+            }
+        };
+        self.codes.push(code);
+        Ok(())
+    }
+}
+
+fn parse_piece(piece: &[u8], width: usize) -> Piece {
+    let lines = piece.len() / (2 * width).max(1);
+    let numbers = || Growing::Numbers(Vec::with_capacity(lines.min(1 << 16)));
+    let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
+    let mut rest = piece;
+    while !rest.is_empty() {
+        let (line, after) = split_line(rest);
+        rest = after;
+        if line.is_empty() {
+            continue;
+        }
+        if let Err(problem) = parse_line(line, piece, &mut parsed) {
+            parsed.problem = Some(problem);
+            break;
+        }
+        parsed.rows += 1;
+    }
+    parsed
+}
+
+fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Result<(), String> {
+    let mut cells = CellsOfLine { rest: Some(line) };
+    let width = parsed.columns.len();
+    for index in 0..width {
+        let Some(cell) = cells.next()? else { return Err(format!("the row has {index} cells, the header {width}")) };
+        let column = &mut parsed.columns[index];
+        if let Growing::Numbers(numbers) = column {
+            if let Some(number) = number(cell.bytes) {
+                numbers.push(number);
+                continue;
+            }
+            *column = Growing::Words(words_again(piece, index, parsed.rows)?);
+        }
+        if let Growing::Words(words) = column {
+            push_word(words, &cell)?;
+        }
+    }
+    match cells.rest {
+        None => Ok(()),
+        Some(_) => Err(format!("the row has more cells than the header, which has {width}")),
+    }
+}
+
+fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), String> {
+    let text = std::str::from_utf8(cell.bytes).map_err(|_| "a cell is not UTF-8")?;
+    if cell.has_quotes { words.push(&cell.text(text)) } else { words.push(text) }
+}
+
+/// A number, or not-a-number for an empty cell; nothing for a text.
+#[inline]
+fn number(bytes: &[u8]) -> Option<f64> {
+    if bytes.is_empty() {
+        return Some(f64::NAN);
+    }
+    // Words that Rust reads as numbers but a person would not write for one.
+    if !matches!(bytes[0], b'0'..=b'9' | b'-' | b'+' | b'.') {
+        return match bytes {
+            b"NaN" | b"nan" | b"NA" => Some(f64::NAN),
+            _ => None,
+        };
+    }
+    if bytes.len() <= 15 && bytes.iter().all(u8::is_ascii_digit) {
+        // Below 2^53: exact.
+        return Some(bytes.iter().fold(0u64, |value, digit| value * 10 + u64::from(digit - b'0')) as f64);
+    }
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// The first rows of a column once more, as words.
+fn words_again(piece: &[u8], index: usize, rows: usize) -> std::result::Result<Words, String> {
+    let mut words = Words::default();
+    let mut rest = piece;
+    while words.codes.len() < rows {
+        let (line, after) = split_line(rest);
+        rest = after;
+        if line.is_empty() {
+            continue;
+        }
+        let mut cells = CellsOfLine { rest: Some(line) };
+        for _ in 0..index {
+            cells.next()?;
+        }
+        if let Some(cell) = cells.next()? {
+            push_word(&mut words, &cell)?;
+        }
+    }
+    Ok(words)
+}
+
+fn join(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Table, String> {
+    let mut rows = 0;
+    for piece in &pieces {
+        rows += piece.rows;
+        if let Some(problem) = &piece.problem {
+            // Empty lines are not counted, so the number may be a little low.
+            return Err(format!("row {} after the header: {problem}", rows + 1));
+        }
+    }
+    let mut sources: Vec<_> = pieces.into_iter().map(|piece| piece.columns.into_iter()).collect();
+    let columns = names.into_iter().map(|name| {
+        let parts: Vec<Growing> = sources.iter_mut().filter_map(Iterator::next).collect();
+        join_column(parts, rows).map(|cells| Column { name, cells })
+    });
+    Ok(Table { columns: columns.collect::<std::result::Result<_, String>>()?, rows })
+}
+
+fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, String> {
+    if parts.iter().all(|part| matches!(part, Growing::Numbers(_))) {
+        let mut all = Vec::new();
+        for part in parts {
+            if let Growing::Numbers(numbers) = part {
+                if all.is_empty() {
+                    all = numbers;
+                    all.reserve_exact(rows - all.len());
+                } else {
+                    all.extend_from_slice(&numbers);
+                }
+            }
+        }
+        return Ok(Cells::Numbers(all));
+    }
+    let mut all = Words::default();
+    for part in parts {
+        match part {
+            // Texts that begin only in a later piece: these cells were numbers, and say so again.
+            Growing::Numbers(numbers) => {
+                for number in numbers {
+                    all.push(&if number.is_nan() { String::new() } else { number.to_string() })?;
+                }
+            }
+            Growing::Words(part) => {
+                let mut map = Vec::with_capacity(part.words.len());
+                for word in part.words {
+                    let next = all.words.len() as u32;
+                    let code = *all.places.entry(word.clone()).or_insert(next);
+                    if code == next {
+                        all.words.push(word);
+                    }
+                    map.push(code);
+                }
+                all.codes.extend(part.codes.iter().map(|code| map[*code as usize]));
+            }
+        }
+    }
+    Ok(Cells::Words { words: all.words, codes: all.codes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(table: &Table, name: &str) -> Vec<String> {
+        match &table.column(name).expect("the column").cells {
+            Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
+            Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn columns_are_numbers_until_a_text_says_otherwise() {
+        let table = parse(b"a,b,c\r\n1,2,x\r\n,two,\"y, \"\"z\"\"\"\r\n1e-3,3,\r\n").expect("a table");
+        assert_eq!(table.rows, 3);
+        let Cells::Numbers(a) = &table.column("a").expect("a").cells else { panic!("{table:?}") };
+        assert!(a[0] == 1.0 && a[1].is_nan() && a[2] == 0.001);
+        assert_eq!(words(&table, "b"), ["2", "two", "3"]);
+        assert_eq!(words(&table, "c"), ["x", "y, \"z\"", ""]);
+    }
+
+    #[test]
+    fn refusals_say_what_and_where() {
+        for (text, expected) in [
+            ("a,a\n", "line 1: the column `a` is given twice"),
+            ("a,\n", "line 1: column 2 has no name"),
+            ("a,b\n1,2\n3\n", "row 2 after the header: the row has 1 cells, the header 2"),
+            ("a,b\n1,2,3\n", "row 1 after the header: the row has more cells than the header, which has 2"),
+            (
+                "a\n\"x\n",
+                "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported",
+            ),
+        ] {
+            assert_eq!(parse(text.as_bytes()).expect_err(text), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_and_the_crate_csv_agree(rows in prop::collection::vec(("[a-z0-9,\" ]{0,6}", -1e9f64..1e9), 1..60)) {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(["word", "number"]).expect("memory");
+            for (word, number) in &rows {
+                writer.write_record([word, &number.to_string()]).expect("memory");
+            }
+            let bytes = writer.into_inner().expect("memory");
+            let table = parse(&bytes).expect("a table");
+            let Cells::Numbers(numbers) = &table.column("number").expect("the column").cells else { panic!("{table:?}") };
+            prop_assert_eq!(numbers, &rows.iter().map(|(_, number)| *number).collect::<Vec<_>>());
+            if rows.iter().any(|(word, _)| number(word.as_bytes()).is_none()) {
+                prop_assert_eq!(words(&table, "word"), rows.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(prop::sample::select(b"a1,\"\n\r.-\xff".to_vec()), 0..80)) {
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What the columns of a foreign table mean: a TOML file that names the operator, the device, the time and the sizes.
+//!
+//! Every column must be spoken for, as a size, a key or under `after_run`; an unknown one is an error, because silently
+//! unused columns are how units get mixed up.
+
+use super::{Cells, Column, Table};
+use crate::error::{Error, Result};
+use crate::features::{Device, Form, Work};
+use crate::samples::{Gatherer, Question, Samples};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// A mapping file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mapping {
+    operator: String,
+    device: String,
+    time: Time,
+    /// The neural network a row comes from.
+    model: Option<String>,
+    /// Spread of the measurement, standard deviation over mean.
+    cv: Option<String>,
+    #[serde(default)]
+    after_run: Vec<String>,
+    operators: BTreeMap<String, Shape>,
+    devices: BTreeMap<String, Device>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Time {
+    column: String,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Unit {
+    Ns,
+    Us,
+    Ms,
+    S,
+}
+
+impl Unit {
+    fn nanoseconds(self) -> f64 {
+        match self {
+            Unit::Ns => 1.0,
+            Unit::Us => 1e3,
+            Unit::Ms => 1e6,
+            Unit::S => 1e9,
+        }
+    }
+}
+
+/// A column, or the same number in every row.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Size {
+    Column(String),
+    Number(f64),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shape {
+    form: Form,
+    batch: Option<Size>,
+    rows: Option<Size>,
+    columns: Option<Size>,
+    depth: Option<Size>,
+    #[serde(default)]
+    shared: bool,
+    inputs: Option<Size>,
+    outputs: Option<Size>,
+    kernel: Option<Size>,
+    size: Option<Size>,
+    stride: Option<Size>,
+    pad: Option<Size>,
+    operands: Option<Size>,
+    flops_per_element: Option<Size>,
+}
+
+impl Mapping {
+    /// Reads a mapping file.
+    pub fn read(path: &Path) -> Result<Mapping> {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+        match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
+            Some((name, _)) => {
+                Err(Error::table(path, format!("the device `{name}` has a number that is not positive")))
+            }
+            None => Ok(mapping),
+        }
+    }
+
+    /// The devices it describes.
+    pub fn devices(&self) -> &BTreeMap<String, Device> {
+        &self.devices
+    }
+
+    /// The sizes of one of its operators from `column=number` pairs with commas between them.
+    pub fn work(&self, operator: &str, sizes: &str) -> std::result::Result<Work, String> {
+        let shape = self.operators.get(operator).ok_or_else(|| {
+            let known: Vec<_> = self.operators.keys().map(String::as_str).collect();
+            format!("the mapping does not describe `{operator}`; described: {}", known.join(", "))
+        })?;
+        let mut given = BTreeMap::new();
+        for pair in sizes.split(',').filter(|pair| !pair.trim().is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
+            let value: f64 = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
+            given.insert(name.trim(), value);
+        }
+        if let [first, ..] = shape.missing()[..] {
+            return Err(format!("the mapping lacks `{first}`"));
+        }
+        for size in shape.sizes() {
+            if let Size::Column(name) = size
+                && !given.contains_key(name.as_str())
+            {
+                return Err(format!("`{name}` is missing"));
+            }
+        }
+        let of = |size: &Option<Size>| match size {
+            Some(Size::Number(number)) => *number,
+            Some(Size::Column(name)) => given.get(name.as_str()).copied().unwrap_or(f64::NAN),
+            None => f64::NAN,
+        };
+        Ok(shape.work(&of))
+    }
+
+    /// The columns that mean something.
+    fn known_columns(&self) -> BTreeSet<&str> {
+        let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(|size| match size {
+            Size::Column(name) => Some(name.as_str()),
+            Size::Number(_) => None,
+        });
+        let keys = [&self.operator, &self.device, &self.time.column];
+        let rest = keys.into_iter().chain(&self.model).chain(&self.cv).chain(&self.after_run);
+        sizes.chain(rest.map(String::as_str)).collect()
+    }
+}
+
+impl Shape {
+    fn sizes(&self) -> impl Iterator<Item = &Size> {
+        let all = [
+            &self.batch,
+            &self.rows,
+            &self.columns,
+            &self.depth,
+            &self.inputs,
+            &self.outputs,
+            &self.kernel,
+            &self.size,
+            &self.stride,
+            &self.pad,
+            &self.operands,
+            &self.flops_per_element,
+        ];
+        all.into_iter().flatten()
+    }
+
+    fn work(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
+        match self.form {
+            Form::Contraction => {
+                Work::contraction(of(&self.batch), of(&self.rows), of(&self.columns), of(&self.depth), self.shared)
+            }
+            Form::Convolution => Work::convolution(
+                of(&self.batch),
+                of(&self.inputs),
+                of(&self.outputs),
+                of(&self.kernel),
+                of(&self.size),
+                of(&self.stride),
+                of(&self.pad),
+            ),
+            Form::Rows => Work::rows(of(&self.rows), of(&self.columns), of(&self.flops_per_element)),
+            Form::Pointwise | Form::Other => Work::pointwise(of(&self.rows), of(&self.columns), of(&self.operands)),
+        }
+    }
+
+    /// Sizes that the form needs and the mapping does not give.
+    fn missing(&self) -> Vec<&'static str> {
+        let needed: &[(&'static str, &Option<Size>)] = match self.form {
+            Form::Contraction => {
+                &[("batch", &self.batch), ("rows", &self.rows), ("columns", &self.columns), ("depth", &self.depth)]
+            }
+            Form::Convolution => &[
+                ("batch", &self.batch),
+                ("inputs", &self.inputs),
+                ("outputs", &self.outputs),
+                ("kernel", &self.kernel),
+                ("size", &self.size),
+                ("stride", &self.stride),
+                ("pad", &self.pad),
+            ],
+            Form::Rows => {
+                &[("rows", &self.rows), ("columns", &self.columns), ("flops_per_element", &self.flops_per_element)]
+            }
+            Form::Pointwise | Form::Other => {
+                &[("rows", &self.rows), ("columns", &self.columns), ("operands", &self.operands)]
+            }
+        };
+        needed.iter().filter(|(_, size)| size.is_none()).map(|(name, _)| *name).collect()
+    }
+}
+
+/// The samples in tables that share a mapping.
+pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
+    let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
+    let mut gatherer = Gatherer::new(devices);
+    for path in paths {
+        let table = super::read(path)?;
+        let times = numbers(path, &table, &mapping.time.column)?;
+        let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
+        for (row, question) in in_table(path, &table, mapping)?.into_iter().enumerate() {
+            gatherer.push(question, times[row] * mapping.time.unit.nanoseconds(), cvs.map(|cvs| cvs[row]));
+        }
+    }
+    gatherer.finish()
+}
+
+/// The questions in a table, which needs no times; each with its device's name.
+pub fn questions(path: &Path, mapping: &Mapping) -> Result<Vec<(Question, String)>> {
+    let names: Vec<&String> = mapping.devices.keys().collect();
+    let found = in_table(path, &super::read(path)?, mapping)?.into_iter();
+    let named = |question: Question| {
+        let name = names[question.device as usize].clone();
+        (question, name)
+    };
+    Ok(found.map(named).collect())
+}
+
+fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
+    let known = mapping.known_columns();
+    if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
+        let problem = format!(
+            "the mapping does not say what the column `{}` is; name it in the mapping, or list it under `after_run`",
+            column.name
+        );
+        return Err(Error::table(path, problem));
+    }
+    let operators = words(path, table, &mapping.operator)?;
+    let devices = words(path, table, &mapping.device)?;
+    let models = mapping.model.as_ref().map(|name| words(path, table, name)).transpose()?;
+    let mut shapes = Vec::new();
+    for word in operators.0 {
+        shapes.push(bound(path, table, mapping, word)?);
+    }
+    let mut questions = Vec::with_capacity(table.rows);
+    for row in 0..table.rows {
+        let device = &devices.0[devices.1[row] as usize];
+        let Some(place) = mapping.devices.keys().position(|known| known == device) else {
+            let problem = format!(
+                "row {} is of the device `{device}`, which the mapping does not describe; add a table `[devices.\"{device}\"]`",
+                row + 1
+            );
+            return Err(Error::table(path, problem));
+        };
+        let operator = operators.1[row] as usize;
+        let (shape, columns) = &shapes[operator];
+        let of = |size: &Option<Size>| match size {
+            Some(Size::Number(number)) => *number,
+            Some(Size::Column(name)) => columns.get(name.as_str()).map_or(f64::NAN, |column| column[row]),
+            None => f64::NAN,
+        };
+        questions.push(Question {
+            operator: operators.0[operator].clone(),
+            device: place as u32,
+            model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),
+            detail: String::new(),
+            work: shape.work(&of),
+            threads: mapping.devices[device].units,
+            extras: BTreeMap::new(),
+        });
+    }
+    Ok(questions)
+}
+
+/// An operator's shape with the columns it reads.
+fn bound<'a>(
+    path: &Path,
+    table: &'a Table,
+    mapping: &'a Mapping,
+    operator: &str,
+) -> Result<(&'a Shape, BTreeMap<&'a str, &'a [f64]>)> {
+    let Some(shape) = mapping.operators.get(operator) else {
+        let problem = format!("the mapping does not describe the operator `{operator}`; add it under `[operators]`");
+        return Err(Error::table(path, problem));
+    };
+    if let [first, ..] = shape.missing()[..] {
+        return Err(Error::table(path, format!("the mapping of the operator `{operator}` lacks `{first}`")));
+    }
+    let mut columns = BTreeMap::new();
+    for size in shape.sizes() {
+        if let Size::Column(name) = size {
+            columns.insert(name.as_str(), numbers(path, table, name)?);
+        }
+    }
+    Ok((shape, columns))
+}
+
+fn column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a Column> {
+    table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`, which the mapping names")))
+}
+
+fn numbers<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
+    match &column(path, table, name)?.cells {
+        Cells::Numbers(numbers) => Ok(numbers),
+        Cells::Words { words, .. } => {
+            let wrong = words.iter().find(|word| word.parse::<f64>().is_err()).map_or("", String::as_str);
+            Err(Error::table(path, format!("the column `{name}` should hold numbers, but has `{wrong}`")))
+        }
+    }
+}
+
+fn words<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [String], &'a [u32])> {
+    match &column(path, table, name)?.cells {
+        Cells::Words { words, codes } => Ok((words, codes)),
+        Cells::Numbers(_) if table.rows == 0 => Ok((&[], &[])),
+        Cells::Numbers(_) => Err(Error::table(path, format!("the column `{name}` should hold names, but has numbers"))),
+    }
+}

@@ -1,0 +1,46 @@
+//! Tables of others: named columns of numbers or texts, and the mapping that says what they mean.
+
+mod csv;
+mod mapping;
+
+pub use csv::read;
+pub use mapping::{Mapping, questions, samples};
+
+/// A table by column.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// The columns in the order of the file, all equally long.
+    pub columns: Vec<Column>,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// A named column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name in the header.
+    pub name: String,
+    /// Its values.
+    pub cells: Cells,
+}
+
+/// The values of a column: numbers where every cell is one or empty, else texts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cells {
+    /// Not-a-number where the cell is empty.
+    Numbers(Vec<f64>),
+    /// One word per row, as an index into the distinct words in order of appearance.
+    Words {
+        /// The distinct words.
+        words: Vec<String>,
+        /// The word of each row.
+        codes: Vec<u32>,
+    },
+}
+
+impl Table {
+    /// The column of a name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+}

@@ -1,0 +1,45 @@
+//! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The mapping of the table.
+pub const MAPPING: &str = r#"
+operator = "op"
+device = "device"
+time = { column = "time_us", unit = "us" }
+after_run = ["kernel"]
+
+[operators]
+product = { form = "contraction", batch = "b", rows = "m", columns = "n", depth = "k" }
+soft = { form = "rows", rows = "m", columns = "n", flops_per_element = 5 }
+"#;
+
+/// Writes the mapping and the table into a folder.
+pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
+    let mut mapping = MAPPING.to_owned();
+    let mut table = "op,device,time_us,b,m,n,k,kernel\n".to_owned();
+    for (name, units, clock, bandwidth) in
+        [("small", 20.0, 1.0, 200.0), ("middle", 40.0, 1.2, 400.0), ("large", 80.0, 1.4, 900.0)]
+    {
+        let _ = write!(
+            mapping,
+            "\n[devices.{name}]\nunits = {units}\nflops_per_cycle = 128\nclock_ghz = {clock}\nbandwidth_gb_per_s = {bandwidth}\ncache_bytes = 4e6\n"
+        );
+        for step in 0..220u64 {
+            // Sizes that spread over the range without a generator.
+            let size = |salt: u64, most: u64| 16 + (step * 7919 + salt * 104_729) % most;
+            let (b, m, n, k) = (1 + step % 7, size(1, 900), size(2, 700), size(3, 500));
+            let tiles = (b * m.div_ceil(64) * n.div_ceil(64)) as f64;
+            let flops = 2.0 * 64.0 * 64.0 * k as f64 * (tiles / units).ceil() * units;
+            let product_us = 10.0 + flops / (0.7 * units * 128.0 * clock * 1e3);
+            let soft_us = 8.0 + 8.0 * (m * n) as f64 / (0.6 * bandwidth * 1e3);
+            let _ = writeln!(table, "product,{name},{product_us:.3},{b},{m},{n},{k},\"a, \"\"b\"\"\"");
+            let _ = writeln!(table, "soft,{name},{soft_us:.3},,{m},{n},,");
+        }
+    }
+    let (mapping_path, table_path) = (folder.join("mapping.toml"), folder.join("table.csv"));
+    std::fs::write(&mapping_path, mapping).expect("a temporary folder takes files");
+    std::fs::write(&table_path, table).expect("a temporary folder takes files");
+    (mapping_path, table_path)
+}
