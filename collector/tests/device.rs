@@ -2,7 +2,7 @@
 //! architecture's limits admit.
 //!
 //! Real builders do it, through TVM and NVIDIA's compiler. Nothing is launched here, so nothing is said of results.
-//! The suite tries one architecture; `scripts/cuda-coverage` tries several and writes the table of the documentation.
+//! `scripts/cuda-coverage` runs the same test and writes the table of the documentation.
 
 mod common;
 
@@ -176,7 +176,7 @@ fn every_operator_compiles() {
     if !has_compiler() {
         return;
     }
-    let architectures = std::env::var(ARCHITECTURES_VARIABLE).unwrap_or_else(|_| "sm_80".to_owned());
+    let architectures = std::env::var(ARCHITECTURES_VARIABLE).unwrap_or_else(|_| "sm_75,sm_80,sm_90".to_owned());
     let architectures: Vec<String> = architectures.split(',').map(str::to_owned).collect();
     let target = target(&architectures);
     let default = |text: &&'static str| {

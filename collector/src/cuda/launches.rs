@@ -212,7 +212,7 @@ fn element_bytes(name: &str) -> Option<u64> {
         return Some(1);
     }
     let bits: u64 = name.trim_start_matches(|sign: char| sign.is_ascii_alphabetic()).parse().ok()?;
-    (bits % 8 == 0 && bits > 0).then_some(bits / 8)
+    (bits.is_multiple_of(8) && bits > 0).then_some(bits / 8)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32,
     };
     let shared_unit = if architecture.number < 80 { 256 } else { 128 };
     let block_shared = (shared_bytes + offered.reserved_shared_bytes).next_multiple_of(shared_unit);
-    let by_shared = if block_shared == 0 { offered.blocks } else { offered.shared_bytes / block_shared };
+    let by_shared = offered.shared_bytes.checked_div(block_shared).unwrap_or(offered.blocks);
     let bounds = [
         (most_warps / warps, Limiter::Threads),
         (offered.blocks, Limiter::Blocks),

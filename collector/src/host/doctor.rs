@@ -588,7 +588,7 @@ mod tests {
     #[test]
     fn this_machine_is_judged() {
         let findings = doctor(&DoctorRequest::default());
-        assert_eq!(findings.len(), LIBRARIES.len() + 12);
+        assert_eq!(findings.len(), LIBRARIES.len() + 15);
         for one in findings {
             assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
             assert!(!one.found.is_empty(), "{one:?}");

@@ -19,6 +19,8 @@ type Result<T> = std::result::Result<T, TvmError>;
 #[derive(Clone)]
 pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
+    /// What TVM's own space is made for.
+    pub(in crate::tvm) sampled: Value,
     /// GPU architectures that get machine code; none for a CPU.
     pub architectures: Vec<Architecture>,
 }
@@ -34,15 +36,20 @@ impl CompileTarget {
             check_cpu(&fields)?;
             let target = call!(names::TARGET, json)?;
             let value = call!(names::TARGET_WITH_HOST, &target, &target)?;
-            return Ok(CompileTarget { value, architectures: Vec::new() });
+            return Ok(CompileTarget { sampled: value.clone(), value, architectures: Vec::new() });
         }
         let architectures =
             crate::target::architectures(&fields).map_err(|error| TvmError::new(names::TARGET.text, error))?;
         let first = architectures.iter().min().expect("a GPU target has at least one architecture");
-        fields["arch"] = first.to_string().into();
-        let device = call!(names::TARGET, fields.to_string().as_str())?;
-        let host = call!(names::TARGET, r#"{"kind": "llvm"}"#)?;
-        Ok(CompileTarget { value: call!(names::TARGET_WITH_HOST, device, host)?, architectures })
+        let mut with_arch = |arch: &str| {
+            fields["arch"] = arch.into();
+            let device = call!(names::TARGET, fields.to_string().as_str())?;
+            let host = call!(names::TARGET, r#"{"kind": "llvm"}"#)?;
+            call!(names::TARGET_WITH_HOST, device, host)
+        };
+        let value = with_arch(&first.to_string())?;
+        // From sm_80 on, TVM's rules make asynchronous copies, which only its Python package can write down.
+        Ok(CompileTarget { value, sampled: with_arch("sm_75")?, architectures })
     }
 }
 

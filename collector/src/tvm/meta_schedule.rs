@@ -42,8 +42,17 @@ pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
     let mutators = invoke(&mutators, &[])?;
     let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
     let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
-    let context =
-        call!(names::META_CONTEXT, &module.0, &target.value, &generator, Value::none(), "task", THREADS, SEED, silent)?;
+    let context = call!(
+        names::META_CONTEXT,
+        &module.0,
+        &target.sampled,
+        &generator,
+        Value::none(),
+        "task",
+        THREADS,
+        SEED,
+        silent
+    )?;
     call!(names::META_INITIALIZE, &context)?;
     let schedules = call!(names::META_DESIGN_SPACE, &generator, &module.0)?.items()?;
     if schedules.is_empty() {
