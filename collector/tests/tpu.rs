@@ -54,6 +54,32 @@ fn a_small_capture_gives_the_figures_worked_out_by_hand() {
 }
 
 #[test]
+fn registers_say_what_a_matrix_product_costs() {
+    // Preamble: each handshake has a descriptor of its own, then a product of 78 x 384 and 384 x 64 in fp32.
+    let send = capture::descriptor(128, &[(3, 1, 1), (32, 5, 6), (37, 3, 3)]);
+    let wait = capture::descriptor(128, &[(41, 4, 15), (45, 5, 9)]);
+    let product = capture::descriptor(
+        256,
+        &[(0, 1, 1), (41, 4, 2), (45, 5, 5), (52, 3, 2), (64, 16, 78), (96, 16, 64), (112, 16, 384), (128, 3, 2)],
+    );
+    let (mut tiu, gdma, mut nodes) = capture::preamble();
+    tiu.push([2000, 2499, 0, 0]);
+    nodes.extend([capture::reset(0), capture::node(0, 2, 5, 2)]);
+    let file = File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes);
+    let file = file.extras(&[send.clone(), wait.clone(), send, wait, product]);
+    let timeline = view(&[(0, file)], &Reading::default());
+    assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
+    let event = timeline.core_event(&timeline.cores[0], Engine::Tiu, 0);
+    assert_eq!(event.names().name, "mm2.nt");
+    let work = collector::tpu::event::tiu::work(&event);
+    // 2 x 78 x 64 x 384 asked for; rows in steps of 64 lanes done; 512 operations a cycle.
+    assert_eq!((work.asked, work.done, work.cycles), (3_833_856, 6_291_456, 7488));
+    let mut registers = Vec::new();
+    event.extra(&mut |prefix, name, value| registers.push((format!("{prefix}{name}"), value)));
+    assert!(registers.contains(&("des_opd1_w".to_owned(), collector::tpu::event::Value::Big(384))));
+}
+
+#[test]
 fn a_counter_that_begins_again_keeps_order_and_commands() {
     let straight = view(&[(0, small_core(0))], &Reading::default());
     // The counter begins again between the two matrix commands.

@@ -125,3 +125,14 @@ pub fn write(folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     }
     capture
 }
+
+/// A descriptor of some bits, from fields given as first bit, width and value.
+pub fn descriptor(bits: usize, fields: &[(usize, u32, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0u8; bits / 8];
+    for &(first, width, value) in fields {
+        for bit in (0..width as usize).filter(|bit| value >> bit & 1 == 1) {
+            bytes[(first + bit) / 8] |= 1 << ((first + bit) % 8);
+        }
+    }
+    bytes
+}
