@@ -219,6 +219,7 @@ fn built(deed: &str) -> Build {
         code_bytes: object.len() as u64,
         object,
         packings: vec![Packing::Plain],
+        device: None,
         trace: None,
         schedule_ms: 1.0,
         lower_ms: 1.0,

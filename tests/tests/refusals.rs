@@ -603,9 +603,9 @@ fn workers_that_are_none() {
     );
     // A proper greeting, but of the next version.
     check_worker(
-        r"printf '\004\000\000\000\002\002\000\000' >&0; exec sleep 100",
+        r"printf '\004\000\000\000\003\002\000\000' >&0; exec sleep 100",
         expect![[r#"
-        error: cannot start a worker: `DIR/bin/opcollect-worker`: it speaks protocol 2, this program 1; install both from one build
+        error: cannot start a worker: `DIR/bin/opcollect-worker`: it speaks protocol 3, this program 2; install both from one build
         hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
     "#]],
     );
