@@ -4,6 +4,9 @@
 //! Real builders do it, through TVM and NVIDIA's compiler. Nothing is launched here, so nothing is said of results.
 //! `scripts/cuda-coverage` runs the same test and writes the table of the documentation.
 
+// A test that is skipped says so aloud.
+#![allow(clippy::print_stderr)]
+
 mod common;
 
 use collector::campaign::{Build, Workers};

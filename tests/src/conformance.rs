@@ -2,6 +2,7 @@
 
 use crate::onnx::{Case, Verdict, folders};
 use crate::through_tvm::Tasks;
+use collector::campaign::workers::worker_program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,8 @@ struct ThroughTvm {
 
 impl ThroughTvm {
     fn of(tasks: &Tasks, ended: &[Ended]) -> Result<ThroughTvm, String> {
-        let results = tasks.run()?;
+        let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
+        let results = tasks.run(&program)?;
         let right = results.iter().filter(|wrong| wrong.is_none()).count();
         let mut found = ThroughTvm { tasks: tasks.count(), right, cases: (0, 0), wrong: BTreeMap::new() };
         for case in ended {

@@ -4,8 +4,7 @@
 //! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
 //! the reference computes it, and TVM must compute what the reference does.
 
-use collector::campaign::{Build, workers::worker_program};
-use collector::campaign::{WorkerLimits, Workers};
+use collector::campaign::{Build, WorkerLimits, Workers};
 use collector::counters::{Backend, CounterRequest};
 use collector::job::{Artifact, BuildJob, RunJob, RunReply};
 use collector::measure::{Method, Plan, affinity};
@@ -14,6 +13,7 @@ use collector::target::{self, Target};
 use models::fuse::Fuse;
 use models::{Graph, Task};
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// No build or run of a case's small tasks takes this long.
@@ -50,9 +50,8 @@ impl Tasks {
         self.tasks.len()
     }
 
-    /// What is wrong with each, or nothing.
-    pub fn run(&self) -> Result<Vec<Option<String>>, String> {
-        let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
+    /// What is wrong with each, or nothing. `program` is `opcollect-worker`.
+    pub fn run(&self, program: &Path) -> Result<Vec<Option<String>>, String> {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),
             overlap: true,
@@ -63,7 +62,7 @@ impl Tasks {
             run_memory_bytes: 8 << 30,
             runner_jobs: 200,
         };
-        let mut workers = Workers::new(&program, &limits);
+        let mut workers = Workers::new(program, &limits);
         let versions = workers.builder_versions().map_err(|fault| format!("no builder starts: {fault:?}"))?;
         let cpu = versions.get("cpu").cloned().unwrap_or_default();
         let target = target::llvm(&cpu, &["avx2".to_owned()], 1);

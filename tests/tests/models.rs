@@ -8,7 +8,7 @@ use models::passes::{simplify, split_attention};
 use models::transformers::{self, Options, Phase};
 use models::{Graph, torch};
 use std::path::{Path, PathBuf};
-use tests::through_tvm::Tasks;
+use tests::{program, through_tvm::Tasks};
 
 /// Between them these have every operator of the families.
 const SOME: &[&str] = &["clip_text_model", "gemma", "gpt_neo", "llama3", "swin", "t5_gated", "whisper"];
@@ -53,6 +53,7 @@ fn tasks_of_transformers_and_programs_are_right() {
         }
     }
     assert!(tasks.count() > 100, "{} tasks", tasks.count());
-    let wrong: Vec<String> = tasks.run().expect("workers start").into_iter().flatten().collect();
+    let wrong: Vec<String> =
+        tasks.run(&program("opcollect-worker")).expect("workers start").into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{} of {} tasks:\n{}", wrong.len(), tasks.count(), wrong.join("\n"));
 }

@@ -26,7 +26,7 @@ pub struct Overrun {
 /// At the turning point p of a plain counter, record p follows p-1 closely (modulo the range) while the first and the
 /// last record are a whole capture apart; in an overrun ring it is the other way round. The vendor's tool (`compat`)
 /// takes every turn for an overrun.
-pub fn rotate(records: &mut Vec<Record>, compat: bool) -> Option<Overrun> {
+pub fn rotate(records: &mut [Record], compat: bool) -> Option<Overrun> {
     if regressions(records.iter()) == 0 {
         return None;
     }

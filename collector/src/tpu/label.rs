@@ -14,18 +14,14 @@ const LONG_NS: i64 = 1000;
 pub fn label(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
     let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
     let mut totals = [0i64; 2];
-    let mut count = 0;
-    for record in records.iter().filter(|record| is_system(record)) {
-        totals[count % 2] += record.end - record.start;
-        count += 1;
+    for (place, record) in records.iter().filter(|record| is_system(record)).enumerate() {
+        totals[place % 2] += record.end - record.start;
     }
     let waits = usize::from(totals[1] > totals[0]);
-    let mut place = 0;
-    for record in records.iter_mut().filter(|record| is_system(record)) {
+    for (place, record) in records.iter_mut().filter(|record| is_system(record)).enumerate() {
         if record.label == Label::None {
             let waited = record.end - record.start > LONG_NS || place % 2 == waits;
             record.label = if waited { Label::Wait } else { Label::Send };
         }
-        place += 1;
     }
 }

@@ -66,7 +66,7 @@ pub fn query(path: &Path, sql: &str) -> Result<Answer, Error> {
     let database = tables::load(&trace)?;
     database.pragma_update(None, "query_only", true)?;
     let mut statement = database.prepare(sql)?;
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut answer = Answer { columns, rows: Vec::new() };
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
