@@ -19,7 +19,7 @@ fn made_up() -> (Samples, Mapping) {
 }
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false }
+    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false, share: 1.0, score_cv: None }
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn trained() -> &'static (PathBuf, Vec<u8>) {
         let few: Vec<usize> = (0..samples.rows.len()).step_by(6).collect();
         samples.features = samples.features.select(&few);
         samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
-        let predictor = train::train(&samples, 7).expect("a predictor");
+        let predictor = train::train(&samples, 7, false).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder").keep();
         let path = folder.join("made-up.opp");
         bundle::write(&predictor, &path).expect("a file");

@@ -12,7 +12,7 @@ use super::adapt::{Adapted, adapt};
 use super::boosted::{self, Growth};
 use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
-use super::{Fitted, by_operator, median, predict_by_operator, quantile};
+use super::{Fitted, Lesson, by_operator, median, predict_by_operator, quantile};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin};
 use crate::samples::Samples;
@@ -67,6 +67,9 @@ pub struct Facts {
     pub best_log: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
+    /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
+    #[serde(default)]
+    pub mape_aside: Option<f64>,
     /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
     pub spreads: BTreeMap<String, f64>,
 }
@@ -85,20 +88,19 @@ fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
     blank
 }
 
+/// How trees of an operator are grown, by its name.
+pub type GrowthOf<'a> = &'a dyn Fn(&str) -> Growth;
+
 /// Learns from some samples.
-pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<Ours> {
+pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u64, purpose: Purpose) -> Result<Ours> {
     let mut fitted = Ours::default();
     for (operator, rows) in by_operator(samples, train) {
         let name = &samples.operators[operator as usize];
-        let facts = facts(samples, &rows);
-        fitted.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
-        let matrix = fitted.matrix(samples, &rows);
-        let labels: Vec<f32> = rows.iter().map(|row| fitted.label(samples, *row)).collect();
-        let entry = fitted.operators.get_mut(name).expect("it was inserted above");
-        entry.facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
-        entry.facts.ranges = ranges(&matrix);
+        let growth = growth_of(name);
+        let (matrix, labels) = fitted.begin(samples, operator, &rows);
+        let entry = fitted.operators.get_mut(name).expect("it was begun above");
         if purpose != Purpose::Transfer {
-            entry.known = vec![boosted::fit(&matrix, &labels, growth, seed)?];
+            entry.known = vec![boosted::fit(&matrix, &labels, &growth, seed)?];
         }
         if purpose != Purpose::Known {
             // With few devices, what is best to know of them cannot be learned; so the answers of two views are averaged.
@@ -114,16 +116,12 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
     Ok(fitted)
 }
 
-/// The same, with intervals.
-pub fn fit_calibrated(
-    samples: &Samples,
-    train: &[usize],
-    growth: &Growth,
-    seed: u64,
-    purpose: Purpose,
-) -> Result<Ours> {
-    let mut fitted = fit(samples, train, growth, seed, purpose)?;
-    calibrate(&mut fitted, samples, train, growth, seed, purpose)?;
+/// The same, with intervals where the lesson wants them.
+pub fn fit_lesson(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, lesson: &Lesson) -> Result<Ours> {
+    let mut fitted = fit(samples, train, growth_of, lesson.seed, lesson.purpose)?;
+    if lesson.intervals {
+        calibrate(&mut fitted, samples, train, growth_of, lesson)?;
+    }
     Ok(fitted)
 }
 
@@ -171,6 +169,19 @@ impl Facts {
 }
 
 impl Ours {
+    /// Finds what is known of an operator without trees; returns its rows and what is to be learned of them.
+    pub(super) fn begin(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> (Matrix, Vec<f32>) {
+        let name = &samples.operators[operator as usize];
+        let facts = facts(samples, rows);
+        self.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
+        let matrix = self.matrix(samples, rows);
+        let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+        let facts = &mut self.operators.get_mut(name).expect("it was inserted above").facts;
+        facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
+        facts.ranges = ranges(&matrix);
+        (matrix, labels)
+    }
+
     fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
         self.operators.get(&samples.operators[samples.rows[row].operator as usize])
     }
@@ -289,12 +300,12 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 }
 
 impl Fitted for Ours {
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
         let of = |row: &usize| {
             let facts = &self.operator(samples, *row)?.facts;
             let device = samples.device_name(*row);
             let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
-            facts.spreads.get(name).copied()
+            facts.spreads.get(name).map(|spread| (*spread, *spread))
         };
         rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
     }
