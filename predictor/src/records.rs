@@ -264,6 +264,8 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             work.batch = (work.rows / rows.max(1.0)).max(1.0);
             work.rows = rows;
         }
+        // Only what is taken is read.
+        Op::Slice { .. } | Op::Gather { .. } => work.bytes_in = work.bytes_in.min(work.bytes_out),
         Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
         Op::GlobalPool { .. } => {
             work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
