@@ -132,7 +132,7 @@ impl Predictor {
         let is_known = operator.facts.overheads_ns.contains_key(ask.device);
         let overhead_ns = match operator.adapted.get(ask.device) {
             Some(adapted) => adapted.overhead_ns,
-            None => operator.facts.overheads_ns.get(ask.device).copied().unwrap_or(operator.facts.overhead_ns),
+            None => operator.facts.overhead_ns(ask.device, threads),
         };
         let roofline_ns = features::attainable_ns(ask.work, device, threads);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
