@@ -108,7 +108,8 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     None
 }
 
-fn device_name(record: &Record) -> String {
+/// The name predictors know a record's device by.
+pub(crate) fn device_name(record: &Record) -> String {
     record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone())
 }
 
