@@ -16,6 +16,7 @@ pub mod features;
 pub mod knee;
 pub mod learn;
 mod parallel;
+pub mod probe;
 pub mod records;
 pub mod report;
 pub mod samples;

@@ -171,7 +171,8 @@ fn uncertainty(record: &Record) -> Option<f64> {
     Some(record.median_interval_ns? / record.median_ns?)
 }
 
-fn device_name(record: &Record) -> String {
+/// The name predictors know a record's device by.
+pub(crate) fn device_name(record: &Record) -> String {
     record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone())
 }
 

@@ -39,6 +39,7 @@ struct Functions {
         *mut *const c_float,
     ) -> c_int,
     booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut Count, *mut *const c_char) -> c_int,
+    #[cfg(test)]
     booster_load: unsafe extern "C" fn(Handle, *const c_void, Count) -> c_int,
     /// Keeps the functions' code mapped.
     _library: Library,
@@ -50,6 +51,7 @@ pub enum Output {
     /// The sum of the leaves: one number per row.
     Margin,
     /// Contribution of each feature, then of the base: columns + 1 numbers per row, whose sum is the margin.
+    #[cfg(test)]
     Contributions,
 }
 
@@ -120,6 +122,7 @@ fn open() -> std::result::Result<Functions, String> {
             booster_update: symbol!("XGBoosterUpdateOneIter"),
             booster_predict: symbol!("XGBoosterPredictFromDMatrix"),
             booster_save: symbol!("XGBoosterSaveModelToBuffer"),
+            #[cfg(test)]
             booster_load: symbol!("XGBoosterLoadModelFromBuffer"),
             _library: library,
         }
@@ -208,6 +211,7 @@ impl Booster {
         Ok(booster)
     }
 
+    #[cfg(test)]
     /// Loads what `json` of this or XGBoost's own programs wrote. Parsed by the library: give it only what was checked.
     pub fn load(json: &str) -> Result<Booster> {
         let booster = Booster::new(&[])?;
@@ -237,6 +241,7 @@ impl Booster {
     pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
         let (kind, width) = match output {
             Output::Margin => (1, 1),
+            #[cfg(test)]
             Output::Contributions => (2, data.columns + 1),
         };
         let config = text(&format!(

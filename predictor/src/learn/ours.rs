@@ -361,7 +361,7 @@ impl OfOperator {
     }
 
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
-    fn trees(&self, is_known: bool) -> &[Trees] {
+    pub(crate) fn trees(&self, is_known: bool) -> &[Trees] {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         if is_of_transfer { &self.transfer } else { &self.known }
     }

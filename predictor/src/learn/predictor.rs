@@ -67,6 +67,8 @@ pub struct Answer {
     pub high_ns: f64,
     /// The time that no implementation can beat by the device's figures.
     pub attainable_ns: f64,
+    /// What starting any operator of this kind takes on the device: the time of the smallest that were measured.
+    pub overhead_ns: f64,
     /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
     pub bound: &'static str,
     /// Why the question is outside of what was learned from; empty inside.
@@ -108,16 +110,17 @@ impl Predictor {
         situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
     }
 
+    /// What was learned of an operator.
+    pub fn operator(&self, name: &str) -> Result<&super::ours::OfOperator> {
+        self.learned.operators.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
+            Error::Question(format!("nothing was learned of the operator `{name}`; learned: {}", known.join(", ")))
+        })
+    }
+
     /// Everything about a question that its answer needs.
     fn situate(&self, ask: &Ask<'_>) -> Result<Situated<'_>> {
-        let operator = self.learned.operators.get(ask.operator).ok_or_else(|| {
-            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
-            Error::Question(format!(
-                "nothing was learned of the operator `{}`; learned: {}",
-                ask.operator,
-                known.join(", ")
-            ))
-        })?;
+        let operator = self.operator(ask.operator)?;
         let device = self.about.devices.get(ask.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
             Error::Question(format!("the device `{}` is not described; described: {}", ask.device, known.join(", ")))
@@ -191,6 +194,7 @@ impl Situated<'_> {
             low_ns: time_ns / wide,
             high_ns: time_ns * wide,
             attainable_ns: self.roofline_ns,
+            overhead_ns: self.attainable_ns - self.roofline_ns,
             bound: self.bound,
             outside: std::mem::take(&mut self.outside),
         }

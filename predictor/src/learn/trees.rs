@@ -23,7 +23,7 @@ pub struct Trees {
     pub features: usize,
     /// What the sum begins with.
     pub base: f32,
-    nodes: Vec<Node>,
+    nodes: Vec<Split>,
     /// What a leaf adds; 0 for inner nodes.
     leaves: Vec<f32>,
     /// How many training rows, by weight, came through a node.
@@ -31,8 +31,25 @@ pub struct Trees {
     trees: Vec<Span>,
 }
 
+/// A node as explanations see it.
+pub(crate) enum Node {
+    /// What the tree answers.
+    Leaf(f32),
+    /// A question.
+    Inner {
+        /// The feature it asks for.
+        feature: usize,
+        /// Where the row goes.
+        taken: usize,
+        /// Where it does not.
+        other: usize,
+        /// Share of the training rows that went where the row goes.
+        share: f64,
+    },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Node {
+struct Split {
     /// Where a row goes that is below the threshold; the right child stands behind it. The node itself for a leaf.
     left: u32,
     threshold: f32,
@@ -176,7 +193,7 @@ impl Trees {
                 let is_leaf = node.left == 0;
                 trees.leaves.push(if is_leaf { node.value / grown.len() as f32 } else { 0.0 });
                 trees.covers.push(node.cover);
-                trees.nodes.push(Node {
+                trees.nodes.push(Split {
                     left: root + if is_leaf { place as u32 } else { node.left },
                     threshold: if is_leaf { f32::INFINITY } else { node.threshold },
                     feature: node.feature,
@@ -205,7 +222,7 @@ impl Trees {
                 let left = joined.nodes.len();
                 joined.covers[place] = sets[first_left..].iter().map(cover).sum();
                 joined.nodes[place] =
-                    Node { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
+                    Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
                 // Two places for the root of this set and the next question, which stand side by side.
                 for _ in 0..2 {
                     joined.nodes.push(first.nodes[0]);
@@ -351,6 +368,27 @@ impl Trees {
         node.left as usize + usize::from(!is_left)
     }
 
+    /// The places of the roots.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
+        self.trees.iter().map(|tree| tree.root as usize)
+    }
+
+    /// A node, and where a row goes from it; a row that is too short lacks its last features.
+    pub(crate) fn node(&self, place: usize, row: &[f32]) -> Node {
+        let node = &self.nodes[place];
+        let left = node.left as usize;
+        if left == place {
+            return Node::Leaf(self.leaves[place]);
+        }
+        let feature = usize::from(node.feature);
+        let value = row.get(feature).copied().unwrap_or(f32::NAN);
+        let is_left = if value.is_nan() { node.absent_left } else { value < node.threshold };
+        let (taken, other) = if is_left { (left, left + 1) } else { (left + 1, left) };
+        let covers = [taken, other].map(|place| f64::from(self.covers[place]));
+        let share = (covers[0] / (covers[0] + covers[1])).clamp(1e-9, 1.0 - 1e-9);
+        Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
+    }
+
     /// Writes the trees into bytes that `from_bytes` reads.
     pub fn to_bytes(&self, bytes: &mut Vec<u8>) {
         let mut put = |number: u32| bytes.extend_from_slice(&number.to_le_bytes());
@@ -386,7 +424,7 @@ impl Trees {
             let is_leaf = left == place;
             read.leaves.push(if is_leaf { number } else { 0.0 });
             read.covers.push(cover);
-            read.nodes.push(Node {
+            read.nodes.push(Split {
                 left,
                 threshold: if is_leaf { f32::INFINITY } else { number },
                 feature: packed as u16,
@@ -498,7 +536,7 @@ fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
         let number = tree.split_conditions[old];
         trees.leaves.push(if is_leaf { number } else { 0.0 });
         trees.covers.push(tree.sum_hessian[old]);
-        trees.nodes.push(Node {
+        trees.nodes.push(Split {
             left: (if is_leaf { place } else { begin + order.len() }) as u32,
             threshold: if is_leaf { f32::INFINITY } else { number },
             feature: if is_leaf {

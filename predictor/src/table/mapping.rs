@@ -121,18 +121,17 @@ impl Mapping {
         &self.devices
     }
 
-    /// The sizes of one of its operators from `column=number` pairs with commas between them.
-    pub fn work(&self, operator: &str, sizes: &str) -> std::result::Result<Work, String> {
+    /// The columns that hold the operator's and the device's name.
+    pub fn key_columns(&self) -> (&str, &str) {
+        (&self.operator, &self.device)
+    }
+
+    /// The sizes of one of its operators from numbers by the names of their columns.
+    pub fn work(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
         let shape = self.operators.get(operator).ok_or_else(|| {
             let known: Vec<_> = self.operators.keys().map(String::as_str).collect();
             format!("the mapping does not describe `{operator}`; described: {}", known.join(", "))
         })?;
-        let mut given = BTreeMap::new();
-        for pair in sizes.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
-            let value: f64 = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
-            given.insert(name.trim(), value);
-        }
         if let [first, ..] = shape.missing()[..] {
             return Err(format!("the mapping lacks `{first}`"));
         }
@@ -152,7 +151,7 @@ impl Mapping {
     }
 
     /// The columns that mean something.
-    fn known_columns(&self) -> BTreeSet<&str> {
+    pub fn columns(&self) -> BTreeSet<&str> {
         let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(|size| match size {
             Size::Column(name) => Some(name.as_str()),
             Size::Number(_) => None,
@@ -268,19 +267,8 @@ fn plausible(path: &Path, mapping: &Mapping, questions: &[Question], times: &[f6
     }
 }
 
-/// The questions in a table, which needs no times; each with its device's name.
-pub fn questions(path: &Path, mapping: &Mapping) -> Result<Vec<(Question, String)>> {
-    let names: Vec<&String> = mapping.devices.keys().collect();
-    let found = in_table(path, &super::read(path)?, mapping)?.into_iter();
-    let named = |question: Question| {
-        let name = names[question.device as usize].clone();
-        (question, name)
-    };
-    Ok(found.map(named).collect())
-}
-
 fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
-    let known = mapping.known_columns();
+    let known = mapping.columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!(
             "the mapping does not say what the column `{}` is; name it in the mapping, or list it under `after_run`",

@@ -1,32 +1,9 @@
-//! Pages a browser shows without help: evaluations, heat maps, curves. Text, inline SVG, no scripts.
+//! The page of an evaluation: every table, ours marked.
 
-use crate::correlate::Correlation;
-use crate::error::{Error, Result};
+use super::{escape, page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
-use crate::knee::Knee;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}\
-table{border-collapse:collapse}th,td{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:right}\
-th:first-child,td:first-child,td:nth-child(2),th:nth-child(2){text-align:left}.ours{font-weight:600}";
-
-/// Writes a text file.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| Error::io("write", path, error))
-}
-
-fn page(title: &str, body: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
-    )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 /// The tables of an evaluation.
 pub fn evaluation(evaluation: &Evaluation) -> String {
@@ -164,101 +141,4 @@ fn networks(found: &EndToEnd, body: &mut String) {
         }
     }
     *body += "</table>";
-}
-
-/// Spearman's correlations as colours: features down, operators and devices across.
-pub fn heat_map(found: &[Correlation]) -> String {
-    let mut features: Vec<&str> = Vec::new();
-    let mut groups: Vec<String> = Vec::new();
-    let mut cells: BTreeMap<(String, &str), f64> = BTreeMap::new();
-    for one in found {
-        let group = format!("{} · {}", one.operator, one.device);
-        if !features.contains(&&*one.feature) {
-            features.push(&one.feature);
-        }
-        if !groups.contains(&group) {
-            groups.push(group.clone());
-        }
-        cells.insert((group, &one.feature), one.spearman);
-    }
-    let (left, top, width, height) = (220, 170, 26, 16);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-size=\"11\">",
-        left + width * groups.len() + 120,
-        top + height * features.len() + 10
-    );
-    for (across, group) in groups.iter().enumerate() {
-        let x = left + width * across + width / 2;
-        let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-50)\">{}</text>", top - 6, escape(group));
-    }
-    for (down, feature) in features.iter().enumerate() {
-        let y = top + height * down;
-        let _ = write!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 6, y + 12, escape(feature));
-        for (across, group) in groups.iter().enumerate() {
-            let Some(value) = cells.get(&(group.clone(), *feature)) else { continue };
-            // Orange goes with higher utilisation, blue with lower.
-            let hue = if *value >= 0.0 { 28 } else { 215 };
-            let light = 97.0 - 47.0 * value.abs().min(1.0);
-            let _ = write!(
-                svg,
-                "<rect x=\"{}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"hsl({hue} 80% {light:.0}%)\"><title>{}: {value:.2}</title></rect>",
-                left + width * across,
-                escape(feature)
-            );
-        }
-    }
-    svg += "</svg>";
-    page("How features go with utilisation (Spearman)", &svg)
-}
-
-/// A curve over threads with its interval and its knee.
-pub fn curve(title: &str, knee: &Knee) -> String {
-    let (width, height, margin) = (720.0, 360.0, 60.0);
-    let most = knee
-        .curve
-        .iter()
-        .map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns })
-        .fold(0.0, f64::max);
-    let threads = knee.curve.last().map_or(1.0, |point| point.threads);
-    let x = |count: f64| margin + (count - 1.0) / (threads - 1.0).max(1.0) * (width - 2.0 * margin);
-    let y = |time: f64| height - margin - time / most * (height - 2.0 * margin);
-    let line = |of: &dyn Fn(&crate::knee::Point) -> f64| {
-        knee.curve.iter().map(|point| format!("{:.1},{:.1}", x(point.threads), y(of(point)))).collect::<Vec<_>>()
-    };
-    let mut band = line(&|point| point.high_ns);
-    band.extend(line(&|point| point.low_ns).into_iter().rev());
-    let mut svg =
-        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-size=\"12\">");
-    if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
-        let _ = write!(svg, "<polygon points=\"{}\" fill=\"#cde\"/>", band.join(" "));
-    }
-    let _ = write!(
-        svg,
-        "<polyline points=\"{}\" fill=\"none\" stroke=\"#247\" stroke-width=\"2\"/>",
-        line(&|point| point.time_ns).join(" ")
-    );
-    let _ = write!(
-        svg,
-        "<line x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{margin}\" y2=\"{1}\" stroke=\"#c50\" stroke-dasharray=\"4\"/>",
-        x(knee.knee),
-        height - margin
-    );
-    let _ =
-        write!(svg, "<text x=\"{:.1}\" y=\"{}\">knee: {} threads</text>", x(knee.knee) + 4.0, margin - 8.0, knee.knee);
-    for point in &knee.curve {
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            x(point.threads),
-            height - margin + 18.0,
-            point.threads
-        );
-    }
-    let _ = write!(
-        svg,
-        "<text x=\"{margin}\" y=\"{}\">threads; time from 0 to {:.3} ms</text></svg>",
-        height - 12.0,
-        most / 1e6
-    );
-    page(title, &svg)
 }
