@@ -4,19 +4,8 @@ mod common;
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::learn::Learner;
-use predictor::samples::Samples;
-use predictor::table::{Mapping, samples};
-use predictor::{asking, bundle, train};
+use predictor::{asking, bundle};
 use proptest::prelude::*;
-use std::path::PathBuf;
-use std::sync::OnceLock;
-
-fn made_up() -> (Samples, Mapping) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mapping, table) = common::write(folder.path());
-    let mapping = Mapping::read(&mapping).expect("the mapping");
-    (samples(&[table], &mapping).expect("the table"), mapping)
-}
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
     Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false }
@@ -24,7 +13,7 @@ fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
 
 #[test]
 fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
-    let (samples, _) = made_up();
+    let (samples, _) = common::samples();
     let found = evaluate(&samples, &plan(Protocol::P1, Learner::ALL)).expect("an evaluation");
     let ours = &found.learners["ours"];
     assert_eq!(ours.rows, samples.rows.len(), "every row is asked once");
@@ -36,7 +25,7 @@ fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
 
 #[test]
 fn few_measurements_of_a_new_device_help() {
-    let (samples, _) = made_up();
+    let (samples, _) = common::samples();
     let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours])).expect("an evaluation");
     let (few, many) = (&found.learners["ours k=10"], &found.learners["ours k=50"]);
     assert!(many.mape <= few.mape && many.mape < 8.0, "{few:?} {many:?}");
@@ -44,36 +33,17 @@ fn few_measurements_of_a_new_device_help() {
 
 #[test]
 fn protocols_that_cannot_be_done_say_so() {
-    let (samples, _) = made_up();
+    let (samples, _) = common::samples();
     for protocol in [Protocol::P0, Protocol::P2] {
         let error = evaluate(&samples, &plan(protocol, &[Learner::Roofline])).expect_err("neither repeats nor models");
         assert!(!error.to_string().is_empty());
     }
 }
 
-/// A predictor that is trained once, and the bytes of its file.
-fn trained() -> &'static (PathBuf, Vec<u8>) {
-    static TRAINED: OnceLock<(PathBuf, Vec<u8>)> = OnceLock::new();
-    TRAINED.get_or_init(|| {
-        let (mut samples, _) = made_up();
-        // Few samples make a small file.
-        let few: Vec<usize> = (0..samples.rows.len()).step_by(6).collect();
-        samples.features = samples.features.select(&few);
-        samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
-        let predictor = train::train(&samples, 7).expect("a predictor");
-        let folder = tempfile::tempdir().expect("a temporary folder").keep();
-        let path = folder.join("made-up.opp");
-        bundle::write(&predictor, &path).expect("a file");
-        let bytes = std::fs::read(&path).expect("the file");
-        std::fs::remove_dir_all(&folder).expect("the folder is ours");
-        (path, bytes)
-    })
-}
-
 #[test]
 fn a_file_answers_as_the_predictor_it_was_written_from() {
-    let (_, mapping) = made_up();
-    let predictor = bundle::from_bytes(&trained().1).expect("the file");
+    let (_, mapping) = common::samples();
+    let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let operator = asking::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
     let setting = asking::Setting { device: Some("middle".to_owned()), ..asking::Setting::default() };
     let answers = asking::ask(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
@@ -95,8 +65,8 @@ fn a_file_answers_as_the_predictor_it_was_written_from() {
 
 #[test]
 fn what_was_never_learned_is_refused() {
-    let (_, mapping) = made_up();
-    let predictor = bundle::from_bytes(&trained().1).expect("the file");
+    let (_, mapping) = common::samples();
+    let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let refusal = |text: &str, device: &str| {
         let operator = asking::operator(text, Some(&mapping)).expect("an operator");
         let setting = asking::Setting { device: Some(device.to_owned()), ..asking::Setting::default() };
@@ -110,8 +80,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn damaged_files_are_refused(place in any::<prop::sample::Index>(), byte: u8, length in any::<prop::sample::Index>()) {
-        let (_, bytes) = trained();
-        let mut damaged = bytes.clone();
+        let bytes = common::trained();
+        let mut damaged = bytes.to_vec();
         let place = place.index(damaged.len());
         prop_assume!(damaged[place] != byte);
         damaged[place] = byte;
@@ -122,7 +92,7 @@ proptest! {
     /// The hash is no secret: whoever makes a hostile file makes a fitting hash, so the content is checked, too.
     #[test]
     fn hostile_files_do_no_harm(place in any::<prop::sample::Index>(), byte: u8) {
-        let (_, bytes) = trained();
+        let bytes = common::trained();
         let mut hostile = bytes[..bytes.len() - 32].to_vec();
         let place = place.index(hostile.len());
         hostile[place] = byte;
