@@ -60,6 +60,7 @@ pub struct Data {
     handle: Handle,
     functions: &'static Functions,
     rows: usize,
+    #[cfg(test)]
     columns: usize,
 }
 
@@ -164,7 +165,13 @@ impl Data {
         functions.check(unsafe {
             (functions.matrix_from_dense)(interface.as_ptr(), c"{\"missing\": NaN}".as_ptr(), &mut handle)
         })?;
-        Ok(Data { handle, functions, rows, columns })
+        Ok(Data {
+            handle,
+            functions,
+            rows,
+            #[cfg(test)]
+            columns,
+        })
     }
 
     /// What is to be learned, one number per row.

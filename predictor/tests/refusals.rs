@@ -8,7 +8,7 @@ use predictor::learn::Learner;
 use predictor::records::{Policy, gather};
 use predictor::samples::Samples;
 use predictor::table::{Mapping, samples};
-use predictor::{bundle, train};
+use predictor::bundle;
 
 const TABLE: &str = "op,device,time_us,b,m,n,k,kernel\n";
 
@@ -83,12 +83,7 @@ fn folds_with_nothing_in_them_are_refused() {
 #[test]
 fn a_predictor_for_other_features_is_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mapping, table) = common::write(folder.path());
-    let mut samples = samples(&[table], &Mapping::read(&mapping).expect("the mapping")).expect("samples");
-    let few: Vec<usize> = (0..samples.rows.len()).step_by(20).collect();
-    samples.features = samples.features.select(&few);
-    samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
-    let mut predictor = train::train(&samples, 0, false).expect("a predictor");
+    let mut predictor = bundle::from_bytes(common::trained()).expect("the file");
     let path = folder.path().join("other.opp");
     predictor.about.names[3] = format!("not_{}", FEATURES[3].name);
     bundle::write(&predictor, &path).expect("a file");

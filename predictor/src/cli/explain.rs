@@ -191,6 +191,7 @@ fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> 
     for operator in known {
         found.push(explain::summary(&predictor, samples, operator, ROWS)?);
     }
+    found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
     if found.is_empty() {
         return Err(Error::Data("the predictor learned of no operator that the data has".to_owned()));
     }

@@ -10,7 +10,6 @@ const MOST: usize = 40;
 /// A correlation that is seen this often by chance is none.
 const CHANCE: f64 = 0.05;
 const LEFT: usize = 190;
-const TOP: usize = 150;
 const CELL: (usize, usize) = (44, 19);
 
 /// Name, meaning and value of a measure.
@@ -32,8 +31,12 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let mut groups: Vec<String> = Vec::new();
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();
     let mut cells: BTreeMap<(&str, usize), &Correlation> = BTreeMap::new();
+    let devices: std::collections::BTreeSet<&str> = found.iter().map(|one| one.device.as_str()).collect();
     for one in found {
-        let name = format!("{} · {}{}", one.operator, one.device, one.part.suffix());
+        let name = match devices.len() {
+            1 => format!("{}{}", one.operator, one.part.suffix()),
+            _ => format!("{}, {}{}", one.operator, one.device, one.part.suffix()),
+        };
         let group = groups.iter().position(|known| *known == name).unwrap_or_else(|| {
             groups.push(name);
             groups.len() - 1
@@ -50,10 +53,11 @@ pub fn heat_map(found: &[Correlation]) -> String {
     features.truncate(MOST);
     let mut body = format!(
         "<p>How each feature goes with the utilisation that was measured: attainable time over measured time. <b class=\"up\" style=\"color:var(--up)\">Orange</b>: \
-        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls; the stronger, the deeper. Pale numbers are seen by chance more than \
-        once in twenty, corrected for all that were tried.</p><p class=\"soft\">The {} strongest of {count} features that vary; {} rows.</p><div class=\"tabs\">",
+        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls; the stronger, the deeper. Pale cells are seen by chance more than \
+        once in twenty, corrected for all that were tried.</p><p class=\"soft\">The {} strongest of {count} features that vary; {} rows on {}.</p><div class=\"tabs\">",
         features.len(),
-        rows(found)
+        rows(found),
+        escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
     );
     let mut rules = String::new();
     for (place, (name, _, _)) in MEASURES.iter().enumerate() {
@@ -90,19 +94,22 @@ fn map(
     (name, _, of): &Measure,
 ) -> String {
     let (width, height) = CELL;
+    // Labels lean by 38 degrees, and a letter takes about six units.
+    let longest = groups.iter().map(|group| group.chars().count()).max().unwrap_or(0);
+    let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{}\" height=\"{}\">",
         LEFT + width * groups.len() + 200,
-        TOP + height * features.len() + 10
+        top + height * features.len() + 10
     );
     for (across, group) in groups.iter().enumerate() {
         let x = LEFT + width * across + width / 2;
-        let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", TOP - 8, escape(group));
+        let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
     }
     // Bits are shown against the three that eight cells can hold.
     let full = if *name == "mutual information" { 3.0 } else { 1.0 };
     for (down, feature) in features.iter().enumerate() {
-        let y = TOP + height * down;
+        let y = top + height * down;
         let _ = write!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", LEFT - 8, y + 14, escape(feature));
         for (across, group) in groups.iter().enumerate() {
             let Some(one) = cells.get(&(*feature, across)) else { continue };
@@ -111,6 +118,7 @@ fn map(
             let class = if value >= 0.0 { "up" } else { "down" };
             let x = LEFT + width * across;
             let is_chance = one.chance > CHANCE;
+            let depth = if is_chance { 0.3 * depth } else { depth };
             let deep = if depth > 0.55 { " deep" } else { "" };
             let _ = write!(
                 svg,
@@ -124,7 +132,7 @@ fn map(
                 one.chance,
                 x + width / 2,
                 y + 13,
-                if is_chance { " opacity=\".4\"" } else { "" }
+                if is_chance { " opacity=\".55\"" } else { "" }
             );
         }
     }
