@@ -92,7 +92,9 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
 fn networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records {
-        let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else { continue };
+        let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
+            continue;
+        };
         let tasks = recorded.entry((name, record.batch.unwrap_or(1), source)).or_default();
         tasks.entry(&record.task_hash).or_insert(record);
     }

@@ -10,7 +10,15 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false, share: 1.0, score_cv: None }
+    Plan {
+        protocol,
+        learners: learners.to_vec(),
+        seeds: vec![0],
+        folds: 3,
+        intervals: false,
+        share: 1.0,
+        score_cv: None,
+    }
 }
 
 /// The learners that ours must beat.

@@ -2,13 +2,13 @@
 
 mod common;
 
+use predictor::bundle;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::FEATURES;
 use predictor::learn::Learner;
 use predictor::records::{Policy, gather};
 use predictor::samples::Samples;
 use predictor::table::{Mapping, samples};
-use predictor::bundle;
 
 const TABLE: &str = "op,device,time_us,b,m,n,k,kernel\n";
 
@@ -32,9 +32,21 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
         (common::MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
         (common::MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (common::MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
-        (common::MAPPING, good.replace(",100,", ",NaN,"), "nothing to learn from (1 rows: time is not a positive number)"),
-        (common::MAPPING, good.replace(",100,", ",-3,"), "nothing to learn from (1 rows: time is not a positive number)"),
-        (common::MAPPING, good.replace(",64,64,64", ",64,,64"), "nothing to learn from (1 rows: sizes are not positive"),
+        (
+            common::MAPPING,
+            good.replace(",100,", ",NaN,"),
+            "nothing to learn from (1 rows: time is not a positive number)",
+        ),
+        (
+            common::MAPPING,
+            good.replace(",100,", ",-3,"),
+            "nothing to learn from (1 rows: time is not a positive number)",
+        ),
+        (
+            common::MAPPING,
+            good.replace(",64,64,64", ",64,,64"),
+            "nothing to learn from (1 rows: sizes are not positive",
+        ),
         (common::MAPPING, good.replace(",100,", ",0.0001,"), "is `time_us` in another unit than `us`?"),
         (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
     ] {
@@ -64,7 +76,11 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     use datasets::Source::{Measured, Simulated};
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
     let error = gather(&records, &Policy::default()).expect_err("no record has a task").to_string();
-    for reason in ["1 rows: another TVM than the most frequent, 2", "1 rows: source `simulated`", "2 rows: the record has no task"] {
+    for reason in [
+        "1 rows: another TVM than the most frequent, 2",
+        "1 rows: source `simulated`",
+        "2 rows: the record has no task",
+    ] {
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -73,10 +89,23 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
 fn folds_with_nothing_in_them_are_refused() {
     let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,101,1,64,64,64,a\n");
     let samples = read(common::MAPPING, &table).expect("two samples of one shape");
-    for protocol in [Protocol::P1, Protocol::P1x, Protocol::P2, Protocol::P2f, Protocol::P3, Protocol::P4, Protocol::P5] {
-        let plan = Plan { protocol, learners: vec![Learner::Roofline], seeds: vec![0], folds: 5, intervals: false, share: 1.0, score_cv: None };
+    for protocol in [Protocol::P1, Protocol::P1x, Protocol::P2, Protocol::P2f, Protocol::P3, Protocol::P4, Protocol::P5]
+    {
+        let plan = Plan {
+            protocol,
+            learners: vec![Learner::Roofline],
+            seeds: vec![0],
+            folds: 5,
+            intervals: false,
+            share: 1.0,
+            score_cv: None,
+        };
         let error = evaluate(&samples, &plan).expect_err(protocol.name()).to_string();
-        assert!(error.contains("nothing on one side") || error.contains("at least two"), "{}: {error}", protocol.name());
+        assert!(
+            error.contains("nothing on one side") || error.contains("at least two"),
+            "{}: {error}",
+            protocol.name()
+        );
     }
 }
 

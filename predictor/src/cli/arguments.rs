@@ -86,7 +86,11 @@ pub struct Eval {
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners beside each other, separated by commas
-    #[arg(long, default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline", value_delimiter = ',')]
+    #[arg(
+        long,
+        default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline",
+        value_delimiter = ','
+    )]
     pub learners: Vec<String>,
     /// How many divisions of the data, one per seed
     #[arg(long, default_value_t = 1)]

@@ -46,7 +46,8 @@ fn gate(evaluation: &Evaluation, path: &Path) -> Result<()> {
 
 fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor, path: &Path) -> Result<Vec<String>> {
     if evaluation.protocol != Protocol::P1.name() {
-        let problem = "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
+        let problem =
+            "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
         return Err(Error::bundle(path, problem));
     }
     let mut worse = Vec::new();
@@ -155,8 +156,21 @@ fn overview(evaluation: &Evaluation) -> String {
 
 fn errors(evaluation: &Evaluation) -> String {
     let mut table = new_table(&[
-        "operator", "learner", "rows", "MAPE %", "95 % of it", "median %", "p90 %", "RMSPE %", "hit@5 %", "hit@10 %",
-        "hit@20 %", "weighted %", "bias %", "90 % holds", "its width",
+        "operator",
+        "learner",
+        "rows",
+        "MAPE %",
+        "95 % of it",
+        "median %",
+        "p90 %",
+        "RMSPE %",
+        "hit@5 %",
+        "hit@10 %",
+        "hit@20 %",
+        "weighted %",
+        "bias %",
+        "90 % holds",
+        "its width",
     ]);
     let all = ("all".to_owned(), evaluation.learners.clone());
     for (operator, learners) in evaluation.operators.clone().into_iter().chain([all]) {

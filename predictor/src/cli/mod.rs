@@ -110,12 +110,7 @@ fn policy(data: &Data) -> Result<Policy> {
         let known = names(Source::ALL, Source::name);
         Error::Question(format!("unknown source `{}`; known: {known}", data.source))
     })?;
-    Ok(Policy {
-        source,
-        max_cv: data.max_cv,
-        max_uncertainty: data.max_uncertainty,
-        all_versions: data.all_versions,
-    })
+    Ok(Policy { source, max_cv: data.max_cv, max_uncertainty: data.max_uncertainty, all_versions: data.all_versions })
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {

@@ -2,8 +2,8 @@
 
 use super::arguments::{Train, Xgboost};
 use super::{load, print};
-use crate::{bundle, exchange as trees};
 use crate::error::Result;
+use crate::{bundle, exchange as trees};
 use serde_json::json;
 
 /// Learns and writes the predictor.
@@ -35,7 +35,12 @@ pub fn exchange(arguments: &Xgboost) -> Result<u8> {
     if let (Some(folder), Some(out)) = (&arguments.read, &arguments.out) {
         let replaced = trees::read(&mut predictor, folder)?;
         bundle::write(&predictor, out)?;
-        print(&format!("took the trees of {} from `{}`; wrote `{}`", replaced.join(", "), folder.display(), out.display()))?;
+        print(&format!(
+            "took the trees of {} from `{}`; wrote `{}`",
+            replaced.join(", "),
+            folder.display(),
+            out.display()
+        ))?;
     }
     if let Some(folder) = &arguments.write {
         let written = trees::write(&predictor, folder)?;

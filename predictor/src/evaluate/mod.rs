@@ -186,13 +186,7 @@ fn label(learner: Learner, round: &Round) -> String {
 }
 
 /// What a learner says in each round, and what that took.
-fn ask(
-    samples: &Samples,
-    plan: &Plan,
-    learner: Learner,
-    seed: u64,
-    division: &Division,
-) -> Result<(Vec<Told>, Cost)> {
+fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &Division) -> Result<(Vec<Told>, Cost)> {
     let lesson = Lesson { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
     // Shapes are hashes, so their low bits draw evenly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;

@@ -145,8 +145,9 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str) -> Result<Vec<Division
         groups.entry(key(&network.name)).or_default().push(place);
     }
     let division = |(name, networks): (&str, Vec<usize>)| {
-        let is_theirs =
-            |row: &usize| networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape));
+        let is_theirs = |row: &usize| {
+            networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape))
+        };
         let (test, train): (Vec<usize>, Vec<usize>) = (0..samples.rows.len()).partition(is_theirs);
         let round = Round { shots: None, few: Vec::new(), test };
         Division { name: name.to_owned(), networks, train, rounds: vec![round] }
@@ -155,7 +156,8 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str) -> Result<Vec<Division
     let usable = |division: &Division| !division.train.is_empty() && !division.rounds[0].test.is_empty();
     if divisions.iter().filter(|division| usable(division)).count() < 2 {
         return Err(Error::Data(
-            "holding out neural networks needs at least two of them, and samples of both; the data has no others".to_owned(),
+            "holding out neural networks needs at least two of them, and samples of both; the data has no others"
+                .to_owned(),
         ));
     }
     Ok(divisions.into_iter().filter(usable).collect())
@@ -192,5 +194,10 @@ fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
         let test = fold.test.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape));
         Round { shots: Some(*shots), test: test.collect(), few }
     };
-    Division { name: fold.name.clone(), networks: Vec::new(), train: fold.train.clone(), rounds: SHOTS.iter().map(round).collect() }
+    Division {
+        name: fold.name.clone(),
+        networks: Vec::new(),
+        train: fold.train.clone(),
+        rounds: SHOTS.iter().map(round).collect(),
+    }
 }

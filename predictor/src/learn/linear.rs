@@ -76,9 +76,8 @@ impl Standard {
         let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
         let columns = columns_of(samples, BASIC);
         let means: Vec<f64> = columns.iter().map(|column| mean(&|row| value(samples, row, *column))).collect();
-        let deviation = |(column, center): (&usize, &f64)| {
-            mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt()
-        };
+        let deviation =
+            |(column, center): (&usize, &f64)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt();
         let scales = columns.iter().zip(&means).map(deviation).collect();
         Standard { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
     }

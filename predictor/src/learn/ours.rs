@@ -230,7 +230,9 @@ impl Facts {
         }
         let by_threads = self.overheads_by_threads_ns.values().flatten();
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
-            || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time) || !self.best_log.is_finite() {
+            || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
+            || !self.best_log.is_finite()
+        {
             return Err("an overhead is not a positive number".to_owned());
         }
         match self.spreads.values().all(|spread| spread.is_finite() && *spread >= 0.0) {

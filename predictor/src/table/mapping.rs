@@ -105,7 +105,8 @@ impl Mapping {
         let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
         if let Some(other) = Unit::of_column(&mapping.time.column).filter(|unit| *unit != mapping.time.unit) {
             let (column, unit) = (&mapping.time.column, mapping.time.unit.name());
-            let problem = format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name());
+            let problem =
+                format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name());
             return Err(Error::table(path, problem));
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
@@ -249,7 +250,9 @@ fn plausible(path: &Path, mapping: &Mapping, questions: &[Question], times: &[f6
     const FASTEST: f64 = 0.05;
     let devices: Vec<&Device> = mapping.devices.values().collect();
     let (mut known, mut too_fast) = (0, 0);
-    for (question, time) in questions.iter().zip(times).filter(|(question, time)| question.work.is_sound() && **time > 0.0) {
+    for (question, time) in
+        questions.iter().zip(times).filter(|(question, time)| question.work.is_sound() && **time > 0.0)
+    {
         let least = attainable_ns(&question.work, devices[question.device as usize], question.threads);
         known += 1;
         too_fast += usize::from(time * mapping.time.unit.nanoseconds() < FASTEST * least);
