@@ -41,7 +41,7 @@ fn support(samples: &Samples, rows: &[usize]) -> Support {
     let places: Vec<Vec<f64>> = rows.iter().map(|row| standard.row(samples, *row)).collect();
     let logs: Vec<f64> = rows.iter().map(|row| standard.log(samples, *row)).collect();
     let kernel = matrix(&places);
-    let multipliers = solve(&kernel, &logs);
+    let multipliers = solve(&kernel, &logs, SWEEPS);
     let vectors = places.into_iter().zip(multipliers).filter(|(_, multiplier)| *multiplier != 0.0).collect();
     Support { standard, vectors }
 }
@@ -67,11 +67,11 @@ fn matrix(places: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// The multipliers of the rows.
-fn solve(kernel: &[f64], logs: &[f64]) -> Vec<f64> {
+fn solve(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
     let width = logs.len();
     let mut multipliers = vec![0.0f64; width];
     let mut left = logs.to_vec();
-    for _ in 0..SWEEPS {
+    for _ in 0..sweeps {
         let mut moved = 0.0f64;
         for place in 0..width {
             let row = &kernel[place * width..][..width];
@@ -111,6 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         /// At the optimum a row inside of the ignored distance has no multiplier, one outside has the largest, and one
         /// in between lies on the edge.
         #[test]
@@ -118,9 +119,10 @@ mod tests {
             let places: Vec<Vec<f64>> = points.iter().map(|(place, _)| vec![*place]).collect();
             let logs: Vec<f64> = points.iter().map(|(_, log)| *log).collect();
             let kernel = matrix(&places);
-            let found = solve(&kernel, &logs);
+            // Places that are much alike take many sweeps; where a fit stops early it answers as well.
+            let found = solve(&kernel, &logs, 20_000);
             let width = logs.len();
-            // Many sweeps bring a row near its place and not to it, the more so the more alike the rows are.
+            // The last sweep moves no answer by more than it may, and leaves some way to go.
             let slack = 0.05;
             for place in 0..width {
                 let answer: f64 = found.iter().zip(&kernel[place * width..]).map(|(one, two)| one * two).sum();
