@@ -39,7 +39,7 @@ pub fn measure(config: &Config, target: &Target, facts: &Facts, workers: &mut Wo
 fn working_sets(facts: &Facts, threads: usize) -> Vec<u64> {
     let second = facts.caches.iter().find(|cache| cache.level == 2).map_or(1 << 20, |cache| cache.size_bytes);
     let all = second * threads as u64;
-    vec![all / 2, (2 * all).max(32 << 20)]
+    vec![all / 2, (2 * all).max(16 << 20)]
 }
 
 /// A product whose right operand stays in the first-level cache, cut so that each thread has its own rows: so many that
