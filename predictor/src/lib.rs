@@ -10,6 +10,7 @@ pub mod cli;
 pub mod correlate;
 pub mod error;
 pub mod evaluate;
+pub mod exchange;
 pub mod explain;
 pub mod features;
 pub mod knee;

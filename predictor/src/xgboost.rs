@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::features::Matrix;
 use libloading::Library;
-use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -25,6 +25,7 @@ struct Functions {
     matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
     matrix_free: unsafe extern "C" fn(Handle) -> c_int,
     matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
+    matrix_set_counts: unsafe extern "C" fn(Handle, *const c_char, *const c_uint, Count) -> c_int,
     booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
     booster_free: unsafe extern "C" fn(Handle) -> c_int,
     booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
@@ -59,6 +60,7 @@ pub struct Data {
     handle: Handle,
     functions: &'static Functions,
     rows: usize,
+    #[cfg(test)]
     columns: usize,
 }
 
@@ -114,6 +116,7 @@ fn open() -> std::result::Result<Functions, String> {
             matrix_from_dense: symbol!("XGDMatrixCreateFromDense"),
             matrix_free: symbol!("XGDMatrixFree"),
             matrix_set_floats: symbol!("XGDMatrixSetFloatInfo"),
+            matrix_set_counts: symbol!("XGDMatrixSetUIntInfo"),
             booster_new: symbol!("XGBoosterCreate"),
             booster_free: symbol!("XGBoosterFree"),
             booster_set: symbol!("XGBoosterSetParam"),
@@ -162,7 +165,13 @@ impl Data {
         functions.check(unsafe {
             (functions.matrix_from_dense)(interface.as_ptr(), c"{\"missing\": NaN}".as_ptr(), &mut handle)
         })?;
-        Ok(Data { handle, functions, rows, columns })
+        Ok(Data {
+            handle,
+            functions,
+            rows,
+            #[cfg(test)]
+            columns,
+        })
     }
 
     /// What is to be learned, one number per row.
@@ -171,6 +180,16 @@ impl Data {
         // SAFETY: a constant text and as many floats as the count says, copied by the call.
         self.functions.check(unsafe {
             (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
+        })?;
+        Ok(self)
+    }
+
+    /// How many rows, one group after the other, are ordered among themselves.
+    pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
+        assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
+        // SAFETY: a constant text and as many integers as the count says, copied by the call.
+        self.functions.check(unsafe {
+            (self.functions.matrix_set_counts)(self.handle, c"group".as_ptr(), sizes.as_ptr(), sizes.len() as Count)
         })?;
         Ok(self)
     }

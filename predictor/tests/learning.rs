@@ -4,23 +4,94 @@ mod common;
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::learn::Learner;
-use predictor::{asking, bundle};
+use predictor::samples::Network;
+use predictor::{asking, bundle, exchange};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false }
+    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false, share: 1.0, score_cv: None }
 }
+
+/// The learners that ours must beat.
+const BASELINES: &[Learner] = &[
+    Learner::PlainXgboost,
+    Learner::Forest,
+    Learner::Linear,
+    Learner::Lasso,
+    Learner::SupportVectors,
+    Learner::Neighbours,
+    Learner::OperatorMedian,
+    Learner::Roofline,
+];
 
 #[test]
 fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
     let (samples, _) = common::samples();
-    let found = evaluate(&samples, &plan(Protocol::P1, Learner::ALL)).expect("an evaluation");
+    let learners = [&[Learner::Ours], BASELINES].concat();
+    let found = evaluate(&samples, &plan(Protocol::P1, &learners)).expect("an evaluation");
     let ours = &found.learners["ours"];
     assert_eq!(ours.rows, samples.rows.len(), "every row is asked once");
     assert!(ours.mape < 5.0, "{ours:?}");
+    assert_eq!(found.learners.len(), learners.len());
     for (name, metrics) in &found.learners {
         assert!(name == "ours" || metrics.mape > ours.mape, "{name}: {metrics:?}\nours: {ours:?}");
     }
+}
+
+#[test]
+fn intervals_hold_about_what_they_promise() {
+    let (samples, _) = common::samples();
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ours, Learner::Quantiles]) };
+    let found = evaluate(&samples, &plan).expect("an evaluation");
+    for (name, metrics) in &found.learners {
+        let interval = metrics.interval.as_ref().expect("both learn intervals");
+        assert!(metrics.mape < 6.0 && (80.0..=99.0).contains(&interval.coverage), "{name}: {metrics:?}");
+    }
+}
+
+#[test]
+fn networks_are_the_sums_of_their_operators() {
+    let (mut samples, _) = common::samples();
+    // Networks that share no shapes, of which each shape occurs twice.
+    let shapes: BTreeSet<u64> = samples.rows.iter().map(|sample| sample.shape).collect();
+    let network = |part: u64| Network {
+        name: format!("net-{part}"),
+        setting: "batch 1".to_owned(),
+        uses: shapes.iter().filter(|shape| *shape % 3 == part).map(|shape| (*shape, 2.0)).collect(),
+    };
+    samples.networks = (0..3).map(network).collect();
+    let found = evaluate(&samples, &plan(Protocol::P2, &[Learner::Ours, Learner::Roofline])).expect("an evaluation");
+    let whole = found.end_to_end.expect("networks were held out");
+    assert_eq!(whole.networks.len(), 3 * samples.devices.len(), "each on each device");
+    let sum = |of: fn(&predictor::samples::Sample) -> f64| 2.0 * samples.rows.iter().map(of).sum::<f64>();
+    let total: f64 = whole.networks.iter().map(|network| network.measured_ns).sum();
+    let bound: f64 = whole.networks.iter().map(|network| network.predicted_ns["roofline"]).sum();
+    assert!((total / sum(|sample| sample.time_ns) - 1.0).abs() < 1e-9);
+    assert!((bound / sum(|sample| sample.attainable_ns) - 1.0).abs() < 1e-9);
+    assert_eq!(whole.learners["ours"].hit10, 100.0, "{:?}", whole.learners);
+    // All networks are of one family, so nothing is left to learn from.
+    assert!(evaluate(&samples, &plan(Protocol::P2f, &[Learner::Roofline])).is_err());
+}
+
+#[test]
+fn trees_go_out_as_xgboosts_files_and_come_back() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let before = bundle::from_bytes(common::trained()).expect("the file");
+    let written = exchange::write(&before, folder.path()).expect("files");
+    assert!(written.iter().any(|path| path.ends_with("product.known.0.json")), "{written:?}");
+    let mut after = before.clone();
+    after.learned.operators.values_mut().for_each(|of| of.known.clear());
+    assert_eq!(exchange::read(&mut after, folder.path()).expect("trees"), ["product", "soft"]);
+    for (name, of) in &after.learned.operators {
+        assert_eq!(of.known, before.learned.operators[name].known, "{name}");
+        assert!(of.facts.spreads.is_empty(), "nobody knows how far off these are");
+    }
+    let path = folder.path().join("soft.known.0.json");
+    let text = std::fs::read_to_string(&path).expect("the file");
+    std::fs::write(&path, text.replace("\"depth\"", "\"length\"")).expect("a file");
+    let error = exchange::read(&mut after, folder.path()).expect_err("another feature").to_string();
+    assert!(error.contains("is `length`, the predictor's is `depth`"), "{error}");
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub enum Command {
     Knee(KneeOf),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
+    /// Write a predictor's trees as XGBoost's JSON, or take them from there
+    Xgboost(Xgboost),
     /// List the features, their units and sources
     Features,
 }
@@ -49,6 +51,10 @@ pub struct Data {
     /// Of records, the largest spread (standard deviation over mean) that is taken
     #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
     pub max_cv: f64,
+    /// Take records with a larger spread, too, whose median is known to this share of it, such as 0.01 (half the width of
+    /// its 95 % interval)
+    #[arg(long, value_name = "SHARE")]
+    pub max_uncertainty: Option<f64>,
     /// Of records, take those of all TVM versions, not only of the most frequent one
     #[arg(long)]
     pub all_versions: bool,
@@ -63,6 +69,7 @@ impl Data {
             mapping: mapping.map(Path::to_owned),
             source: usual.source.name().to_owned(),
             max_cv: usual.max_cv,
+            max_uncertainty: usual.max_uncertainty,
             all_versions: usual.all_versions,
         }
     }
@@ -79,7 +86,7 @@ pub struct Eval {
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners beside each other, separated by commas
-    #[arg(long, default_value = "ours,xgboost,forest,linear,neighbours,median,roofline", value_delimiter = ',')]
+    #[arg(long, default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline", value_delimiter = ',')]
     pub learners: Vec<String>,
     /// How many divisions of the data, one per seed
     #[arg(long, default_value_t = 1)]
@@ -90,7 +97,14 @@ pub struct Eval {
     /// Find intervals, too, and how often they hold (takes about twice as long)
     #[arg(long)]
     pub intervals: bool,
-    /// Fail if an error is worse than in this earlier JSON document by more than its interval
+    /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_cv: Option<f64>,
+    /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
+    #[arg(long)]
+    pub curve: bool,
+    /// Fail if an error is worse than in this earlier JSON document, or than the one a file of `train` had on shapes left
+    /// aside, by more than its interval
     #[arg(long, value_name = "FILE")]
     pub gate: Option<PathBuf>,
     /// Write a page for the browser
@@ -113,9 +127,29 @@ pub struct Train {
     /// Seed of everything random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Search for how the trees of each operator are best grown (takes about seven times as long)
+    #[arg(long)]
+    pub tune: bool,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// Trees to or from XGBoost's JSON.
+#[derive(Clone, Debug, Args)]
+pub struct Xgboost {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Folder to write the trees into: `OPERATOR.known.0.json`, and `OPERATOR.transfer.0.json` for devices never seen
+    #[arg(long, value_name = "FOLDER", required_unless_present = "read")]
+    pub write: Option<PathBuf>,
+    /// Folder to take trees from; operators without files keep theirs, those with files lose their intervals
+    #[arg(long, value_name = "FOLDER", requires = "out", conflicts_with = "write")]
+    pub read: Option<PathBuf>,
+    /// Where to write the predictor with the trees that were read
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// What to predict.

@@ -33,6 +33,7 @@ pub fn run() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Knee(arguments) => knee::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Xgboost(arguments) => train::exchange(&arguments),
         Command::Features => features(),
     };
     match done {
@@ -109,7 +110,12 @@ fn policy(data: &Data) -> Result<Policy> {
         let known = names(Source::ALL, Source::name);
         Error::Question(format!("unknown source `{}`; known: {known}", data.source))
     })?;
-    Ok(Policy { source, max_cv: data.max_cv, all_versions: data.all_versions })
+    Ok(Policy {
+        source,
+        max_cv: data.max_cv,
+        max_uncertainty: data.max_uncertainty,
+        all_versions: data.all_versions,
+    })
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {

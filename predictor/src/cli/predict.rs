@@ -120,7 +120,7 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let device = asking::device(predictor, &setting)?;
     let mut ranked = Vec::new();
     for knobs in space.sample {
-        let extras = of_knobs(&operator.work, &knobs);
+        let extras = of_knobs(&knobs);
         let ask =
             Ask { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
         ranked.push((predictor.ask(&ask)?.time_ns, knobs));

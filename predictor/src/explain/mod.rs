@@ -70,7 +70,7 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
 
 /// The names of all that the trees see.
 fn names(predictor: &Predictor) -> impl Iterator<Item = &str> {
-    predictor.about.names.iter().map(String::as_str).chain(["bound_of_overhead"])
+    predictor.about.names.iter().map(String::as_str).chain([crate::exchange::LAST_FEATURE])
 }
 
 /// Contributions of all features and of the average, over all trees that answer.

@@ -3,6 +3,7 @@
 pub mod device;
 pub mod matrix;
 pub mod table;
+pub mod tiling;
 pub mod work;
 
 pub use device::Device;

@@ -1,5 +1,6 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
+use super::boosted::Growth;
 use super::ours::Ours;
 use super::spread::UNSEEN;
 use crate::error::{Error, Result};
@@ -26,8 +27,9 @@ pub struct About {
     pub devices: BTreeMap<String, Device>,
     /// Seed of everything random.
     pub seed: u64,
-    /// Errors it was found to have, by protocol then operator, as MAPE in percent.
-    pub mape: BTreeMap<String, BTreeMap<String, f64>>,
+    /// How trees were grown, by operator, where that was searched for; the usual way for all others.
+    #[serde(default)]
+    pub growth: BTreeMap<String, Growth>,
 }
 
 /// A predictor.
@@ -133,12 +135,16 @@ impl Predictor {
         let is_known = operator.facts.overheads_ns.contains_key(ask.device);
         let overhead_ns = match operator.adapted.get(ask.device) {
             Some(adapted) => adapted.overhead_ns,
-            None => operator.facts.overheads_ns.get(ask.device).copied().unwrap_or(operator.facts.overhead_ns),
+            None => operator.facts.overhead_ns(ask.device, threads),
         };
         let roofline_ns = features::attainable_ns(ask.work, device, threads);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
         features::describe(ask.work, device, threads, &mut row);
-        let extra = |name: &String| ask.extras.get(name).map_or(f32::NAN, |value| *value as f32);
+        let mut extras = std::borrow::Cow::Borrowed(ask.extras);
+        if !ask.extras.is_empty() {
+            features::tiling::add(ask.work, device, threads, extras.to_mut());
+        }
+        let extra = |name: &String| extras.get(name).map_or(f32::NAN, |value| *value as f32);
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let outside = outside(&operator.facts.ranges, &row, is_known);

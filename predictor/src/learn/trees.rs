@@ -205,6 +205,60 @@ impl Trees {
         trees
     }
 
+    /// Trees that ask for one feature first and then go on as one of the sets; each set is for the feature's values up to
+    /// the middle between its own and the next. The sets have equally many trees, and the values ascend.
+    pub(super) fn chosen_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
+        let first = &sets.first().expect("there is a set to choose").1;
+        let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
+        let mut roots = Vec::new();
+        for tree in 0..first.trees.len() {
+            roots.push(joined.nodes.len() as u32);
+            joined.nodes.push(first.nodes[0]);
+            joined.leaves.push(0.0);
+            joined.covers.push(0.0);
+            let mut place = joined.nodes.len() - 1;
+            let cover = |(_, set): &(f32, Trees)| set.covers[set.trees[tree].root as usize];
+            for (first_left, pair) in sets.windows(2).enumerate() {
+                let left = joined.nodes.len();
+                joined.covers[place] = sets[first_left..].iter().map(cover).sum();
+                joined.nodes[place] =
+                    Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
+                // Two places for the root of this set and the next question, which stand side by side.
+                for _ in 0..2 {
+                    joined.nodes.push(first.nodes[0]);
+                    joined.leaves.push(0.0);
+                    joined.covers.push(0.0);
+                }
+                joined.graft(&pair[0].1, tree, left);
+                place = left + 1;
+            }
+            joined.graft(&sets.last().expect("there is a set to choose").1, tree, place);
+        }
+        joined.trees = joined.spans(&roots).expect("children stand behind their parents");
+        joined
+    }
+
+    /// Copies a tree of others, its root to a place that waits for it.
+    fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
+        let begin = other.trees[tree].root as usize;
+        let end = other.trees.get(tree + 1).map_or(other.nodes.len(), |next| next.root as usize);
+        let behind = self.nodes.len();
+        let moved = |place: usize| if place == begin { root } else { behind + place - begin - 1 };
+        for place in begin..end {
+            let mut node = other.nodes[place];
+            node.left = moved(node.left as usize) as u32;
+            if place == begin {
+                self.nodes[root] = node;
+                self.leaves[root] = other.leaves[place];
+                self.covers[root] = other.covers[place];
+            } else {
+                self.nodes.push(node);
+                self.leaves.push(other.leaves[place]);
+                self.covers.push(other.covers[place]);
+            }
+        }
+    }
+
     fn tree_document(&self, tree: usize) -> Tree {
         let root = self.trees[tree].root as usize;
         let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);

@@ -5,7 +5,7 @@
 
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
-use crate::features::{Device, Form, Work};
+use crate::features::{Device, Form, Work, attainable_ns};
 use crate::samples::{Gatherer, Question, Samples};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ struct Time {
     unit: Unit,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Unit {
     Ns,
@@ -52,6 +52,21 @@ impl Unit {
             Unit::Ms => 1e6,
             Unit::S => 1e9,
         }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Us => "us",
+            Unit::Ms => "ms",
+            Unit::S => "s",
+        }
+    }
+
+    /// The unit that the name of a column ends with, if any.
+    fn of_column(name: &str) -> Option<Unit> {
+        let (_, end) = name.rsplit_once('_')?;
+        [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|unit| unit.name() == end)
     }
 }
 
@@ -88,6 +103,11 @@ impl Mapping {
     pub fn read(path: &Path) -> Result<Mapping> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
         let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+        if let Some(other) = Unit::of_column(&mapping.time.column).filter(|unit| *unit != mapping.time.unit) {
+            let (column, unit) = (&mapping.time.column, mapping.time.unit.name());
+            let problem = format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name());
+            return Err(Error::table(path, problem));
+        }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
                 Err(Error::table(path, format!("the device `{name}` has a number that is not positive")))
@@ -214,11 +234,37 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let table = super::read(path)?;
         let times = numbers(path, &table, &mapping.time.column)?;
         let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
-        for (row, question) in in_table(path, &table, mapping)?.into_iter().enumerate() {
+        let questions = in_table(path, &table, mapping)?;
+        plausible(path, mapping, &questions, times)?;
+        for (row, question) in questions.into_iter().enumerate() {
             gatherer.push(question, times[row] * mapping.time.unit.nanoseconds(), cvs.map(|cvs| cvs[row]));
         }
     }
     gatherer.finish()
+}
+
+/// Refuses a table most of whose times no device could have reached: they are in another unit than the mapping says.
+fn plausible(path: &Path, mapping: &Mapping, questions: &[Question], times: &[f64]) -> Result<()> {
+    /// Caches make operators faster than main memory allows, but not by so much.
+    const FASTEST: f64 = 0.05;
+    let devices: Vec<&Device> = mapping.devices.values().collect();
+    let (mut known, mut too_fast) = (0, 0);
+    for (question, time) in questions.iter().zip(times).filter(|(question, time)| question.work.is_sound() && **time > 0.0) {
+        let least = attainable_ns(&question.work, devices[question.device as usize], question.threads);
+        known += 1;
+        too_fast += usize::from(time * mapping.time.unit.nanoseconds() < FASTEST * least);
+    }
+    match 2 * too_fast > known {
+        true => Err(Error::table(
+            path,
+            format!(
+                "{too_fast} of {known} times are shorter than a twentieth of what their devices need; is `{}` in another unit than `{}`?",
+                mapping.time.column,
+                mapping.time.unit.name()
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
@@ -261,6 +307,7 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
             detail: String::new(),
             work: shape.work(&of),
             threads: mapping.devices[device].units,
+            is_default: true,
             extras: BTreeMap::new(),
         });
     }

@@ -55,7 +55,7 @@ pub fn trained() -> &'static [u8] {
         let few: Vec<usize> = (0..samples.rows.len()).step_by(6).collect();
         samples.features = samples.features.select(&few);
         samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
-        let predictor = predictor::train::train(&samples, 7).expect("a predictor");
+        let predictor = predictor::train::train(&samples, 7, false).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");
         predictor::bundle::write(&predictor, &path).expect("a file");
