@@ -7,13 +7,14 @@ use super::config::{AttentionChoice, Config, ModelRequest, Sampler, TRANSFORMERS
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
-use datasets::{CacheState, Json, Record, ScheduleSource};
+use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use models::fuse::plan_with;
 use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
 use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A task of the campaign with where it was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,19 +34,39 @@ pub struct PlannedTask {
     pub partner: Option<String>,
 }
 
-/// One thing to be measured, and its record as far as it is known before.
+/// One thing to be measured.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// Index of the task.
     pub task: usize,
     /// The schedule.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
     /// How to measure.
     pub method: Method,
+    /// The key of the experiment.
+    pub key: Key,
+    /// What all attempts of the task share. A campaign has many attempts, and a record is large.
+    with_task: Arc<Record>,
+    source: ScheduleSource,
+    state: CacheState,
+}
+
+impl Attempt {
     /// The record, all columns filled that are known before the run.
-    pub record: Record,
+    pub fn record(&self) -> Result<Record, RowError> {
+        let mut record = Record::clone(&self.with_task);
+        record.schedule_hash = Some(self.schedule.hash());
+        record.schedule_source = Some(self.source);
+        record.schedule = Some(Json::parse(&self.schedule.to_json())?);
+        record.threads = i64::try_from(self.cpus.len()).ok();
+        record.cpus = Some(Json::new(&self.cpus)?);
+        record.cache_state = Some(self.state);
+        record.plan = Some(Json::new(&self.method)?);
+        record.key = record.experiment_key();
+        Ok(record)
+    }
 }
 
 /// What cannot be turned into attempts.
@@ -235,35 +256,29 @@ pub fn attempts(
 ) -> Result<Vec<Attempt>, PlanningError> {
     let mut attempts = Vec::new();
     for (index, planned) in tasks.iter().enumerate() {
-        let with_task = describe_task(planned, base)?;
+        let with_task = Arc::new(describe_task(planned, base)?);
         let default = Schedule::Template { knobs: space::space(&planned.task, &target.machine).default };
         for schedule in schedules(&planned.task, target, config) {
-            let mut with_schedule = with_task.clone();
-            with_schedule.schedule_hash = Some(schedule.hash());
-            with_schedule.schedule_source = Some(source_of(&schedule, &default));
-            with_schedule.schedule = Some(Json::parse(&schedule.to_json())?);
+            let (source, schedule) = (source_of(&schedule, &default), Arc::new(schedule));
             for &cache in &config.cache {
                 let mut plan = config.measure.clone();
                 let state = CacheState::from(cache);
                 if state == CacheState::Cold {
                     plan.cache = Cache::Cold { flush_bytes };
                 }
-                let method = Method::Sample(plan);
                 for &threads in &config.threads {
-                    let cpus = cpus[..threads].to_vec();
-                    let mut record = with_schedule.clone();
-                    record.threads = i64::try_from(threads).ok();
-                    record.cpus = Some(Json::new(&cpus)?);
-                    record.cache_state = Some(state);
-                    record.plan = Some(Json::new(&method)?);
-                    record.key = record.experiment_key();
-                    attempts.push(Attempt {
+                    let mut attempt = Attempt {
                         task: index,
-                        schedule: schedule.clone(),
-                        cpus,
-                        method: method.clone(),
-                        record,
-                    });
+                        schedule: Arc::clone(&schedule),
+                        cpus: cpus[..threads].to_vec(),
+                        method: Method::Sample(plan.clone()),
+                        key: Key::default(),
+                        with_task: Arc::clone(&with_task),
+                        source,
+                        state,
+                    };
+                    attempt.key = attempt.record()?.key;
+                    attempts.push(attempt);
                 }
             }
         }
