@@ -42,9 +42,10 @@ fn working_sets(facts: &Facts, threads: usize) -> Vec<u64> {
     vec![all / 2, (2 * all).max(32 << 20)]
 }
 
-/// A product whose operands stay in the first-level cache, cut so that each thread has its own rows.
+/// A product whose right operand stays in the first-level cache, cut so that each thread has its own rows: so many that
+/// waking the threads is a small part of the time.
 fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Option<f64> {
-    const ROWS_PER_THREAD: usize = 224;
+    const ROWS_PER_THREAD: usize = 16 * 224;
     const RUN_DEADLINE: Duration = Duration::from_secs(30);
     let text = format!("matmul:m={},n=64,k=128", ROWS_PER_THREAD * cpus.len());
     let graph = models::simple::build(&text).ok()?;

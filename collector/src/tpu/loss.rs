@@ -15,6 +15,8 @@ pub struct Loss {
     pub offset: Option<u64>,
     /// What it was and what is missing because of it.
     pub what: String,
+    /// How many like it followed at once, and where the last of them stood.
+    pub followed: Option<(usize, Option<u64>)>,
 }
 
 impl fmt::Display for Loss {
@@ -23,7 +25,12 @@ impl fmt::Display for Loss {
         if let Some(offset) = self.offset {
             write!(f, ", byte {offset}")?;
         }
-        write!(f, ": {}", self.what)
+        write!(f, ": {}", self.what)?;
+        match self.followed {
+            None => Ok(()),
+            Some((count, None)) => write!(f, ", and {count} more like it"),
+            Some((count, Some(offset))) => write!(f, ", and {count} more like it up to byte {offset}"),
+        }
     }
 }
 
@@ -42,8 +49,16 @@ impl Losses {
     /// Counts something that was skipped.
     pub fn skip(&mut self, path: &std::path::Path, offset: Option<u64>, what: impl Into<String>) {
         self.count += 1;
-        if self.described.len() < DESCRIBED {
-            self.described.push(Loss { path: path.to_owned(), offset, what: what.into() });
+        let (what, has_room) = (what.into(), self.described.len() < DESCRIBED);
+        match self.described.last_mut() {
+            Some(last) if last.what == what && last.path == path => {
+                let (count, _) = last.followed.unwrap_or_default();
+                last.followed = Some((count + 1, offset));
+            }
+            _ if has_room => {
+                self.described.push(Loss { path: path.to_owned(), offset, what, followed: None });
+            }
+            _ => {}
         }
     }
 
