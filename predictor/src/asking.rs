@@ -70,9 +70,13 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
         let wrong = |kind: &str| Error::Question(format!("the column `{name}` should hold {kind}"));
         match (name.as_str(), cell) {
             (_, Cell::Absent) => {}
-            (name, Cell::Word(word)) if name == operator_column => text = Some(word.as_str()),
-            (name, Cell::Word(word)) if name == device_column => setting.device = Some(word.clone()),
-            (name, _) if name == operator_column || name == device_column => return Err(wrong("names")),
+            (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
+            (name, Cell::Word(word)) if [device_column, "device"].contains(&name) => {
+                setting.device = Some(word.clone());
+            }
+            (name, _) if [operator_column, device_column, "operator", "device"].contains(&name) => {
+                return Err(wrong("names"));
+            }
             ("threads", Cell::Number(number)) => setting.threads = Some(*number),
             ("threads", _) => return Err(wrong("numbers")),
             (name, cell) if name.starts_with("knob.") => setting.set_extra(name, cell),
@@ -257,6 +261,11 @@ pub fn ask_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec
     let answer = |((operator, setting), device): (&(Operator, Setting), Result<&str>)| {
         device?;
         let answer = answers.next().expect("all with a device were asked")?;
+        if let Some(name) = setting.extras.keys().find(|name| !predictor.about.names.contains(name)) {
+            let known: Vec<&str> = predictor.about.names.iter().filter_map(|name| name.strip_prefix("knob.")).collect();
+            let (name, known) = (excerpt(name.strip_prefix("knob.").unwrap_or(name)), known.join(", "));
+            return Err(Error::Question(format!("nothing was learned of the knob `{name}`; learned: {known}")));
+        }
         match answer.outside.iter().find(|reason| reason.starts_with('`')).filter(|_| !setting.extrapolate) {
             None => Ok(answer),
             Some(first) => Err(Error::Question(format!(

@@ -78,7 +78,7 @@ fn finish(mut child: Child, deadline: Duration) -> std::result::Result<String, S
             Ok(None) if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it took longer than {} s", deadline.as_secs()));
+                return Err(format!("it took longer than {} s", deadline.as_secs_f64()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => return Err(format!("it cannot be waited for: {error}")),

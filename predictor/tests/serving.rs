@@ -80,7 +80,8 @@ fn bad_requests_are_refused_and_do_no_harm() {
     };
     refused(post(address, "{"), 400, "the body is not a question");
     refused(post(address, r#"{"operator": []}"#), 400, "unknown field");
-    refused(post(address, &"[".repeat(100_000)), 400, "recursion limit");
+    let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
+    refused(post(address, &deep), 400, "recursion limit");
     refused(post(address, "{}"), 422, "say what to predict");
     refused(post(address, r#"{"operators": ["product:b=1"], "device": "middle"}"#), 422, "`m` is missing");
     refused(
@@ -88,6 +89,8 @@ fn bad_requests_are_refused_and_do_no_harm() {
         422,
         "outside of what was learned",
     );
+    let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
+    refused(post(address, &knobs.to_string()), 422, "nothing was learned of the knob `tile_q`");
     refused(post(address, &json!({ "operators": vec!["soft"; 1001] }).to_string()), 422, "more than 1000");
     // More than is taken is refused at once, and the reply arrives although the client still sends.
     refused(post(address, &" ".repeat(1_100_000)), 413, "more than 1048576 bytes");

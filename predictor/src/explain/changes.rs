@@ -7,6 +7,7 @@ use crate::learn::ours::OfOperator;
 use crate::learn::predictor::{Ask, Predictor};
 use crate::samples::Samples;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Values that a feature takes when it is swept.
 const STEPS: usize = 12;
@@ -22,11 +23,35 @@ pub struct Change {
     pub factor: f64,
 }
 
-/// What the time becomes while one feature takes values over the range it was learned from, all else unchanged.
+/// What the time becomes while one feature takes values over the range it was learned from. Threads and knobs are asked
+/// anew, so that what follows from them changes, too; of any other feature all else stays.
 pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<Change>> {
-    let situation = Situation::of(predictor, ask)?;
     let column = column(&predictor.about.names, feature)?;
-    Ok(situation.sweep(feature, column))
+    let operator = predictor.operator(ask.operator)?;
+    let now_ns = predictor.ask(ask)?.time_ns;
+    let change = |value: f32| {
+        let factor = match feature {
+            "threads" => asked(predictor, ask, Some(f64::from(value)), ask.extras)? / now_ns,
+            knob if knob.starts_with("knob.") => {
+                let mut extras = ask.extras.clone();
+                extras.insert(knob.to_owned(), f64::from(value));
+                asked(predictor, ask, ask.threads, &extras)? / now_ns
+            }
+            _ => {
+                let row = predictor.row(ask)?;
+                let is_known = operator.facts.overheads_ns.contains_key(ask.device);
+                let log = |row: &[f32]| operator.log(row, is_known);
+                (log(&with(&row, column, value)) - log(&row)).exp()
+            }
+        };
+        Ok(Change { feature: feature.to_owned(), value, factor })
+    };
+    values(operator, feature, column).into_iter().map(change).collect()
+}
+
+/// The time of a question with other threads and knobs.
+fn asked(predictor: &Predictor, ask: &Ask<'_>, threads: Option<f64>, extras: &BTreeMap<String, f64>) -> Result<f64> {
+    predictor.ask(&Ask { threads, extras, ..ask.clone() }).map(|answer| answer.time_ns)
 }
 
 /// The values a feature takes in what was learned of an operator: those it can be set to, or evenly over its range.
@@ -35,62 +60,32 @@ pub fn choices(predictor: &Predictor, operator: &str, feature: &str) -> Result<V
     Ok(values(learned, feature, column(&predictor.about.names, feature)?))
 }
 
-/// A question as the trees of its operator see it.
-struct Situation<'a> {
-    operator: &'a OfOperator,
-    row: Vec<f32>,
-    is_known: bool,
-}
-
-impl Situation<'_> {
-    fn of<'a>(predictor: &'a Predictor, ask: &Ask<'_>) -> Result<Situation<'a>> {
-        let row = predictor.row(ask)?;
-        let operator = predictor.operator(ask.operator)?;
-        Ok(Situation { operator, row, is_known: operator.facts.overheads_ns.contains_key(ask.device) })
-    }
-
-    /// What some changes together multiply the time by.
-    fn factor(&self, changes: &[(usize, f32)]) -> f64 {
-        let log = |row: &[f32]| self.operator.log(row, self.is_known);
-        (log(&with(&self.row, changes)) - log(&self.row)).exp()
-    }
-
-    fn sweep(&self, feature: &str, column: usize) -> Vec<Change> {
-        let change =
-            |value: f32| Change { feature: feature.to_owned(), value, factor: self.factor(&[(column, value)]) };
-        values(self.operator, feature, column).into_iter().map(change).collect()
-    }
-
-    /// Changes of one thing that can be chosen which save at least a tenth of the time, the best first.
-    fn improvements(&self, names: &[String]) -> Vec<Change> {
-        const ENOUGH: f64 = 0.9;
-        let mut found = Vec::new();
-        let choices = names.iter().enumerate().filter(|(_, name)| *name == "threads" || name.starts_with("knob."));
-        for (column, name) in choices {
-            let Some((group, _)) = name.split_once('=') else {
-                let swept = self.sweep(name, column);
-                found.extend(swept.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor)));
-                continue;
-            };
-            // A word that was never seen is none that can be chosen; where a schedule comes from is not one either.
-            if self.row[column] != 1.0 && self.operator.facts.ranges[column].is_some() && group != "knob.from" {
-                // One word of a group is true and the others are absent.
-                let same = |other: &String| other.split_once('=').is_some_and(|(other, _)| other == group);
-                let words = names.iter().enumerate().filter(|(_, other)| same(other));
-                let changes: Vec<(usize, f32)> =
-                    words.map(|(place, _)| (place, if place == column { 1.0 } else { f32::NAN })).collect();
-                found.push(Change { feature: name.clone(), value: 1.0, factor: self.factor(&changes) });
-            }
-        }
-        found.retain(|change| change.factor <= ENOUGH);
-        found.sort_by(|one, two| one.factor.total_cmp(&two.factor));
-        found
-    }
-}
-
 /// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.
 pub fn improvements(predictor: &Predictor, ask: &Ask<'_>) -> Result<Vec<Change>> {
-    Ok(Situation::of(predictor, ask)?.improvements(&predictor.about.names))
+    const ENOUGH: f64 = 0.9;
+    let names = &predictor.about.names;
+    let operator = predictor.operator(ask.operator)?;
+    let now_ns = predictor.ask(ask)?.time_ns;
+    let mut found = Vec::new();
+    for (column, name) in names.iter().enumerate().filter(|(_, name)| *name == "threads" || name.starts_with("knob.")) {
+        let Some((group, _)) = name.split_once('=') else {
+            let swept = sweep(predictor, ask, name)?;
+            found.extend(swept.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor)));
+            continue;
+        };
+        // A word that was never seen is none that can be chosen; where a schedule comes from is not one either.
+        if !ask.extras.contains_key(name) && operator.facts.ranges[column].is_some() && group != "knob.from" {
+            // One word of a group is true and the others are absent.
+            let mut extras = ask.extras.clone();
+            extras.retain(|other, _| other.split_once('=').is_none_or(|(other, _)| other != group));
+            extras.insert(name.clone(), 1.0);
+            let factor = asked(predictor, ask, ask.threads, &extras)? / now_ns;
+            found.push(Change { feature: name.clone(), value: 1.0, factor });
+        }
+    }
+    found.retain(|change| change.factor <= ENOUGH);
+    found.sort_by(|one, two| one.factor.total_cmp(&two.factor));
+    Ok(found)
 }
 
 fn column(names: &[String], feature: &str) -> Result<usize> {
@@ -98,9 +93,9 @@ fn column(names: &[String], feature: &str) -> Result<usize> {
     names.iter().position(|name| name == feature).ok_or_else(unknown)
 }
 
-fn with(row: &[f32], changes: &[(usize, f32)]) -> Vec<f32> {
+fn with(row: &[f32], column: usize, value: f32) -> Vec<f32> {
     let mut changed = row.to_vec();
-    changes.iter().for_each(|(column, value)| changed[*column] = *value);
+    changed[column] = value;
     changed
 }
 
@@ -133,13 +128,13 @@ pub struct Effect {
     pub accumulated: f64,
 }
 
-/// The effects of a feature over up to 400 measured rows of an operator.
+/// The effects of a feature over up to 400 measured rows of an operator; what follows from the feature stays as it was.
 pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature: &str) -> Result<Vec<Effect>> {
     const ROWS: usize = 400;
     let matrix = background(predictor, samples, operator, ROWS)?;
     let learned = predictor.operator(operator)?;
     let column = column(&predictor.about.names, feature)?;
-    let log = |row: usize, value: f32| learned.log(&with(matrix.row(row), &[(column, value)]), true);
+    let log = |row: usize, value: f32| learned.log(&with(matrix.row(row), column, value), true);
     let mut present: Vec<f32> =
         (0..matrix.rows()).map(|row| matrix.row(row)[column]).filter(|value| value.is_finite()).collect();
     present.sort_by(f32::total_cmp);
@@ -177,12 +172,13 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{FEATURES, Matrix};
+    use crate::features::{Device, FEATURES, Matrix, Work};
     use crate::learn::boosted::{Growth, fit};
-    use crate::learn::ours::Facts;
+    use crate::learn::ours::{Facts, Ours};
+    use crate::learn::predictor::About;
 
-    /// An operator whose ratio falls with its knob `tile` and is doubled by the word `order=yx`.
-    fn learned() -> (OfOperator, Vec<String>) {
+    /// A predictor of one operator, whose time falls with its knob `tile` and is doubled by the word `order=yx`.
+    fn learned() -> Predictor {
         let mut names: Vec<String> = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
         names.extend(["knob.order=xy", "knob.order=yx", "knob.tile"].map(str::to_owned));
         let width = names.len() + 1;
@@ -200,24 +196,47 @@ mod tests {
         let known = fit(&matrix, &labels, &Growth { rounds: 200, ..Growth::boosting() }, 1).expect("trees");
         let mut ranges = vec![Some((0.0, 0.0)); width];
         ranges[width - 4..width - 1].clone_from_slice(&[Some((1.0, 1.0)), Some((1.0, 1.0)), Some((1.0, 16.0))]);
-        let facts = Facts { ranges, best_log: -9.0, ..Facts::default() };
-        (OfOperator { facts, known: vec![known], ..OfOperator::default() }, names)
+        let overheads_ns = BTreeMap::from([("here".to_owned(), 1e3)]);
+        let facts = Facts { ranges, best_log: -9.0, overheads_ns, overhead_ns: 1e3, ..Facts::default() };
+        let operator = OfOperator { facts, known: vec![known], ..OfOperator::default() };
+        let device = Device {
+            units: 4.0,
+            flops_per_cycle: 32.0,
+            clock_ghz: 2.0,
+            bandwidth_gb_per_s: 40.0,
+            cache_bytes: 1e6,
+            near_bytes: 0.0,
+            memory_bytes: 0.0,
+            generation: 0.0,
+        };
+        let about = About {
+            program_version: String::new(),
+            xgboost_version: String::new(),
+            data_hash: String::new(),
+            rows: 600,
+            left_out: BTreeMap::new(),
+            names,
+            devices: BTreeMap::from([("here".to_owned(), device)]),
+            seed: 0,
+            growth: BTreeMap::new(),
+        };
+        Predictor { about, learned: Ours { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }
 
     #[test]
     fn what_saves_a_tenth_is_found_and_nothing_else() {
-        let (operator, names) = learned();
-        let width = names.len() + 1;
-        let improvements = |xy: f32, yx: f32, tile: f32| {
-            let mut row = vec![0.0; width];
-            row[width - 4..width - 1].copy_from_slice(&[xy, yx, tile]);
-            Situation { operator: &operator, row, is_known: true }.improvements(&names)
+        let predictor = learned();
+        let work = Work::contraction(1.0, 64.0, 64.0, 64.0, false);
+        let improvements = |order: &str, tile: f64| {
+            let extras = BTreeMap::from([(format!("knob.order={order}"), 1.0), ("knob.tile".to_owned(), tile)]);
+            let ask = Ask { operator: "product", work: &work, device: "here", threads: None, extras: &extras };
+            improvements(&predictor, &ask).expect("changes")
         };
-        let found = improvements(f32::NAN, 1.0, 4.0);
+        let found = improvements("yx", 4.0);
         let named: Vec<(&str, f32)> = found.iter().map(|change| (change.feature.as_str(), change.value)).collect();
         assert_eq!(named, [("knob.order=xy", 1.0), ("knob.tile", 16.0)], "{found:?}");
         assert!((found[0].factor - 0.5).abs() < 0.03, "{found:?}");
         assert!((found[1].factor - (-0.4f64).exp()).abs() < 0.03, "{found:?}");
-        assert_eq!(improvements(1.0, f32::NAN, 16.0), [], "the best there is cannot be bettered");
+        assert_eq!(improvements("xy", 16.0), [], "the best there is cannot be bettered");
     }
 }

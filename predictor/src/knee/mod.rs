@@ -42,7 +42,7 @@ pub struct Knee {
     pub fastest: f64,
     /// The smallest value within 5 % of the fastest time.
     pub knee: f64,
-    /// Where the curve turns from falling to rising for good; nothing if it falls to its end.
+    /// Where the curve has fallen for the last time; nothing if it falls to its end.
     pub turns_at: Option<f64>,
     /// Where the correlation of value and time within a few points flips from falling to rising.
     pub flips_at: Vec<f64>,

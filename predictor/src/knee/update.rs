@@ -27,6 +27,8 @@ pub struct Probe {
     pub predicted_ns: f64,
     /// What was measured.
     pub measured_ns: f64,
+    /// Spread of the measurement, standard deviation over mean, where it is known.
+    pub cv: Option<f64>,
 }
 
 /// What is believed of a curve.

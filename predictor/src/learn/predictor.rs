@@ -217,7 +217,10 @@ fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<St
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
         if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
         {
-            reasons.push(format!("`{}` is {value}, learned from {low} to {high} ({})", feature.name, feature.unit));
+            // Sizes are said as a person knows them, not as trees see them.
+            let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
+            let (value, low, high) = (said(*value), said(low), said(high));
+            reasons.push(format!("`{}` is {value}, learned from {low} to {high}", feature.name));
         }
     }
     reasons

@@ -29,7 +29,7 @@ pub fn summary(knee: &Knee) -> String {
         format!("Fastest at {what} = {}; {} is the smallest within 5 % of it.", plain(knee.fastest), plain(knee.knee));
     match knee.turns_at {
         Some(at) => {
-            let _ = write!(text, " From {} on it only rises.", plain(at));
+            let _ = write!(text, " From {} on it falls no more.", plain(at));
         }
         None => text += " It falls to its end.",
     }

@@ -124,13 +124,10 @@ fn route(request: &Request, service: &Service) -> Reply {
         ("GET", "/") => Reply { status: 200, kind: "text/html; charset=utf-8", body: PAGE.to_owned() },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => of_json(200, &about(service)),
-        ("POST", "/predict") => match serde_json::from_slice(&request.body) {
-            Ok(question) => match predict(question, service) {
-                Ok(document) => of_json(200, &document),
-                Err(error) => refusal(422, &error.to_string()),
-            },
-            Err(error) => refusal(400, &format!("the body is not a question: {error}; see /openapi.json")),
-        },
+        ("POST", "/predict") => {
+            let (status, document) = answer(&request.body, service);
+            of_json(status, &document)
+        }
         (_, "/" | "/openapi.json" | "/about" | "/predict") => refusal(405, "this path is asked with another method"),
         _ => refusal(404, "there is `/`, `/about`, `/predict` and `/openapi.json`"),
     }
@@ -144,6 +141,17 @@ fn about(service: &Service) -> Value {
         "program_version": about.program_version, "data_hash": about.data_hash, "rows": about.rows,
         "operators": operators, "devices": devices, "has_mapping": service.mapping.is_some(),
     })
+}
+
+/// Status and document for the body of a question.
+pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
+    match serde_json::from_slice(body) {
+        Ok(question) => match predict(question, service) {
+            Ok(document) => (200, document),
+            Err(error) => (422, json!({ "error": error.to_string() })),
+        },
+        Err(error) => (400, json!({ "error": format!("the body is not a question: {error}; see /openapi.json") })),
+    }
 }
 
 fn predict(question: Question, service: &Service) -> Result<Value> {
