@@ -1,6 +1,6 @@
 """Compares our outputs with those of bigTpuProfile; see scripts/tpu-equality."""
 
-import collections, glob, os, subprocess, sys, tempfile
+import collections, glob, json, math, os, subprocess, sys, tempfile
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
@@ -8,17 +8,42 @@ tool, generator, ours = sys.argv[1:]
 
 # name, arguments of the generator, whether the tool's default figures are right
 CAPTURES = [
-    (f"{chip} {what}", ["--chip", chip, *arguments, *common], is_right and (chip.startswith("aks") or what == "bmodel"))
+    (f"{chip} {what}", ["--chip", chip, *arguments, *common], is_right and (chip.startswith("aks") or what.startswith("bmodel")))
     for chip in ("aks", "aksv", "bm1688", "cv84x6")
     for what, arguments, is_right in (
         ("mode 0", ["--mode", "0"], True),
         ("mode 1", ["--mode", "1", "--des", "--rvt"], True),
         ("mode 2", ["--mode", "2", "--des", "--rvt"], True),
         ("bmodel", ["--style", "bmodel"], True),
+        ("bmodel, layers", ["--style", "bmodel"], True),
+        ("mode 1, host trace", ["--mode", "1"], True),
         ("mode 1, counter wrap", ["--mode", "1", "--wrap"], False),
     )
     for common in (["--records", "2000", "--seed", "7"],)
 ]
+
+
+def write_layers(capture):
+    """The files of a compiler beside a capture: on every core layers of seven and five commands."""
+    operations = ["Conv2D", "Active", "MatMul", "Add", "Softmax", "Load", "Pool2D", "Reshape", "Cast", "Lut", "LayerNorm"]
+
+    def tensor(shape, layout="eu_align"):
+        return {"memory_type": shape, "address": 4096, "layout": layout}
+
+    three = [tensor("<1x64x28x28xf16>"), tensor("<64x64x3x3xf16>"), tensor("<1x64x1x1xf32>")]
+    layers = []
+    for core in range(len(glob.glob(f"{capture}/cdmlib*.profile"))):
+        for index in range(60):
+            layers.append({
+                "file-line": index, "subnet_id": 0, "core_id": core,
+                "opcode": "tpu." + operations[index % len(operations)],
+                "tiu_dma_id(before)": [7 * index, 5 * index], "tiu_dma_id(after)": [7 * index + 7, 5 * index + 5],
+                "operands": three if index % 3 == 0 else [tensor("<1x64x28x28xf16>"), {}],
+                "results": [tensor("<1x64x28x28xf16>")],
+            })
+    json.dump(layers, open(f"{capture}/tensor_location.json", "w"))
+    with open(f"{capture}/final.mlir", "w") as file:
+        file.write('module @net attributes {module.FLOPs = 123456789 : i64, module.chip = "all", module.mode = "F16"} {\n}\n')
 
 
 def run(command):
@@ -91,6 +116,31 @@ def data_cells(book):
     return result
 
 
+def layer_rows(book):
+    """Rows of the two sheets of layers from their heads on, remarks and boxes left out."""
+    rows = []
+    for name, head in (("Summary", "Function"), ("Layer by Layer Info", "layer_id")):
+        sheet = trimmed(book.get(name, []))
+        starts = [index for index, row in enumerate(sheet) if head in row[:2]]
+        for row in sheet[starts[0]:] if starts else []:
+            # Operations of a category come in the order of a hash, and a remark in the tool's words.
+            rows.append([value for value in row if not isinstance(value, str) or not (value.startswith("{") or "耗时" in value
+                         or "并行度" in value or "time" in value.lower() and " " in value and "->" not in value)])
+    return rows
+
+
+def same(one, two):
+    if isinstance(one, float) and isinstance(two, float):
+        return math.isclose(one, two, rel_tol=1e-5, abs_tol=1e-4)
+    return one == two
+
+
+def equal_rows(mine, theirs):
+    pairs = zip(mine, theirs)
+    equal = sum(len(one) == len(two) and all(map(same, one, two)) for one, two in pairs)
+    return f"{equal}/{max(len(mine), len(theirs))}" if theirs else ""
+
+
 def trimmed(rows):
     stripped = []
     for row in rows:
@@ -107,25 +157,35 @@ def equal_part(mine, theirs):
 
 
 failed = False
-print("| capture | RegInfo and summary | trace: slices equal | workbook: sheets of records equal | with `--compat` |")
-print("| --- | --- | --- | --- | --- |")
+heads = ["capture", "RegInfo and summary", "trace: slices", "workbook: sheets of records",
+         "with `--compat`: RegInfo and summary", "sheets of records", "rows of layers"]
+print("| " + " | ".join(heads) + " |")
+print("|" + " --- |" * len(heads))
 for name, arguments, is_right in CAPTURES:
     with tempfile.TemporaryDirectory() as folder:
         capture = f"{folder}/cdm_profile_data_dev0-0"
-        subprocess.run([f"{tool}/bin/python", generator, "--out", capture, *arguments], check=True,
+        traced = ["--trace", f"{folder}/host.json"] if "host trace" in name else []
+        subprocess.run([f"{tool}/bin/python", generator, "--out", capture, *arguments, *traced], check=True,
                        stdout=subprocess.DEVNULL)
-        code = run([f"{tool}/bin/bigTpuProfile", capture, f"{folder}/theirs", "--enable_doc"])
-        run([ours, "tpu", "view", capture, f"{folder}/ours"])
-        run([ours, "tpu", "view", capture, f"{folder}/compat", "--compat"])
-        if code != 0:
-            print(f"| {name} | the tool fails ({code}) | | | |")
+        host = []
+        if "layers" in name:
+            write_layers(capture)
+        if "host trace" in name:
+            host = ["--trace_file", f"{folder}/host.json"]
+        code = run([f"{tool}/bin/bigTpuProfile", capture, f"{folder}/theirs", "--enable_doc", *host])
+        run([ours, "tpu", "view", capture, f"{folder}/ours", *host])
+        run([ours, "tpu", "view", capture, f"{folder}/compat", "--compat", *host])
+        if code != 0 or not glob.glob(f"{folder}/theirs/PerfDoc/*.xlsx"):
+            print(f"| {name} | the tool fails ({code}) | | | | | |", flush=True)
             continue
         theirs, mine, compat = (texts(f"{folder}/{which}") for which in ("theirs", "ours", "compat"))
         one, two = slices(f"{folder}/theirs/perfetto.pftrace"), slices(f"{folder}/ours/perfetto.pftrace")
-        book = data_cells(cells(f"{folder}/theirs/PerfDoc/theirs.xlsx"))
-        own = data_cells(cells(f"{folder}/ours/PerfDoc/PerfAI_output.xlsx"))
-        sheets = sum(trimmed(book[sheet]) == trimmed(own.get(sheet, [])) for sheet in book)
-        row = (equal_part(mine, theirs), f"{sum((one & two).values())}/{sum(one.values())}", f"{sheets}/{len(book)}")
-        print(f"| {name} | {row[0]} | {row[1]} | {row[2]} | {equal_part(compat, theirs)} |", flush=True)
+        books = [cells(f"{folder}/theirs/PerfDoc/theirs.xlsx")]
+        books += [cells(f"{folder}/{which}/PerfDoc/PerfAI_output.xlsx") for which in ("ours", "compat")]
+        book, own, old = map(data_cells, books)
+        sheets = [sum(trimmed(book[sheet]) == trimmed(found.get(sheet, [])) for sheet in book) for found in (own, old)]
+        row = [equal_part(mine, theirs), f"{sum((one & two).values())}/{sum(one.values())}", f"{sheets[0]}/{len(book)}",
+               equal_part(compat, theirs), f"{sheets[1]}/{len(book)}", equal_rows(layer_rows(books[2]), layer_rows(books[0]))]
+        print(f"| {name} | " + " | ".join(row) + " |", flush=True)
         failed |= is_right and mine != theirs
 sys.exit(1 if failed else 0)

@@ -8,7 +8,7 @@ use super::sizes;
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
-use datasets::{CacheState, Json, Record, ScheduleSource};
+use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use models::fuse::plan_with;
 use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
@@ -17,6 +17,7 @@ use models::{Class, Graph, Op, Plan, Task, TaskUse, onnx, tflite, torch, transfo
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A task of the campaign with where it was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ fn json(task: &Task) -> String {
     serde_json::to_string(task).expect("a task holds only JSON values")
 }
 
-/// One thing to be measured, and its record as far as it is known before.
+/// One thing to be measured.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// Index of the task.
@@ -72,13 +73,33 @@ pub struct Attempt {
     /// Index of the first task that is compiled together with it.
     pub family: usize,
     /// The schedule.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
     /// How to measure.
     pub method: Method,
+    /// The key of the experiment.
+    pub key: Key,
+    /// What all attempts of the task share. A campaign has many attempts, and a record is large.
+    with_task: Arc<Record>,
+    source: ScheduleSource,
+    state: CacheState,
+}
+
+impl Attempt {
     /// The record, all columns filled that are known before the run.
-    pub record: Record,
+    pub fn record(&self) -> Result<Record, RowError> {
+        let mut record = Record::clone(&self.with_task);
+        record.schedule_hash = Some(self.schedule.hash());
+        record.schedule_source = Some(self.source);
+        record.schedule = Some(Json::parse(&self.schedule.to_json())?);
+        record.threads = i64::try_from(self.cpus.len()).ok();
+        record.cpus = Some(Json::new(&self.cpus)?);
+        record.cache_state = Some(self.state);
+        record.plan = Some(Json::new(&self.method)?);
+        record.key = record.experiment_key();
+        Ok(record)
+    }
 }
 
 /// What cannot be turned into attempts.
@@ -292,17 +313,26 @@ pub fn attempts(
     let mut first = 0;
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
         let compiled = family[0].scheduled();
-        let records = family.iter().map(|planned| describe_task(planned, base)).collect::<Result<Vec<Record>, _>>()?;
+        let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
+        let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
         let default = Schedule::Template { knobs: space::space(&compiled, &target.machine).default };
         for schedule in schedules(&compiled, target, config) {
+            let (source, schedule) = (source_of(&schedule, &default), Arc::new(schedule));
             for (place, with_task) in records.iter().enumerate() {
-                let mut with_schedule = with_task.clone();
-                with_schedule.schedule_hash = Some(schedule.hash());
-                with_schedule.schedule_source = Some(source_of(&schedule, &default));
-                with_schedule.schedule = Some(Json::parse(&schedule.to_json())?);
-                for (method, cpus, record) in runs(with_schedule, config, cpus, flush_bytes)? {
-                    let (task, family, schedule) = (first + place, first, schedule.clone());
-                    attempts.push(Attempt { task, family, schedule, cpus, method, record });
+                for (state, method, threads) in runs(config, flush_bytes) {
+                    let mut attempt = Attempt {
+                        task: first + place,
+                        family: first,
+                        schedule: Arc::clone(&schedule),
+                        cpus: cpus[..threads].to_vec(),
+                        method,
+                        key: Key::default(),
+                        with_task: Arc::clone(with_task),
+                        source,
+                        state,
+                    };
+                    attempt.key = attempt.record()?.key;
+                    attempts.push(attempt);
                 }
             }
         }
@@ -312,32 +342,15 @@ pub fn attempts(
 }
 
 /// The ways to run one schedule: in every cache state, on every number of threads.
-fn runs(
-    with_schedule: Record,
-    config: &Config,
-    cpus: &[usize],
-    flush_bytes: u64,
-) -> Result<Vec<(Method, Vec<usize>, Record)>, PlanningError> {
-    let mut runs = Vec::new();
-    for &cache in &config.cache {
+fn runs(config: &Config, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
+    config.cache.iter().flat_map(move |&cache| {
         let mut plan = config.measure.clone();
         let state = CacheState::from(cache);
         if state == CacheState::Cold {
             plan.cache = Cache::Cold { flush_bytes };
         }
-        let method = Method::Sample(plan);
-        for &threads in &config.threads {
-            let cpus = cpus[..threads].to_vec();
-            let mut record = with_schedule.clone();
-            record.threads = i64::try_from(threads).ok();
-            record.cpus = Some(Json::new(&cpus)?);
-            record.cache_state = Some(state);
-            record.plan = Some(Json::new(&method)?);
-            record.key = record.experiment_key();
-            runs.push((method.clone(), cpus, record));
-        }
-    }
-    Ok(runs)
+        config.threads.iter().map(move |&threads| (state, Method::Sample(plan.clone()), threads))
+    })
 }
 
 fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {

@@ -226,7 +226,7 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> B
         task: tasks[attempt.task].compiled_json().to_owned(),
         target: target.text.clone(),
         schedule: attempt.schedule.to_json(),
-        wants_trace: matches!(attempt.schedule, Schedule::MetaSchedule { .. }),
+        wants_trace: matches!(*attempt.schedule, Schedule::MetaSchedule { .. }),
     }
 }
 
@@ -246,7 +246,7 @@ fn conclude(
     config: &Config,
     workers: &mut Workers,
 ) -> Result<Conclusion, RowError> {
-    let mut record = Box::new(attempt.record.clone());
+    let mut record = Box::new(attempt.record()?);
     record.attempt = 1;
     record.started_at_us = now_us();
     match build {

@@ -91,7 +91,7 @@ impl Job<'_> {
         let cpus = settings::allowed_cpus()?;
         let planned = attempts(tasks, target, config, &base, &cpus, facts.cold_cache_bytes());
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.record.key)));
+        planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.key)));
         let done = self.make(planned, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let has_peaks = done.signal == 0 && target.kind == "llvm";
@@ -132,9 +132,9 @@ impl Job<'_> {
         self.store.seal(SealOptions::default()).map_err(failed)?;
         let mut keys = self.store.keys().map_err(failed)?;
         let attempts = todo.len();
-        let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.record.key).collect();
+        let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
         if !self.again {
-            todo.retain(|attempt| !keys.contains(attempt.record.key));
+            todo.retain(|attempt| !keys.contains(attempt.key));
         }
         let known_before = attempts - todo.len();
         let signal = watch_signals()?;
@@ -164,12 +164,17 @@ impl Job<'_> {
         for record in self.store.records().map_err(failed)? {
             let record = record.map_err(failed)?;
             if wanted.contains(&record.key) {
-                records.push(record);
+                records.push(for_report(record));
             }
         }
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         Ok(Done { attempts, known_before, outcomes, losses, signal: signal.load(Ordering::Relaxed), records })
     }
+}
+
+/// A record without its long columns, of which the report shows none.
+fn for_report(record: Record) -> Record {
+    Record { samples_ns: Vec::new(), features: None, counters: None, task: None, places: None, ..record }
 }
 
 /// The part of the work that is ours, by flag or by the scheduler's variables.

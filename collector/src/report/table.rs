@@ -6,12 +6,15 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 
 /// Width where no terminal says one.
 const WITHOUT_TERMINAL: u16 = 180;
+/// Narrower terminals cannot show a table at all.
+const NARROWEST: u16 = 20;
 
 /// A table with these headers that fits the terminal.
 pub fn new_table(headers: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(headers).set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
+    // A terminal that nobody gave a size says 0.
+    if table.width().is_none_or(|columns| columns < NARROWEST) {
         table.set_width(WITHOUT_TERMINAL);
     }
     table

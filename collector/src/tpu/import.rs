@@ -86,7 +86,7 @@ fn record(
         started_at_us: provenance.taken_at_us,
         model_source: Some("tpu".to_owned()),
         model_name: timeline.directory.file_name().map(|name| name.to_string_lossy().into_owned()),
-        place: operator.kernel.clone(),
+        place: operator.place.clone(),
         op_kind: format!("tpu.{}", operator.engine.name().to_lowercase()),
         op_name: operator.name.trim().to_owned(),
         op_text: operator.text(),

@@ -26,6 +26,7 @@ pub mod files;
 pub mod global;
 pub mod import;
 pub mod label;
+pub mod layers;
 pub mod loss;
 pub mod names;
 pub mod node;

@@ -6,6 +6,7 @@
 use super::chip::Engine;
 use super::core::ENGINES;
 use super::event::{Event, dma, tiu};
+use super::layers::{Layer, Layers};
 use super::names;
 use super::timeline::Timeline;
 use std::collections::HashMap;
@@ -25,8 +26,8 @@ pub struct Operator {
     pub direction: &'static str,
     /// Named sizes: shapes of operands and result, or the bytes moved.
     pub sizes: Vec<(&'static str, u64)>,
-    /// The kernel it belongs to, when one is known.
-    pub kernel: Option<String>,
+    /// The kernel or layer it belongs to, when one is known.
+    pub place: Option<String>,
 }
 
 /// Times and figures of one operator.
@@ -73,7 +74,7 @@ const SHAPES: [&str; 21] = [
 
 impl Operator {
     /// The operator of a record; system commands are none.
-    pub fn of(event: &Event<'_>) -> Option<Operator> {
+    pub fn of(event: &Event<'_>, layers: Option<&Layers>) -> Option<Operator> {
         if event.is_system() {
             return None;
         }
@@ -92,7 +93,8 @@ impl Operator {
             sizes.push(("bytes", dma::traffic(event).bytes));
         }
         let kernel = event.place().and_then(|place| place.function).map(str::to_owned);
-        Some(Operator { engine: event.engine, kind: names.kind, name: names.name, dtype, direction, sizes, kernel })
+        let place = kernel.or_else(|| layers.and_then(|layers| layers.of(event)).map(Layer::label));
+        Some(Operator { engine: event.engine, kind: names.kind, name: names.name, dtype, direction, sizes, place })
     }
 
     /// The operator for a reader.
@@ -106,8 +108,8 @@ impl Operator {
         for (name, value) in &self.sizes {
             text = format!("{text} {name}={value}");
         }
-        match &self.kernel {
-            Some(kernel) => format!("{text} in {kernel}"),
+        match &self.place {
+            Some(place) => format!("{text} in {place}"),
             None => text,
         }
     }
@@ -154,7 +156,7 @@ impl Runs {
 /// Every record that is an operator's, with it.
 pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
     let mut give = |event: Event<'_>| {
-        if let Some(operator) = Operator::of(&event) {
+        if let Some(operator) = Operator::of(&event, timeline.layers.as_ref()) {
             take(&event, operator);
         }
     };

@@ -3,6 +3,7 @@
 use super::chip::{Chip, Engine};
 use super::core::{Core, ENGINES, Stream};
 use super::event::Event;
+use super::layers::{self, Layers};
 use super::loss::Losses;
 use super::record::Record;
 use super::{Error, Result, align, cdma, core, files, global};
@@ -54,6 +55,8 @@ pub struct Timeline {
     pub tail_offset_ns: Option<i64>,
     /// End of the last record, the profiler's own ones included.
     pub tail_ns: i64,
+    /// The layers of a compiled model, when the files that tell them lie in the folder.
+    pub layers: Option<Layers>,
     /// What was skipped.
     pub losses: Losses,
 }
@@ -77,7 +80,7 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
         parallel::map(found.ports.len(), |index| cdma::read(&settings, found.ports[index].0, &found.ports[index].1));
     let cores =
         parallel::map(found.cores.len(), |index| core::read(&settings, found.cores[index].0, &found.cores[index].1));
-    let timeline = assemble(directory, settings, global.cores, cores, ports, losses);
+    let mut timeline = assemble(directory, settings, global.cores, cores, ports, losses);
     if timeline.record_count() == 0 {
         let losses = match timeline.losses.described.first() {
             Some(loss) => format!("; {} parts of it were skipped, the first: {loss}", timeline.losses.count),
@@ -85,7 +88,9 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
         };
         return Err(Error::Nothing { path: directory.to_owned(), losses });
     }
-    Ok(Timeline { tail_offset_ns: global.tail_offset_ns, ..timeline })
+    timeline.tail_offset_ns = global.tail_offset_ns;
+    timeline.layers = layers::read(directory, &mut timeline.losses);
+    Ok(timeline)
 }
 
 /// Puts what was read from all files on one time line.
@@ -118,8 +123,16 @@ pub fn assemble(
     for found in cores.iter_mut().map(|core| &mut core.losses).chain(ports.iter_mut().map(|port| &mut port.losses)) {
         losses.extend(std::mem::take(found));
     }
-    let mut timeline =
-        Timeline { directory: directory.to_owned(), settings, cores, ports, tail_offset_ns: None, tail_ns: 0, losses };
+    let mut timeline = Timeline {
+        directory: directory.to_owned(),
+        settings,
+        cores,
+        ports,
+        tail_offset_ns: None,
+        tail_ns: 0,
+        layers: None,
+        losses,
+    };
     align::align(&mut timeline);
     align::trim(&mut timeline);
     timeline

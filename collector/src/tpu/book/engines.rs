@@ -1,5 +1,6 @@
 //! The first sheet: one row per core over all its engines.
 
+use super::layers::Overall;
 use super::sheet::{Cell, Sheet, Style};
 use super::sums::{DmaSums, TiuSums};
 use super::zip::Packed;
@@ -55,10 +56,21 @@ const NOTES: [[&str; 2]; 7] = [
     ["uArch URate", "Total Alg Ops / Total uArch Ops."],
 ];
 
+/// Time and overlap of the whole capture.
+pub fn overall(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Overall {
+    let times = Times { timeline, total_ns };
+    let tiu = times.tiu_ns(cores.iter().map(|core| core.tiu.cycles).max().unwrap_or(0));
+    let gdma = times.dma_ns(cores.iter().map(|core| core.dma[0].working()).max().unwrap_or(0));
+    let total = total_ns as f64;
+    let shorter = tiu.min(gdma);
+    let concurrency = if shorter == 0.0 { 0.0 } else { (tiu + gdma - total) / shorter * 100.0 };
+    Overall { total_us: total / 1000.0, concurrency: (concurrency * 100.0).round() / 100.0 }
+}
+
 /// Writes the sheet.
-pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Packed {
+pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64, number_of_sheet: usize) -> Packed {
     let widths: Vec<f64> = COLUMNS.iter().map(|name| (name.len() as f64 * 1.05).max(9.0)).collect();
-    let mut sheet = Sheet::begin(1, "FFC7CE", 0, &widths);
+    let mut sheet = Sheet::begin(number_of_sheet, "FFC7CE", 0, &widths);
     let platform = format!("Platform: {}", timeline.settings.chip.facts().name);
     sheet.row(&[(platform.into(), Style::Title)]);
     sheet.merge("A1:B1");

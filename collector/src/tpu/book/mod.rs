@@ -1,4 +1,5 @@
-//! The workbook: a summary over all engines, a sheet per engine with every record, and all records as one CSV table.
+//! The workbook: a summary over all engines, a sheet per engine with every record, and all records as one CSV table;
+//! for a compiled model whose layers are known, two sheets about these come first.
 //!
 //! Sheets, columns and their order are those of the vendor's tool. Sheets are made and deflated on all threads, a row at
 //! a time. The XML is written by hand: at two million cells for 100,000 records, a general writer's cell objects cost
@@ -6,6 +7,7 @@
 
 mod columns;
 mod engines;
+mod layers;
 mod row;
 mod sheet;
 mod sums;
@@ -70,16 +72,23 @@ pub fn write(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Resul
     let owners = owners(timeline, cores);
     let totals = totals(timeline);
     let total_ns = super::summary::summarise(timeline).map_or(0, |summary| summary.total_ns);
+    let layers = timeline.layers.as_ref().map(|layers| layers::Shown::new(timeline, layers));
+    // Sheets before those of the engines.
+    let before = 1 + if layers.is_some() { layers::SHEETS.len() } else { 0 };
     // The table is the longest piece of work, so it begins first.
     let mut results = parallel::map(owners.len() + 1, |index| match index {
         0 => output::write(&folder.join(TABLE), |file| table::write(timeline, file)).map(|()| None),
-        _ => Ok(Some(sheet(timeline, owners[index - 1], index + 1))),
+        _ => Ok(Some(sheet(timeline, owners[index - 1], before + index))),
     })
     .into_iter()
     .collect::<Result<Vec<_>>>()?;
     let sheets: Vec<Packed> = results.drain(..).flatten().collect();
-    let mut members = parts(&owners);
-    members.push(engines::write(timeline, &totals, total_ns));
+    let mut members = parts(&owners, layers.is_some());
+    if let Some(shown) = &layers {
+        let overall = engines::overall(timeline, &totals, total_ns);
+        members.extend([layers::summary(shown, overall, 1), layers::details(shown, 2)]);
+    }
+    members.push(engines::write(timeline, &totals, total_ns, before));
     members.extend(sheets);
     output::write(&folder.join(BOOK), |file| zip::write(&members, file))
 }
@@ -127,7 +136,7 @@ fn records(timeline: &Timeline, owner: Owner<'_>, names: &[String], sheet: &mut 
     let heads: Vec<(Cell, Style)> = names.iter().map(|name| (name.as_str().into(), Style::Column)).collect();
     sheet.row(&heads);
     let hexadecimal: Vec<bool> = names.iter().map(|name| columns::is_hexadecimal(name)).collect();
-    let mut rows = Rows::new(names);
+    let mut rows = Rows::new(names, timeline.layers.as_ref());
     for event in owner.events(timeline).take(MAX_ROWS - sheet.rows()) {
         sheet.record(rows.of(&event), &hexadecimal, KEYS);
     }
@@ -327,14 +336,14 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
 }
 
 /// The parts of the container beside the sheets.
-fn parts(owners: &[Owner<'_>]) -> Vec<Packed> {
+fn parts(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
     const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#;
     const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
     const RELATIONS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
     const OFFICE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
     const TYPES: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml";
-    let names: Vec<String> =
-        std::iter::once("Engine Summary".to_owned()).chain(owners.iter().map(Owner::name)).collect();
+    let first = layers::SHEETS.into_iter().filter(|_| has_layers).chain(["Engine Summary"]);
+    let names: Vec<String> = first.map(str::to_owned).chain(owners.iter().map(Owner::name)).collect();
     let each = |text: &dyn Fn(usize, &str) -> String| -> String {
         names.iter().enumerate().map(|(index, name)| text(index + 1, name)).collect()
     };

@@ -4,6 +4,7 @@ use super::columns::is_derived;
 use crate::tpu::chip::Engine;
 use crate::tpu::descriptor::Layout;
 use crate::tpu::event::{Event, Value, tiu};
+use crate::tpu::layers::Layers;
 use crate::tpu::names;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,7 +16,8 @@ pub struct Rows<'a> {
     by_name: HashMap<&'a str, usize>,
     /// For each kind of event, the column of each of its keys in turn.
     shapes: HashMap<Shape, Vec<Option<usize>>>,
-    cells: Vec<Value<'static>>,
+    cells: Vec<Value<'a>>,
+    layers: Option<&'a Layers>,
     /// Cells that the last event filled: clearing these alone is what a row of many columns can afford.
     filled: Vec<usize>,
     recent: VecDeque<i64>,
@@ -54,15 +56,15 @@ pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) ->
 }
 
 impl<'a> Rows<'a> {
-    /// Rows of these columns.
-    pub fn new(names: &'a [String]) -> Rows<'a> {
+    /// Rows of these columns, with the layers commands belong to.
+    pub fn new(names: &'a [String], layers: Option<&'a Layers>) -> Rows<'a> {
         let by_name = names.iter().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
         let cells = vec![Value::None; names.len()];
-        Rows { by_name, shapes: HashMap::new(), cells, filled: Vec::new(), recent: VecDeque::new() }
+        Rows { by_name, shapes: HashMap::new(), cells, layers, filled: Vec::new(), recent: VecDeque::new() }
     }
 
     /// The cells of an event, `Value::None` where it has nothing to say.
-    pub fn of(&mut self, event: &Event<'_>) -> &[Value<'static>] {
+    pub fn of(&mut self, event: &Event<'_>) -> &[Value<'a>] {
         for column in self.filled.drain(..) {
             self.cells[column] = Value::None;
         }
@@ -85,7 +87,7 @@ impl<'a> Rows<'a> {
         &self.cells
     }
 
-    fn set(&mut self, name: &str, value: Value<'static>) {
+    fn set(&mut self, name: &str, value: Value<'a>) {
         if let Some(column) = self.by_name.get(name) {
             self.cells[*column] = value;
             self.filled.push(*column);
@@ -95,8 +97,9 @@ impl<'a> Rows<'a> {
     fn derive(&mut self, event: &Event<'_>) {
         self.set("Core Id", event.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
         self.set("Global Idx", Value::Int(event.index as i64));
-        self.set("Layer Id", Value::Text("-"));
-        self.set("Layer Name", Value::Text("-"));
+        let layer = self.layers.and_then(|layers| layers.of(event));
+        self.set("Layer Id", layer.map_or(Value::Text("-"), |layer| Value::Int(layer.id as i64)));
+        self.set("Layer Name", Value::Text(layer.map_or("-", |layer| layer.name.as_str())));
         if event.engine == Engine::Tiu {
             let (from, to) = dtypes(event);
             self.set("Data Type", Value::Text(names::conversion(from, to)));

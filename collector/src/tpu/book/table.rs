@@ -41,7 +41,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     let mut text = Vec::with_capacity(PIECE + 4096);
     for (_, _, _, _, source) in events {
         let event = source.event(timeline);
-        let rows = rows[source.part][source.slot].get_or_insert_with(|| Rows::new(&names));
+        let rows = rows[source.part][source.slot].get_or_insert_with(|| Rows::new(&names, timeline.layers.as_ref()));
         for (index, value) in rows.of(&event).iter().enumerate() {
             if index > 0 {
                 text.push(b',');

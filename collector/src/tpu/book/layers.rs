@@ -1,0 +1,579 @@
+//! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with what the network
+//! would gain if a category ran at its peak.
+
+use super::engines::percent;
+use super::sheet::{Cell, Sheet, Style};
+use super::zip::Packed;
+use crate::tpu::chip::{Chip, Engine};
+use crate::tpu::event::{dma, tiu};
+use crate::tpu::layers::{Layer, Layers, Network, Tensor};
+use crate::tpu::timeline::Timeline;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Names of the sheets, in order.
+pub const SHEETS: [&str; 2] = ["Summary", "Layer by Layer Info"];
+
+/// What the records say of one layer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    asked: u128,
+    done: u128,
+    algorithm: u128,
+    cycles: i64,
+    kernel: [u64; 2],
+    stride: [u64; 2],
+    load: Moved,
+    store: Moved,
+    ddr_bytes: u64,
+    chip_bytes: u64,
+}
+
+/// Bytes, and the cycles they took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    bytes: u64,
+    cycles: i64,
+}
+
+/// The layers a sheet shows, with their sums.
+pub struct Shown<'a> {
+    timeline: &'a Timeline,
+    network: Option<&'a Network>,
+    layers: Vec<(&'a Layer, Sums)>,
+}
+
+/// Totals of the engine sheet that the summary starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Overall {
+    /// Time of the whole capture.
+    pub total_us: f64,
+    /// How much the engines overlapped, in percent.
+    pub concurrency: f64,
+}
+
+impl<'a> Shown<'a> {
+    /// Adds up the records of each layer. Layers that only move data have no row, as in the vendor's tool.
+    pub fn new(timeline: &'a Timeline, layers: &'a Layers) -> Shown<'a> {
+        let mut sums = vec![Sums::default(); layers.all.len()];
+        for core in &timeline.cores {
+            for event in timeline.core_events(core, Engine::Tiu) {
+                let Some(place) = layers.place_of(&event) else { continue };
+                let (sums, work) = (&mut sums[place], tiu::work(&event));
+                sums.asked += work.asked;
+                sums.done += work.done;
+                sums.algorithm += work.cycles;
+                sums.cycles += event.record.cycles;
+                // Convolution and pooling are the commands with a window.
+                if let (Some(descriptor), Some(0 | 1)) = (event.descriptor, event.operation().0) {
+                    let value = |name| descriptor.layout.value(descriptor.bytes, name).unwrap_or(0);
+                    sums.kernel[0] = sums.kernel[0].max(value("opd1_h"));
+                    sums.kernel[1] = sums.kernel[1].max(value("opd1_w"));
+                    sums.stride[0] = sums.stride[0].max(value("res_op_y_str"));
+                    sums.stride[1] = sums.stride[1].max(value("res_op_x_str"));
+                }
+            }
+            // The tool looks the data engine's commands up under a key that none has.
+            let moves = !timeline.settings.compat;
+            for event in timeline.core_events(core, Engine::Gdma).filter(|_| moves) {
+                let Some(place) = layers.place_of(&event) else { continue };
+                let (sums, traffic) = (&mut sums[place], dma::traffic(&event));
+                let side = match traffic.to {
+                    dma::Memory::Ddr | dma::Memory::L2 => &mut sums.store,
+                    dma::Memory::Local | dma::Memory::Unknown => &mut sums.load,
+                };
+                side.bytes += traffic.bytes;
+                side.cycles += event.record.cycles;
+                *(if traffic.touches_ddr() { &mut sums.ddr_bytes } else { &mut sums.chip_bytes }) += traffic.bytes;
+            }
+        }
+        let computes = |layer: &Layer| layer.computes && !matches!(layer.name.as_str(), "Load" | "Store");
+        let layers_shown = layers.all.iter().zip(sums).filter(|(layer, _)| computes(layer)).collect();
+        Shown { timeline, network: layers.network.as_ref(), layers: layers_shown }
+    }
+
+    fn chip(&self) -> Chip {
+        self.timeline.settings.chip
+    }
+
+    fn compat(&self) -> bool {
+        self.timeline.settings.compat
+    }
+
+    /// A value of the register report's head as a number.
+    fn parameter(&self, name: &str) -> f64 {
+        let parameters = self.chip().parameters(self.timeline.settings.tiu_mhz);
+        parameters.iter().find(|(label, _)| *label == name).and_then(|(_, text)| text.parse().ok()).unwrap_or(0.0)
+    }
+
+    fn network_name(&self) -> Cell {
+        self.network.map_or("--".into(), |network| network.name.as_str().into())
+    }
+}
+
+/// Widths of elements that have a peak of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    Single,
+    Half,
+    Byte,
+}
+
+impl Width {
+    fn of(mode: &str) -> Width {
+        match mode {
+            "f32" => Width::Single,
+            "f16" | "bf16" => Width::Half,
+            _ => Width::Byte,
+        }
+    }
+}
+
+/// What a category can reach at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// The matrix cube, two operations per multiplier.
+    Cube,
+    /// The vector lanes, two operations each.
+    Fused,
+    /// The vector lanes, one operation each.
+    Vector,
+    /// One look-up per lane.
+    Table,
+}
+
+impl Limit {
+    fn of(category: &str) -> Limit {
+        match category {
+            "Conv" | "MatMul" | "Attention" => Limit::Cube,
+            "LayerNorm" | "Pool" | "Reduce" | "FC" => Limit::Fused,
+            "Lut" => Limit::Table,
+            _ => Limit::Vector,
+        }
+    }
+}
+
+impl Shown<'_> {
+    /// Peak in 10^12 operations per second, over all cores.
+    fn peak(&self, limit: Limit, width: Width) -> f64 {
+        let facts = self.chip().facts();
+        let lane = |width| match width {
+            Width::Single => facts.elements[0],
+            Width::Half => facts.elements[1],
+            Width::Byte => facts.elements[2],
+        };
+        // The half-width cube of BM1688 has a quarter of the multipliers, that of the others half.
+        let half = if self.chip() == Chip::Bm1688 { 4.0 } else { 2.0 };
+        let cube =
+            facts.lanes as f64 * self.parameter("Cube IC Align(8bits)") * self.parameter("Cube OHOW Align(8bits)");
+        let per_core = match (limit, width) {
+            (Limit::Cube, Width::Byte) => 2.0 * cube,
+            (Limit::Cube, Width::Half) => 2.0 * cube / half,
+            (Limit::Cube, Width::Single) => 2.0 * (facts.lanes * lane(width)) as f64,
+            (Limit::Fused, _) => 2.0 * (facts.lanes * lane(width)) as f64,
+            (Limit::Vector, _) => (facts.lanes * lane(width)) as f64,
+            (Limit::Table, _) => facts.lanes as f64,
+        };
+        per_core * f64::from(facts.cores) * self.timeline.settings.tiu_mhz / 1e6
+    }
+
+    fn specification(&self) -> [(&'static str, Cell); 7] {
+        let [lanes, channels, columns, vector] =
+            ["NPU Num", "Cube IC Align(8bits)", "Cube OHOW Align(8bits)", "Vector OHOW Align(8bits)"]
+                .map(|name| self.parameter(name));
+        let mhz = self.timeline.settings.tiu_mhz;
+        let cube = (lanes * channels * columns * mhz * 2.0 / 1000.0).trunc();
+        [
+            ("NPU NUM (lane)", Cell::Number(lanes)),
+            ("IC Alignment (8bits)", Cell::Number(channels)),
+            ("Conv OHOW Align", Cell::Number(columns)),
+            ("Vector OHOW Align(8bits)", Cell::Number(vector)),
+            ("Conv Ops/s", Cell::Number(cube)),
+            ("Vect Ops/s", Cell::Number(lanes * vector * mhz / 1000.0)),
+            ("Pool OPs/s", Cell::Number(cube / 4.0)),
+        ]
+    }
+}
+
+fn box_of(sheet: &mut Sheet, figures: &[(&'static str, Cell)]) {
+    let plain = || (Cell::Empty, Style::Plain);
+    let heads = figures.iter().map(|(name, _)| ((*name).into(), Style::Head));
+    sheet.row(&std::iter::once(plain()).chain(heads).collect::<Vec<_>>());
+    let values = figures.iter().map(|(_, value)| (value.clone(), Style::Figure));
+    sheet.row(&std::iter::once(plain()).chain(values).collect::<Vec<_>>());
+}
+
+fn begin(number: usize, boxes: &[&[(&'static str, Cell)]]) -> Sheet {
+    let mut sheet = Sheet::begin(number, "31869B", 0, &[12.0; 50]);
+    for figures in boxes {
+        box_of(&mut sheet, figures);
+        sheet.row(&[]);
+    }
+    while sheet.rows() < 8 {
+        sheet.row(&[]);
+    }
+    sheet
+}
+
+fn line(sheet: &mut Sheet, indent: bool, cells: impl IntoIterator<Item = Cell>, style: Style) {
+    let first = indent.then_some((Cell::Empty, Style::Plain));
+    sheet.row(&first.into_iter().chain(cells.into_iter().map(|cell| (cell, style))).collect::<Vec<_>>());
+}
+
+fn whole(value: u128) -> Cell {
+    Cell::Number(value as f64)
+}
+
+fn dtype_name(layer: &Layer, compat: bool) -> Cell {
+    let Some(tensor) = layer.inputs.first().or(layer.outputs.first()) else { return Cell::Empty };
+    let name = match tensor.dtype.as_str() {
+        "f32" => "FP32",
+        "f16" => "FP16",
+        "bf16" => "BF16",
+        "si8" => "INT8",
+        "u8" | "ui8" => "UINT8",
+        "i16" | "si16" => "INT16",
+        "u16" | "ui16" => "UINT16",
+        "i32" | "si32" => "INT32",
+        "u32" | "ui32" => "UINT32",
+        other => other,
+    };
+    if compat { format!("DataType.{name}").into() } else { name.into() }
+}
+
+/// The first tensor as four extents; further ones are part of the last.
+fn extents(tensors: &[Tensor]) -> [Cell; 4] {
+    let mut extents = [1u64; 4];
+    for (index, extent) in tensors.first().iter().flat_map(|tensor| tensor.shape.iter().enumerate()) {
+        let slot = &mut extents[index.min(3)];
+        *slot = slot.saturating_mul(*extent);
+    }
+    extents.map(|extent| whole(extent.into()))
+}
+
+fn bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
+    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
+}
+
+/// Operands of a layer after the second are its constants; the list of layers does not say it.
+const FIRST_CONSTANT: usize = 2;
+
+fn weight_bytes(layer: &Layer) -> u64 {
+    bytes(layer.inputs.iter().skip(FIRST_CONSTANT))
+}
+
+/// Rows, reduction and columns of a product of matrices.
+fn product(layer: &Layer) -> [u64; 3] {
+    match (layer.name.to_lowercase().as_str(), layer.inputs.as_slice()) {
+        ("matmul" | "batch_matmul", [left, right, ..]) => match (left.shape.as_slice(), right.shape.as_slice()) {
+            ([.., m, k], [.., inner, n]) if k == inner => [*m, *k, *n],
+            _ => [0; 3],
+        },
+        _ => [0; 3],
+    }
+}
+
+fn per_cycle(moved: Moved) -> Cell {
+    let speed = if moved.cycles == 0 { 0.0 } else { moved.bytes as f64 / moved.cycles as f64 };
+    Cell::Number((speed * 100.0).round() / 100.0)
+}
+
+fn part(part: f64, whole: f64) -> Cell {
+    if whole == 0.0 { "--".into() } else { percent(part, whole) }
+}
+
+/// One row per layer.
+pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
+    let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
+    let mhz = shown.timeline.settings.tiu_mhz;
+    let facts = shown.chip().facts();
+    let condition = [
+        ("Network", shown.network_name()),
+        ("platform", facts.name.into()),
+        ("TPU INT8 TOPS", peak(Width::Byte)),
+        ("TPU FP16 TOPS", peak(Width::Half)),
+        ("TPU FP32 TOPS", peak(Width::Single)),
+        ("DDR BW(GB/s/Core)", Cell::Number(facts.ddr_gb_per_s)),
+        ("TPU Frequency(GHz)", Cell::Number(mhz / 1000.0)),
+        ("DMA Frequency(GHz)", Cell::Number(facts.dma_mhz / 1000.0)),
+    ];
+    let mut sheet = begin(number, &[&condition, &shown.specification()]);
+    let cycles = |sums: &Sums| sums.cycles + sums.load.cycles + sums.store.cycles;
+    let all_cycles: i64 = shown.layers.iter().map(|(_, sums)| cycles(sums)).sum();
+    let all_algorithm: u128 = shown.layers.iter().map(|(_, sums)| sums.algorithm).sum();
+    for (index, (layer, sums)) in shown.layers.iter().enumerate() {
+        let row = row(shown, layer, sums, (cycles(sums), all_cycles, all_algorithm));
+        if index == 0 {
+            line(&mut sheet, false, row.iter().map(|(name, _)| (*name).into()), Style::Column);
+        }
+        line(&mut sheet, false, row.into_iter().map(|(_, value)| value), Style::Data);
+    }
+    sheet.finish()
+}
+
+fn row(shown: &Shown<'_>, layer: &Layer, sums: &Sums, totals: (i64, i64, u128)) -> Vec<(&'static str, Cell)> {
+    let (cycles, all_cycles, all_algorithm) = totals;
+    let [input, output] = [&layer.inputs, &layer.outputs].map(|tensors| extents(tensors));
+    let size = |tensors: &[Tensor]| whole(bytes(tensors.iter()).into());
+    let weight = weight_bytes(layer);
+    let place = if layer.is_local || shown.compat() { "local" } else { "global" };
+    let [m, k, n] = if shown.compat() { [0; 3] } else { product(layer) };
+    let stride = if shown.compat() { [0; 2] } else { sums.stride };
+    let shapes: String = if layer.inputs.len() > 1 {
+        let each = layer.inputs.iter().enumerate();
+        each.map(|(index, tensor)| format!("tensor_{index}: {:?}", tensor.shape)).collect()
+    } else {
+        String::new()
+    };
+    let mut row: Vec<(&'static str, Cell)> = vec![
+        ("layer_id", whole(layer.id as u128)),
+        ("layer_name", layer.name.as_str().into()),
+        ("data_type", dtype_name(layer, shown.compat())),
+        ("layer_type", place.into()),
+        ("engine_type", layer.engine.as_str().into()),
+        ("load_bandwidth", per_cycle(sums.load)),
+        ("store_bandwidth", per_cycle(sums.store)),
+        ("kh", whole(sums.kernel[0].into())),
+        ("kw", whole(sums.kernel[1].into())),
+        ("k_stride_h", whole(stride[0].into())),
+        ("k_stride_w", whole(stride[1].into())),
+    ];
+    row.extend(["iN", "iC", "iH", "iW"].into_iter().zip(input));
+    row.extend(["oN", "oC", "oH", "oW"].into_iter().zip(output));
+    row.extend([
+        ("ifm", size(&layer.inputs)),
+        ("ofm", size(&layer.outputs)),
+        ("m", whole(m.into())),
+        ("k", whole(k.into())),
+        ("n", whole(n.into())),
+        ("weight_size", whole(weight.into())),
+        ("feature_size", whole((bytes(layer.inputs.iter()) - weight).into())),
+        ("alg_ops", whole(sums.asked)),
+        ("other_info", if shapes.is_empty() { Cell::Empty } else { shapes.into() }),
+        ("uarch_rate", part(sums.asked as f64, sums.done as f64)),
+        ("uarch_ops", whole(sums.done)),
+        ("alg_cycle", whole(sums.algorithm)),
+        ("alg_cycle_ratio", percent(sums.algorithm as f64, all_algorithm as f64)),
+    ]);
+    // Columns of a tiling search that the tool no longer fills.
+    const TILING: [&str; 14] = [
+        "g_m_secs_o",
+        "g_n_secs_o",
+        "g_k_secs_o",
+        "g_m_slice",
+        "g_n_slice",
+        "g_k_slice",
+        "g_cost",
+        "a_m_secs_o",
+        "a_n_secs_o",
+        "a_k_secs_o",
+        "a_m_slice",
+        "a_n_slice",
+        "a_k_slice",
+        "a_cost",
+    ];
+    row.extend(TILING.map(|name| (name, "-".into())));
+    row.extend([
+        ("ddr<->l1/l2 bytes(B)", whole(sums.ddr_bytes.into())),
+        ("l1<->l2 bytes(B)", whole(sums.chip_bytes.into())),
+        ("sim_cycle", Cell::Number(cycles as f64)),
+        ("sim_cycle_ratio", percent(cycles as f64, all_cycles as f64)),
+    ]);
+    row
+}
+
+/// Layers of one category.
+#[derive(Clone, Debug, Default)]
+struct Category {
+    asked: u128,
+    done: u128,
+    weight_bytes: u64,
+    cycles: i64,
+    operations: BTreeSet<String>,
+}
+
+const OTHERS: &str = "Others";
+
+fn category(layer: &str) -> &'static str {
+    match layer.to_lowercase().as_str() {
+        "active" | "leakyrelu" | "prelu" => "Active",
+        "attention" | "fattention" => "Attention",
+        "conv" | "conv2d" | "conv3d" | "deconv" | "deconv3d" => "Conv",
+        "cast" => "Cast",
+        "addconst" | "mulconst" | "subconst" | "maxconst" | "minconst" | "add" | "mul" | "sub" | "div" | "max"
+        | "min" | "broadcast_binary" | "eltwise" | "eltwise_binary" | "binaryshift" | "binaryconstshift" | "clip"
+        | "compare" | "compareconst" => "Eltwise",
+        "fc" => "FC",
+        "mulshift" => "MulShift",
+        "groupnorm" | "layernorm" | "group_norm" | "layer_norm" | "instancenorm" | "pixelnorm" => "LayerNorm",
+        "lut" => "Lut",
+        "a16matmul" | "batch_matmul" | "matmul" => "MatMul",
+        "pool" | "pool2d" => "Pool",
+        "reduce" => "Reduce",
+        "softmax" => "Softmax",
+        _ => OTHERS,
+    }
+}
+
+/// Categories, the longest first and the rest last.
+fn categories(shown: &Shown<'_>) -> Vec<(&'static str, Category)> {
+    let mut by_name: BTreeMap<&'static str, Category> = BTreeMap::new();
+    for (layer, sums) in &shown.layers {
+        let own = by_name.entry(category(&layer.name)).or_default();
+        own.asked += sums.asked;
+        own.done += sums.done;
+        own.weight_bytes += weight_bytes(layer);
+        own.cycles += sums.cycles;
+        own.operations.insert(layer.name.clone());
+    }
+    let mut categories: Vec<_> = by_name.into_iter().collect();
+    categories.sort_by_key(|(name, own)| (*name == OTHERS, -own.cycles));
+    categories
+}
+
+const CATEGORY_HEADS: [&str; 12] = [
+    "Function",
+    "Algorithm OPs",
+    "Algorithm OPs Ratio",
+    "Weight Size(B)(不准确)",
+    "uArch OPs",
+    "uArch URate",
+    "uArch GOPs Ratio",
+    "ASIC Cycles",
+    "ASIC Time(us)",
+    "Time Ratio",
+    "ASIC FPS",
+    "Operations",
+];
+
+const CASE_HEADS: [&str; 6] =
+    ["Case", "ReducedTime(us)", "CurrentTotalTime(us)", "Concurrency(%)", "macUtil(%)", "Remark"];
+
+fn thousandths(part: f64, whole: f64) -> Cell {
+    if whole == 0.0 { "--".into() } else { format!("{:.3}%", part / whole * 100.0).into() }
+}
+
+/// The summary by category.
+pub fn summary(shown: &Shown<'_>, overall: Overall, number: usize) -> Packed {
+    let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
+    let (facts, mhz) = (shown.chip().facts(), shown.timeline.settings.tiu_mhz);
+    let condition = [
+        ("Network", shown.network_name()),
+        ("Model GFLOPs", shown.network.map_or("--".into(), |network| Cell::Number(network.operations as f64 / 1e9))),
+        ("Quant Type", shown.network.map_or("--".into(), |network| network.mode.as_str().into())),
+        ("platform", facts.name.into()),
+        ("TPU INT8 TOPS", peak(Width::Byte)),
+        ("TPU FP16 TOPS", peak(Width::Half)),
+        ("TPU FP32 TOPS", peak(Width::Single)),
+        ("DDR BW(GB/s)", Cell::Number((facts.ddr_gb_per_s * f64::from(facts.cores) * 100.0).round() / 100.0)),
+        ("TPU Frequency(MHz)", Cell::Number(mhz)),
+        ("DMA Frequency(MHz)", Cell::Number(facts.dma_mhz)),
+    ];
+    let mut sheet = begin(number, &[&condition, &shown.specification()]);
+    let categories = categories(shown);
+    let total = categories.iter().fold(Category::default(), |sum, (_, own)| Category {
+        asked: sum.asked + own.asked,
+        done: sum.done + own.done,
+        weight_bytes: sum.weight_bytes + own.weight_bytes,
+        cycles: sum.cycles + own.cycles,
+        operations: BTreeSet::new(),
+    });
+    line(&mut sheet, true, CATEGORY_HEADS.map(Cell::from), Style::Column);
+    for (name, own) in &categories {
+        let names: Vec<String> = own.operations.iter().map(|name| format!("'{name}'")).collect();
+        line(
+            &mut sheet,
+            true,
+            figures(name, own, &total, mhz, "-".into(), format!("{{{}}}", names.join(", "))),
+            Style::Data,
+        );
+    }
+    let rate =
+        if total.cycles > 0 { Cell::Number(hundredths(mhz * 1e6 / total.cycles as f64)) } else { Cell::Number(0.0) };
+    let mut last = figures("Overall", &total, &total, mhz, rate, "-".to_owned());
+    for column in [2, 6, 9] {
+        last[column] = "100%".into();
+    }
+    line(&mut sheet, true, last, Style::Figure);
+    sheet.row(&[]);
+    sheet.row(&[]);
+    line(&mut sheet, true, CASE_HEADS.map(Cell::from), Style::Column);
+    for case in cases(shown, &categories, overall) {
+        line(&mut sheet, true, case, Style::Data);
+    }
+    sheet.finish()
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn figures(name: &str, own: &Category, total: &Category, mhz: f64, rate: Cell, operations: String) -> [Cell; 12] {
+    [
+        name.into(),
+        whole(own.asked),
+        thousandths(own.asked as f64, total.asked as f64),
+        whole(own.weight_bytes.into()),
+        whole(own.done),
+        thousandths(own.asked as f64, own.done as f64),
+        thousandths(own.done as f64, total.done as f64),
+        Cell::Number(own.cycles as f64),
+        Cell::Number((own.cycles as f64 / mhz * 1000.0).round() / 1000.0),
+        thousandths(own.cycles as f64, total.cycles as f64),
+        rate,
+        operations.into(),
+    ]
+}
+
+/// What the network would take if its engines overlapped wholly, and then if one category after the other took only the
+/// time its operations need at the peak of the cube, or of the units that category uses.
+fn cases(shown: &Shown<'_>, categories: &[(&'static str, Category)], overall: Overall) -> Vec<[Cell; 6]> {
+    // Cores work side by side; the tool adds their times up.
+    let cores: HashSet<u32> = shown.layers.iter().map(|(layer, _)| layer.core).collect();
+    let cores = if shown.compat() { 1 } else { cores.len().max(1) };
+    let per_core = |cycles: i64| cycles as f64 / shown.timeline.settings.tiu_mhz / cores as f64;
+    let width = Width::of(shown.network.map_or("", |network| network.mode.as_str()));
+    let needed = shown.network.map(|network| network.operations as f64 / shown.peak(Limit::Cube, width) / 1e6);
+    let use_of = |time: f64| match needed {
+        Some(needed) if time > 0.0 => Cell::Number((needed / time * 1e5).round() / 1e3),
+        _ => "--".into(),
+    };
+    let case = |name: String, reduced: f64, time: f64, concurrency: f64, remark: String| -> [Cell; 6] {
+        let [reduced, current] = [reduced, time].map(|time_us| Cell::Number((time_us * 1000.0).round() / 1000.0));
+        [name.into(), reduced, current, Cell::Number(concurrency), use_of(time), remark.into()]
+    };
+    let tiu_us = per_core(categories.iter().map(|(_, own)| own.cycles).sum());
+    let mut cases = vec![
+        case(
+            "origin".into(),
+            0.0,
+            overall.total_us,
+            overall.concurrency,
+            "without the host's time and its copies".into(),
+        ),
+        case(
+            "100% Concurrency".into(),
+            overall.total_us - tiu_us,
+            tiu_us,
+            100.0,
+            "all data moves while the tensor unit works".into(),
+        ),
+    ];
+    for own_units in [false, true] {
+        let mut time = tiu_us;
+        for (name, own) in categories {
+            let limit = if own_units { Limit::of(name) } else { Limit::Cube };
+            let (took, least) = (per_core(own.cycles), own.asked as f64 / shown.peak(limit, width) / 1e6);
+            time -= took - least;
+            let units = if own_units { "of the units it uses" } else { "of the cube" };
+            let remark = format!("{name} in the time its operations take at the peak {units}");
+            cases.push(case(
+                format!("{name} tiuTime: {took:.2} us -> {least:.2} us"),
+                took - least,
+                time,
+                100.0,
+                remark,
+            ));
+        }
+    }
+    cases
+}

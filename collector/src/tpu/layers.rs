@@ -1,0 +1,301 @@
+//! The layers of a compiled model, from the files its compiler wrote: which commands of which core are whose.
+//!
+//! A capture of a compiled model may lie beside `tensor_location.json` (every layer with its tensors and the command
+//! numbers before and after it) and `final.mlir` (whose first line names the network). Both are needed.
+
+use super::chip::Engine;
+use super::event::Event;
+use super::loss::Losses;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+const TENSORS: &str = "tensor_location.json";
+const NETWORK: &str = "final.mlir";
+/// A list of layers larger than this is none of ours.
+const MAX_BYTES: u64 = 256 << 20;
+/// The head of the network's text; what follows may be long.
+const HEAD_BYTES: u64 = 1 << 20;
+
+/// The layers of a capture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layers {
+    /// What the network's file says about it.
+    pub network: Option<Network>,
+    /// The layers, in order of the list.
+    pub all: Vec<Layer>,
+    /// For each core and engine, the commands of its layers in order: first, last, place in `all`.
+    commands: HashMap<(u32, Engine), Vec<(u64, u64, usize)>>,
+}
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its name.
+    pub name: String,
+    /// Operations of one inference.
+    pub operations: u64,
+    /// Element type it computes in, in small letters.
+    pub mode: String,
+}
+
+/// One layer on one core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Its number, from one.
+    pub id: usize,
+    /// The core it runs on.
+    pub core: u32,
+    /// What computes it, such as `TPU`.
+    pub engine: String,
+    /// Its operation, such as `Conv2D`.
+    pub name: String,
+    /// Whether all its tensors lie in local memory.
+    pub is_local: bool,
+    /// Tensors it reads; from the third on they are constants.
+    pub inputs: Vec<Tensor>,
+    /// Tensors it writes.
+    pub outputs: Vec<Tensor>,
+    /// Whether the tensor unit has commands of it.
+    pub computes: bool,
+}
+
+/// A tensor of a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Extents.
+    pub shape: Vec<u64>,
+    /// Element type as the compiler writes it, such as `f16` or `si8`.
+    pub dtype: String,
+}
+
+impl Layer {
+    /// Its name among others of the same operation.
+    pub fn label(&self) -> String {
+        format!("{} layer {}", self.name, self.id)
+    }
+}
+
+impl Tensor {
+    /// A text such as `<1x64x28x28xf16>`.
+    fn parse(text: &str) -> Option<Tensor> {
+        let inner = text.strip_prefix('<')?.strip_suffix('>')?;
+        let mut parts: Vec<&str> = inner.split('x').collect();
+        let dtype = parts.pop().filter(|dtype| !dtype.is_empty())?.to_owned();
+        let shape = parts.into_iter().map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        Some(Tensor { shape, dtype })
+    }
+
+    /// Bytes it takes.
+    pub fn bytes(&self) -> u64 {
+        let element = match self.dtype.trim_start_matches(|letter: char| letter.is_ascii_lowercase()) {
+            "32" => 4,
+            "16" => 2,
+            _ => 1,
+        };
+        self.shape.iter().fold(element, |bytes: u64, extent| bytes.saturating_mul(*extent))
+    }
+}
+
+/// One entry of the list.
+#[derive(Deserialize)]
+struct Entry {
+    opcode: String,
+    core_id: u32,
+    #[serde(rename = "tiu_dma_id(before)")]
+    before: Vec<u64>,
+    #[serde(rename = "tiu_dma_id(after)")]
+    after: Vec<u64>,
+    #[serde(default)]
+    operands: Vec<Place>,
+    #[serde(default)]
+    results: Vec<Place>,
+}
+
+/// A tensor of an entry; an absent one is an empty object.
+#[derive(Deserialize)]
+struct Place {
+    memory_type: Option<String>,
+    layout: Option<String>,
+}
+
+/// Reads them, when both files are there.
+pub fn read(directory: &Path, losses: &mut Losses) -> Option<Layers> {
+    let (tensors, network) = (directory.join(TENSORS), directory.join(NETWORK));
+    match (tensors.is_file(), network.is_file()) {
+        (true, true) => {}
+        (false, false) => return None,
+        (true, false) => {
+            losses.note(format!("`{TENSORS}` is there but `{NETWORK}` is not: layers are left out"));
+            return None;
+        }
+        (false, true) => {
+            losses.note(format!("`{NETWORK}` is there but `{TENSORS}` is not: layers are left out"));
+            return None;
+        }
+    }
+    let text = read_start(&tensors, MAX_BYTES, losses)?;
+    let mut layers = parse(&tensors, &text, losses)?;
+    let head = read_start(&network, HEAD_BYTES, losses)?;
+    layers.network = Network::parse(&String::from_utf8_lossy(&head));
+    if layers.network.is_none() {
+        losses.skip(&network, None, "no line `module @name attributes {… module.FLOPs … module.mode …}`");
+    }
+    Some(layers)
+}
+
+fn read_start(path: &Path, most: u64, losses: &mut Losses) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
+        Ok(_) => Some(bytes),
+        Err(error) => {
+            losses.skip(path, None, format!("cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
+    let entries: Vec<Value> = match serde_json::from_slice(bytes) {
+        Ok(entries) => entries,
+        Err(error) => {
+            losses.skip(path, None, format!("is no list of layers: {error}"));
+            return None;
+        }
+    };
+    let mut layers = Layers::default();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let id = index + 1;
+        match Entry::deserialize(entry) {
+            Ok(entry) => layers.add(id, entry, path, losses),
+            Err(error) => losses.skip(path, None, format!("layer {id}: {error}")),
+        }
+    }
+    layers.commands.values_mut().for_each(|commands| commands.sort_unstable());
+    for ((core, engine), commands) in &mut layers.commands {
+        let mut end = 0;
+        commands.retain(|(first, last, layer)| {
+            let is_free = *first > end;
+            if is_free {
+                end = *last;
+            } else {
+                let (id, engine) = (layers.all[*layer].id, engine.name());
+                let what = format!("layer {id}: its {engine} commands of core {core} are another layer's");
+                losses.skip(path, None, what);
+            }
+            is_free
+        });
+    }
+    Some(layers)
+}
+
+impl Layers {
+    fn add(&mut self, id: usize, entry: Entry, path: &Path, losses: &mut Losses) {
+        let Some((engine, name)) = entry.opcode.split_once('.') else {
+            return losses.skip(
+                path,
+                None,
+                format!("layer {id}: `{}` is no operation such as `tpu.Conv2D`", entry.opcode),
+            );
+        };
+        let is_far = |place: &Place| place.layout.as_deref() == Some("continuous");
+        let mut tensors = |places: &[Place]| -> Vec<Tensor> {
+            let texts = places.iter().filter_map(|place| place.memory_type.as_deref());
+            let parsed = texts.filter_map(|text| {
+                let tensor = Tensor::parse(text);
+                if tensor.is_none() {
+                    losses.skip(path, None, format!("layer {id}: `{text}` is no shape such as `<1x64x28x28xf16>`"));
+                }
+                tensor
+            });
+            parsed.collect()
+        };
+        let mut layer = Layer {
+            id,
+            core: entry.core_id,
+            engine: engine.to_uppercase(),
+            name: name.to_owned(),
+            is_local: !entry.operands.iter().chain(&entry.results).any(is_far),
+            inputs: tensors(&entry.operands),
+            outputs: tensors(&entry.results),
+            computes: false,
+        };
+        for (slot, engine) in [(0, Engine::Tiu), (1, Engine::Gdma)] {
+            let (Some(before), Some(after)) = (entry.before.get(slot), entry.after.get(slot)) else { continue };
+            if after > before {
+                layer.computes |= engine == Engine::Tiu;
+                let commands = self.commands.entry((layer.core, engine)).or_default();
+                commands.push((before + 1, *after, self.all.len()));
+            }
+        }
+        self.all.push(layer);
+    }
+
+    /// The layer an event belongs to.
+    pub fn of(&self, event: &Event<'_>) -> Option<&Layer> {
+        self.place_of(event).map(|place| &self.all[place])
+    }
+
+    /// Place in `all` of the layer an event belongs to.
+    pub fn place_of(&self, event: &Event<'_>) -> Option<usize> {
+        let engine = match event.engine {
+            // The tool looks commands of this engine up under the other's numbers.
+            Engine::Sdma if event.settings.compat => Engine::Gdma,
+            engine => engine,
+        };
+        let commands = self.commands.get(&(event.core?, engine))?;
+        let id = event.command_id();
+        let after = commands.partition_point(|(first, _, _)| *first <= id);
+        let (_, last, layer) = commands.get(after.checked_sub(1)?)?;
+        (id <= *last).then_some(*layer)
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Network> {
+        let line = text.lines().find(|line| line.contains("module @"))?;
+        let (_, rest) = line.split_once("module @")?;
+        let name = rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
+        let (_, operations) = rest.split_once("module.FLOPs = ")?;
+        let (_, mode) = rest.split_once("module.mode = \"")?;
+        Some(Network {
+            name: name.to_owned(),
+            operations: operations.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()?,
+            mode: mode.split_once('"')?.0.to_lowercase(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_entries_are_skipped_and_told() {
+        let text = r#"[
+            {"opcode": "tpu.Conv2D", "core_id": 0, "tiu_dma_id(before)": [0, 0], "tiu_dma_id(after)": [7, 5],
+             "operands": [{"memory_type": "<1x64x28x28xf16>", "layout": "continuous"}, {}, {"memory_type": "oops"}]},
+            {"opcode": "tpu.Active", "core_id": 0, "tiu_dma_id(before)": [3, 5], "tiu_dma_id(after)": [9, 5]},
+            {"opcode": 7},
+            {"opcode": "nothing", "core_id": 0, "tiu_dma_id(before)": [], "tiu_dma_id(after)": []}
+        ]"#;
+        let mut losses = Losses::default();
+        let layers = parse(Path::new("list"), text.as_bytes(), &mut losses).expect("a list");
+        assert_eq!(losses.count, 4, "{losses:?}");
+        assert_eq!(layers.all.iter().map(|layer| layer.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(layers.commands[&(0, Engine::Tiu)], [(1, 7, 0)]);
+        assert!(!layers.all[0].is_local);
+        assert_eq!(layers.all[0].inputs[0].bytes(), 64 * 28 * 28 * 2);
+        assert!(parse(Path::new("list"), b"{", &mut losses).is_none());
+    }
+
+    #[test]
+    fn the_head_names_the_network() {
+        let text = "#loc = loc(unknown)\nmodule @resnet_18 attributes {module.FLOPs = 3638757376 : i64, module.mode = \"BF16\"} {\n";
+        let network = Network::parse(text).expect("a network");
+        assert_eq!(network, Network { name: "resnet_18".into(), operations: 3_638_757_376, mode: "bf16".into() });
+        assert_eq!(Network::parse("module {}"), None);
+    }
+}
