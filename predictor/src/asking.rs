@@ -47,13 +47,149 @@ pub struct Answered {
     pub answer: Answer,
 }
 
+/// A cell of a table of questions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing.
+    Absent,
+    /// A number.
+    Number(f64),
+    /// A text.
+    Word(String),
+}
+
+/// The question in a row of named cells: `operator`, `device`, `threads` and `knob.NAME`, or with a mapping its columns.
+/// What the row leaves open is taken from the usual setting.
+pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
+    let known = mapping.map(Mapping::columns);
+    let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
+    let mut setting = usual.clone();
+    let mut text = None;
+    let mut sizes = BTreeMap::new();
+    for (name, cell) in cells {
+        let wrong = |kind: &str| Error::Question(format!("the column `{name}` should hold {kind}"));
+        match (name.as_str(), cell) {
+            (_, Cell::Absent) => {}
+            (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
+            (name, Cell::Word(word)) if [device_column, "device"].contains(&name) => {
+                setting.device = Some(word.clone());
+            }
+            (name, _) if [operator_column, device_column, "operator", "device"].contains(&name) => {
+                return Err(wrong("names"));
+            }
+            ("threads", Cell::Number(number)) => setting.threads = Some(*number),
+            ("threads", _) => return Err(wrong("numbers")),
+            (name, cell) if name.starts_with("knob.") => setting.set_extra(name, cell),
+            (name, cell) if known.as_ref().is_some_and(|known| known.contains(name)) => {
+                if let Cell::Number(number) = cell {
+                    sizes.insert(name, *number);
+                }
+            }
+            (name, _) => {
+                let others = match mapping {
+                    None => "`operator`, `device`, `threads` and `knob.NAME`".to_owned(),
+                    Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
+                };
+                let problem = format!("the column `{}` means nothing here; columns are {others}", excerpt(name));
+                return Err(Error::Question(problem));
+            }
+        }
+    }
+    let text = text.ok_or_else(|| Error::Question(format!("there is no `{operator_column}`")))?;
+    match mapping.filter(|_| !text.contains(':')) {
+        Some(mapping) => {
+            let work = mapping.work(text, &sizes).map_err(|problem| unreadable(text, problem))?;
+            let sizes: Vec<String> = sizes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let text_whole = format!("{text}:{}", sizes.join(","));
+            Ok((Operator { name: text.to_owned(), text: text_whole, work, count: 1 }, setting))
+        }
+        None => Ok((operator(text, mapping)?, setting)),
+    }
+}
+
+impl Setting {
+    /// Sets a knob or code feature; a word becomes a claim of its own name.
+    pub fn set_extra(&mut self, name: &str, cell: &Cell) {
+        match cell {
+            Cell::Absent => None,
+            Cell::Number(number) => self.extras.insert(name.to_owned(), *number),
+            Cell::Word(word) => self.extras.insert(format!("{name}={word}"), 1.0),
+        };
+    }
+}
+
+fn unreadable(text: &str, problem: String) -> Error {
+    Error::Question(format!("cannot read the operator `{}`: {problem}", excerpt(text)))
+}
+
+/// How a whole model is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    /// What the executor takes for each operator, beside the operator's own time.
+    pub dispatch_ns: f64,
+    /// Share of starting operators that is hidden behind those that run: 0 where each is waited for, 1 where a queue is
+    /// always full.
+    pub overlap: f64,
+}
+
+/// What a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Total {
+    /// The time.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this; nothing where an operator has no interval.
+    pub high_ns: f64,
+    /// Sum of the operators' own times.
+    pub operators_ns: f64,
+    /// What of it, and of the executor, is starting them.
+    pub dispatch_ns: f64,
+    /// What of the starting is hidden behind operators that run.
+    pub hidden_ns: f64,
+    /// Operators that are run.
+    pub calls: u64,
+}
+
+/// Adds up the operators of a model.
+///
+/// Starting operators and running them are two queues: without overlap they take their sum, with full overlap the longer
+/// of the two. Errors of operators of one kind are taken to be the same, as one set of trees answers for them; those of
+/// different kinds to be independent.
+pub fn total(operators: &[Operator], answers: &[Answered], run: &Run) -> Total {
+    let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
+    let mut halves: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (operator, Answered { count, answer, .. }) in operators.iter().zip(answers) {
+        let times = *count as f64;
+        let start = answer.overhead_ns.min(answer.time_ns);
+        starting += times * (start + run.dispatch_ns);
+        running += times * (answer.time_ns - start);
+        calls += count;
+        let half = halves.entry(&operator.name).or_default();
+        half.0 += times * (answer.time_ns - answer.low_ns);
+        half.1 += times * (answer.high_ns - answer.time_ns);
+    }
+    let hidden_ns = run.overlap * f64::min(starting, running);
+    let time_ns = starting + running - hidden_ns;
+    let off = |of: fn(&(f64, f64)) -> f64| halves.values().map(|half| of(half).powi(2)).sum::<f64>().sqrt();
+    Total {
+        time_ns,
+        low_ns: (time_ns - off(|half| half.0)).max(0.0),
+        high_ns: time_ns + off(|half| half.1),
+        operators_ns: starting + running - calls as f64 * run.dispatch_ns,
+        dispatch_ns: starting,
+        hidden_ns,
+        calls,
+    }
+}
+
 /// The operator in a text: a short form such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with a mapping, one of its
 /// operators with the mapping's columns, such as `bmm:B=8,M=128,N=128,K=64`.
 pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
-    let wrong = |problem: String| Error::Question(format!("cannot read the operator `{}`: {problem}", excerpt(text)));
+    let wrong = |problem: String| unreadable(text, problem);
     if let Some(mapping) = mapping {
         let (name, sizes) = text.split_once(':').unwrap_or((text, ""));
-        let work = mapping.work(name, sizes).map_err(wrong)?;
+        let work = numbers(sizes).and_then(|sizes| mapping.work(name, &sizes)).map_err(wrong)?;
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
     let graph = models::simple::build(text).map_err(|error| wrong(error.to_string()))?;
@@ -86,28 +222,66 @@ fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     tasks.iter().map(operator).collect()
 }
 
-/// Answers for some operators in one setting, in their order.
+/// The numbers in `name=number` pairs with commas between them.
+fn numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
+    let mut numbers = BTreeMap::new();
+    for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
+        let value = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
+        numbers.insert(name.trim(), value);
+    }
+    Ok(numbers)
+}
+
+/// Answers for some operators in one setting, in their order; all or none.
 pub fn ask(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<Answered>> {
-    let device = device(predictor, setting)?;
-    let question = |operator: &Operator| {
-        let question = Ask {
+    let questions: Vec<(Operator, Setting)> =
+        operators.iter().map(|operator| (operator.clone(), setting.clone())).collect();
+    let answers = operators.iter().zip(ask_each(predictor, &questions)).map(|(operator, answer)| {
+        answer.map(|answer| Answered { operator: operator.text.clone(), count: operator.count, answer })
+    });
+    answers.collect()
+}
+
+/// Answers for operators in settings of their own; each that cannot be answered has its own error.
+pub fn ask_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
+    let devices: Vec<Result<&str>> = questions.iter().map(|(_, setting)| device(predictor, setting)).collect();
+    let asked = questions.iter().zip(&devices).filter_map(|((operator, setting), device)| {
+        let device = device.as_ref().ok()?;
+        Some(Ask {
             operator: &operator.name,
             work: &operator.work,
             device,
             threads: setting.threads,
             extras: &setting.extras,
-        };
-        let answer = predictor.ask(&question)?;
-        let reasons: Vec<&String> = answer.outside.iter().filter(|reason| reason.starts_with('`')).collect();
-        if let (false, Some(first)) = (setting.extrapolate, reasons.first()) {
-            return Err(Error::Question(format!(
-                "`{}` is outside of what was learned: {first}; measure something like it, or pass --extrapolate to answer all the same",
-                operator.text
-            )));
+        })
+    });
+    let asked: Vec<Ask<'_>> = asked.collect();
+    let mut answers = predictor.ask_all(&asked).into_iter();
+    let answer = |((operator, setting), device): (&(Operator, Setting), Result<&str>)| {
+        device?;
+        let answer = answers.next().expect("all with a device were asked")?;
+        if let Some(name) = setting.extras.keys().find(|name| !predictor.about.names.contains(name)) {
+            let known: Vec<&str> = predictor.about.names.iter().filter_map(|name| name.strip_prefix("knob.")).collect();
+            let (name, known) = (excerpt(name.strip_prefix("knob.").unwrap_or(name)), known.join(", "));
+            return Err(Error::Question(format!("nothing was learned of the knob `{name}`; learned: {known}")));
         }
-        Ok(Answered { operator: operator.text.clone(), count: operator.count, answer })
+        match answer.outside.iter().find(|reason| reason.starts_with('`')).filter(|_| !setting.extrapolate) {
+            None => Ok(answer),
+            Some(first) => Err(Error::Question(format!(
+                "`{}` is outside of what was learned: {first}; measure something like it, or ask to extrapolate",
+                operator.text
+            ))),
+        }
     };
-    operators.iter().map(question).collect()
+    questions.iter().zip(devices).map(answer).collect()
+}
+
+/// Devices of a mapping can be asked about, learned from or not.
+pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
+    for (name, device) in mapping.devices() {
+        predictor.about.devices.entry(name.clone()).or_insert_with(|| device.clone());
+    }
 }
 
 /// The device a setting names, or the only one that was learned from.
@@ -130,4 +304,59 @@ pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a 
 
 fn excerpt(text: &str) -> String {
     text.chars().take(120).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::Form;
+    use proptest::prelude::*;
+
+    fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<Answered>) {
+        let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
+            let name = format!("kind {}", place % 2);
+            let work = Work::of_form(Form::Other);
+            let answer = Answer {
+                time_ns: *time_ns,
+                low_ns: time_ns * 0.9,
+                high_ns: time_ns * 1.1,
+                attainable_ns: 1.0,
+                overhead_ns: 20.0,
+                bound: "memory",
+                outside: Vec::new(),
+            };
+            let operator = Operator { name, text: String::new(), work, count: *count };
+            (operator, Answered { operator: String::new(), count: *count, answer })
+        };
+        times.iter().enumerate().map(one).unzip()
+    }
+
+    #[test]
+    fn starting_adds_and_hides() {
+        let (operators, answers) = asked(&[(100.0, 2), (50.0, 1)]);
+        let of = |dispatch_ns, overlap| total(&operators, &answers, &Run { dispatch_ns, overlap });
+        assert_eq!(of(0.0, 0.0).time_ns, 250.0);
+        assert_eq!(of(10.0, 0.0).time_ns, 280.0);
+        // Starting takes 60, running 190: all of the starting is hidden.
+        assert_eq!(of(0.0, 1.0).time_ns, 190.0);
+        // Now starting takes 360, and hides the running.
+        assert_eq!(of(100.0, 1.0).time_ns, 360.0);
+        // 20 off for one kind, 5 for the other.
+        assert!((of(0.0, 0.0).high_ns - 250.0 - 425f64.sqrt()).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn a_total_lies_between_its_longest_part_and_its_sum(
+            times in prop::collection::vec((20.0f64..1e6, 1u64..9), 1..9),
+            dispatch_ns in 0.0f64..1e4,
+            overlap in 0.0f64..=1.0,
+        ) {
+            let (operators, answers) = asked(&times);
+            let total = total(&operators, &answers, &Run { dispatch_ns, overlap });
+            let sum = total.operators_ns + dispatch_ns * total.calls as f64;
+            prop_assert!(total.time_ns <= sum * (1.0 + 1e-9) && total.time_ns >= sum / 2.0 * (1.0 - 1e-9), "{total:?}");
+            prop_assert!(total.low_ns <= total.time_ns && total.time_ns <= total.high_ns);
+        }
+    }
 }

@@ -1,17 +1,46 @@
 //! How features and utilisation go together: six measures, with the chance of seeing as much by accident corrected for
-//! how many were tried.
+//! how many were tried; all rows of an operator on a device, and where several thread counts were measured, also those up
+//! to the knee and those beyond it.
 
+use crate::features::FEATURES;
 use crate::learn::by_operator;
 use crate::samples::Samples;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Measures that take the square of the number of samples look at no more than these, drawn evenly.
 const MOST: usize = 600;
 /// Cells per side when mutual information is counted.
 const CELLS: usize = 8;
+
+/// A group with fewer rows says nothing.
+const FEWEST: usize = 8;
+
+/// Which rows of an operator on a device are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// All.
+    All,
+    /// Those with no more threads than the knee of their shape.
+    UpToKnee,
+    /// Those with more.
+    BeyondKnee,
+}
+
+impl Part {
+    /// What is said behind the name of a group.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Part::All => "",
+            Part::UpToKnee => ", up to the knee",
+            Part::BeyondKnee => ", beyond the knee",
+        }
+    }
+}
 
 /// How one feature goes with the logarithm of the utilisation of one operator on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +49,8 @@ pub struct Correlation {
     pub operator: String,
     /// The device.
     pub device: String,
+    /// Which of their rows.
+    pub part: Part,
     /// The feature.
     pub feature: String,
     /// Samples.
@@ -45,25 +76,56 @@ pub struct Correlation {
 /// out.
 pub fn correlate(samples: &Samples) -> Vec<Correlation> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
-    let mut groups: Vec<(u32, u32, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (operator, rows) in by_operator(samples, &all) {
         for device in 0..samples.devices.len() as u32 {
             let rows: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].device == device).collect();
-            if rows.len() >= 8 {
-                groups.push((operator, device, rows));
+            let (below, beyond) = around_knees(samples, &rows);
+            for (part, rows) in [(Part::All, rows), (Part::UpToKnee, below), (Part::BeyondKnee, beyond)] {
+                if rows.len() >= FEWEST {
+                    groups.push(Group { operator, device, part, rows });
+                }
             }
         }
     }
     let mut found: Vec<Correlation> =
-        crate::parallel::map(&groups, |(operator, device, rows)| of_group(samples, *operator, *device, rows))
-            .into_iter()
-            .flatten()
-            .collect();
+        crate::parallel::map(&groups, |group| of_group(samples, group)).into_iter().flatten().collect();
     correct(&mut found);
     found
 }
 
-fn of_group(samples: &Samples, operator: u32, device: u32, rows: &[usize]) -> Vec<Correlation> {
+/// Rows that are looked at together.
+struct Group {
+    operator: u32,
+    device: u32,
+    part: Part,
+    rows: Vec<usize>,
+}
+
+/// The rows up to the knee of their shape and those beyond it; shapes of one thread count have no knee. The knee is the
+/// smallest count whose fastest schedule is within 5 % of the fastest of all.
+fn around_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    const NEAR: f64 = 1.05;
+    let column = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
+    let threads = |row: usize| samples.features.row(row)[column] as u32;
+    let mut fastest: BTreeMap<u64, BTreeMap<u32, f64>> = BTreeMap::new();
+    for row in rows {
+        let sample = &samples.rows[*row];
+        let time = fastest.entry(sample.shape).or_default().entry(threads(*row)).or_insert(f64::INFINITY);
+        *time = time.min(sample.time_ns);
+    }
+    let knee = |times: &BTreeMap<u32, f64>| {
+        let best = times.values().copied().fold(f64::INFINITY, f64::min);
+        times.iter().find(|(_, time)| **time <= NEAR * best).map_or(0, |(count, _)| *count)
+    };
+    let knees: BTreeMap<u64, u32> =
+        fastest.iter().filter(|(_, times)| times.len() > 1).map(|(shape, times)| (*shape, knee(times))).collect();
+    let with_knee = rows.iter().copied().filter(|row| knees.contains_key(&samples.rows[*row].shape));
+    with_knee.partition(|row| threads(*row) <= knees[&samples.rows[*row].shape])
+}
+
+fn of_group(samples: &Samples, group: &Group) -> Vec<Correlation> {
+    let rows = &group.rows;
     let mut drawn = rows.to_vec();
     drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
     drawn.truncate(MOST);
@@ -90,8 +152,9 @@ fn of_group(samples: &Samples, operator: u32, device: u32, rows: &[usize]) -> Ve
         let partial = if rest > 1e-6 { (spearman - with_bound * feature_with_bound) / rest } else { 0.0 };
         let drawn_feature = values(&drawn);
         found.push(Correlation {
-            operator: samples.operators[operator as usize].clone(),
-            device: samples.devices[device as usize].0.clone(),
+            operator: samples.operators[group.operator as usize].clone(),
+            device: samples.devices[group.device as usize].0.clone(),
+            part: group.part,
             feature: name.clone(),
             rows: rows.len(),
             pearson: pearson(&feature, &target),

@@ -40,6 +40,9 @@ pub enum Error {
     /// The question is outside of what can be answered.
     #[error("{0}")]
     Question(String),
+    /// A measurement that was asked for failed.
+    #[error("{0}")]
+    Probe(String),
     /// XGBoost's library is missing or refused a call.
     #[error("{0}")]
     XgBoost(String),
@@ -66,6 +69,6 @@ impl Error {
 
     /// Whether the installation, not the input, is at fault.
     pub fn is_of_environment(&self) -> bool {
-        matches!(self, Error::XgBoost(_))
+        matches!(self, Error::XgBoost(_) | Error::Probe(_))
     }
 }

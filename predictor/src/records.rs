@@ -5,9 +5,9 @@
 
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
-use crate::samples::{Gatherer, Question, Samples};
-use datasets::{Format, Outcome, Record, Source, Store};
-use models::{Op, Task, TensorType};
+use crate::samples::{Gatherer, Network, Question, Samples, shape};
+use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
+use models::{Fuse, Op, Task, TensorType};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -18,13 +18,16 @@ pub struct Policy {
     pub source: Source,
     /// Largest spread, standard deviation over mean.
     pub max_cv: f64,
+    /// Half-width of the median's 95 % interval, over the median, that makes up for a larger spread: single runs that
+    /// were disturbed widen the spread, and leave the median of many where it is.
+    pub max_uncertainty: Option<f64>,
     /// Whether records of other TVM versions than the most frequent one are taken, too.
     pub all_versions: bool,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy { source: Source::Measured, max_cv: 0.05, all_versions: false }
+        Policy { source: Source::Measured, max_cv: 0.05, max_uncertainty: None, all_versions: false }
     }
 }
 
@@ -67,6 +70,7 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
         }
     }
     let mut gatherer = Gatherer::new(devices.clone());
+    gatherer.know_networks(networks(records));
     for (reason, count) in left_out {
         (0..count).for_each(|_| gatherer.leave_out(&reason));
     }
@@ -79,6 +83,55 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
         }
     }
     gatherer.finish()
+}
+
+/// What the neural networks in records are made of.
+///
+/// A task that occurs in several is recorded for one of them only, so networks of the zoo are taken apart again; of others
+/// there is what was recorded.
+fn networks(records: &[Record]) -> Vec<Network> {
+    let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
+    for record in records {
+        let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
+            continue;
+        };
+        let tasks = recorded.entry((name, record.batch.unwrap_or(1), source)).or_default();
+        tasks.entry(&record.task_hash).or_insert(record);
+    }
+    // A single operator is no network.
+    recorded.retain(|(_, _, source), _| *source != "simple");
+    let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
+        name: name.to_owned(),
+        setting: format!("batch {batch}"),
+        uses: match source {
+            "local" => uses_in_zoo(name, batch),
+            _ => None,
+        }
+        .unwrap_or_else(|| uses_recorded(&tasks)),
+    };
+    recorded.into_iter().map(network).collect()
+}
+
+fn uses_in_zoo(name: &str, batch: i64) -> Option<BTreeMap<u64, f64>> {
+    let graph = models::passes::simplify(&models::zoo::build(name, batch).ok()?).ok()?;
+    let mut uses = BTreeMap::new();
+    for found in models::tasks(&graph, Fuse::Epilogue).ok()? {
+        let shape = shape(&found.task.kind(), &found.task.name(), &work_of(&found.task).ok()?);
+        *uses.entry(shape).or_default() += found.places.len() as f64;
+    }
+    Some(uses)
+}
+
+fn uses_recorded(tasks: &BTreeMap<&str, &Record>) -> BTreeMap<u64, f64> {
+    let mut uses = BTreeMap::new();
+    for record in tasks.values() {
+        let task: Option<Task> = record.task.as_ref().and_then(|json| json.to().ok());
+        if let Some(work) = task.and_then(|task| work_of(&task).ok()) {
+            let shape = shape(&record.op_kind, &record.op_name, &work);
+            *uses.entry(shape).or_default() += record.place_count.unwrap_or(1) as f64;
+        }
+    }
+    uses
 }
 
 fn usual_version(records: &[Record]) -> Option<String> {
@@ -97,7 +150,14 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
         return Some(format!("source `{}`, not `{}`", record.source, policy.source));
     }
     if record.cv.is_some_and(|cv| cv > policy.max_cv) {
-        return Some(format!("spread (CV) above {} %", 100.0 * policy.max_cv));
+        match policy.max_uncertainty {
+            None => return Some(format!("spread (CV) above {} %", 100.0 * policy.max_cv)),
+            Some(most) if uncertainty(record).is_none_or(|uncertainty| uncertainty > most) => {
+                let (spread, most) = (100.0 * policy.max_cv, 100.0 * most);
+                return Some(format!("spread (CV) above {spread} %, and median not known to {most} %"));
+            }
+            Some(_) => {}
+        }
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
         return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
@@ -108,7 +168,13 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     None
 }
 
-fn device_name(record: &Record) -> String {
+/// How far off the median may be, as a share of it.
+fn uncertainty(record: &Record) -> Option<f64> {
+    Some(record.median_interval_ns? / record.median_ns?)
+}
+
+/// The name predictors know a record's device by.
+pub(crate) fn device_name(record: &Record) -> String {
     record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone())
 }
 
@@ -145,7 +211,6 @@ fn question(record: &Record, device: u32) -> std::result::Result<Question, Strin
     let work = work_of(&task)?;
     let mut extras = BTreeMap::new();
     schedule_features(record, &mut extras);
-    knob_products(&work, &mut extras);
     Ok(Question {
         operator: record.op_kind.clone(),
         device,
@@ -153,6 +218,7 @@ fn question(record: &Record, device: u32) -> std::result::Result<Question, Strin
         detail: record.op_name.clone(),
         work,
         threads: record.threads.unwrap_or(1).max(1) as f64,
+        is_default: record.schedule_source == Some(ScheduleSource::Default),
         extras,
     })
 }
@@ -175,7 +241,8 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         bytes_out: counted.bytes_out as f64,
         element_bytes: anchor.output.dtype.bytes() as f64,
         ..Work::of_form(form_of(&anchor.op))
-    };
+    }
+    .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     if counted.macs > 0 && elements > 0.0 {
         work.depth = (counted.macs as f64 / elements).max(1.0);
     }
@@ -200,6 +267,8 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             work.batch = (work.rows / rows.max(1.0)).max(1.0);
             work.rows = rows;
         }
+        // Only what is taken is read.
+        Op::Slice { .. } | Op::Gather { .. } => work.bytes_in = work.bytes_in.min(work.bytes_out),
         Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
         Op::GlobalPool { .. } => {
             work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
@@ -228,11 +297,10 @@ fn taps(weight: Option<&TensorType>) -> f64 {
     extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
 }
 
-/// The features of a template's knobs for an operator of these sizes.
-pub fn of_knobs(work: &Work, knobs: &serde_json::Map<String, serde_json::Value>) -> BTreeMap<String, f64> {
+/// The features of a template's knobs.
+pub fn of_knobs(knobs: &serde_json::Map<String, serde_json::Value>) -> BTreeMap<String, f64> {
     let mut extras = BTreeMap::from([(format!("knob.from={}", datasets::ScheduleSource::Template), 1.0)]);
     knobs.iter().for_each(|(name, value)| number_feature(format!("knob.{name}"), value, &mut extras));
-    knob_products(work, &mut extras);
     extras
 }
 
@@ -279,31 +347,4 @@ fn number_feature(name: String, value: &serde_json::Value, extras: &mut BTreeMap
         }
         _ => {}
     }
-}
-
-/// What knobs mean together with sizes: elements in registers, and what tiles leave over.
-fn knob_products(work: &Work, extras: &mut BTreeMap<String, f64>) {
-    let knob = |name: &str| extras.get(&format!("tiling.{name}")).copied().filter(|value| *value >= 1.0);
-    let (channels, across, down, block) = (knob("tile_c"), knob("tile_x"), knob("tile_y"), knob("block"));
-    let mut found = Vec::new();
-    if let (Some(channels), Some(across)) = (channels, across) {
-        let outputs = channels * across * down.unwrap_or(1.0);
-        found.push(("tiling.accumulators", outputs));
-        found.push(("tiling.loads_per_output", (channels + across * down.unwrap_or(1.0)) / outputs));
-    }
-    if let Some(across) = across {
-        let width = if work.width > 0.0 { work.width } else { work.rows };
-        found.push(("tiling.tile_x_used", width / ((width / across).ceil() * across)));
-    }
-    if let Some(block) = block {
-        found.push(("tiling.block_used", work.columns / ((work.columns / block).ceil() * block)));
-    }
-    if let Some(split) = knob("split_r") {
-        found.push(("tiling.split_r_used", work.depth / ((work.depth / split).ceil() * split)));
-    }
-    if let Some(channels) = channels {
-        let lanes = channels * block.unwrap_or(1.0);
-        found.push(("tiling.columns_tiles", (work.columns / lanes).ceil()));
-    }
-    extras.extend(found.into_iter().map(|(name, value)| (name.to_owned(), value)));
 }

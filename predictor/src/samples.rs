@@ -19,6 +19,10 @@ pub struct Sample {
     pub shape: u64,
     /// Same operator, sizes, device and setting: what schedules compete within.
     pub task: u64,
+    /// Threads it was run with.
+    pub threads: f64,
+    /// Whether the schedule is the one that is taken where none is asked for.
+    pub is_default: bool,
     /// Measured median time.
     pub time_ns: f64,
     /// Time that no implementation can beat by the device's descriptor.
@@ -29,6 +33,17 @@ pub struct Sample {
     pub bytes: f64,
     /// Spread of the measurement, standard deviation over mean, where it is known.
     pub cv: Option<f64>,
+}
+
+/// A neural network as what it is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Its name, without what it was run with.
+    pub name: String,
+    /// What it was run with, such as `batch 8`.
+    pub setting: String,
+    /// How often each shape occurs.
+    pub uses: BTreeMap<u64, f64>,
 }
 
 /// Everything that is learned from.
@@ -46,6 +61,8 @@ pub struct Samples {
     pub devices: Vec<(String, Device)>,
     /// Names of neural networks.
     pub models: Vec<String>,
+    /// What neural networks are made of.
+    pub networks: Vec<Network>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
 }
@@ -72,6 +89,8 @@ pub struct Question {
     pub work: Work,
     /// Threads it may use.
     pub threads: f64,
+    /// Whether the schedule is the one that is taken where none is asked for.
+    pub is_default: bool,
     /// Knobs and code features by name.
     pub extras: BTreeMap<String, f64>,
 }
@@ -101,7 +120,7 @@ impl Gatherer {
     }
 
     /// Adds a measured row.
-    pub fn push(&mut self, question: Question, time_ns: f64, cv: Option<f64>) {
+    pub fn push(&mut self, mut question: Question, time_ns: f64, cv: Option<f64>) {
         if !(time_ns.is_finite() && time_ns > 0.0) {
             return self.leave_out("time is not a positive number");
         }
@@ -111,13 +130,16 @@ impl Gatherer {
         let device = &self.samples.devices[question.device as usize].1;
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
-        let shape = hash(&format!("{} {} {:?}", question.operator, question.detail, question.work));
+        features::tiling::add(&question.work, device, question.threads, &mut question.extras);
+        let shape = shape(&question.operator, &question.detail, &question.work);
         self.samples.rows.push(Sample {
             operator: intern(&mut self.samples.operators, question.operator),
             device: question.device,
             model: intern(&mut self.samples.models, question.model),
             shape,
             task: hash(&format!("{shape} {} {}", question.device, question.threads)),
+            threads: question.threads,
+            is_default: question.is_default,
             time_ns,
             attainable_ns,
             flops: question.work.flops,
@@ -127,6 +149,11 @@ impl Gatherer {
         self.extras.push(question.extras);
     }
 
+    /// Says what neural networks are made of; without it, each is made of the shapes that were measured for it.
+    pub fn know_networks(&mut self, networks: Vec<Network>) {
+        self.samples.networks = networks;
+    }
+
     /// The samples with all features, those of the table first.
     pub fn finish(self) -> Result<Samples> {
         let mut samples = self.samples;
@@ -134,6 +161,9 @@ impl Gatherer {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
             return Err(Error::Data(format!("there is nothing to learn from ({})", why.join("; "))));
+        }
+        if samples.networks.is_empty() {
+            samples.networks = networks_as_measured(&samples);
         }
         let extra_names: std::collections::BTreeSet<&String> = self.extras.iter().flat_map(BTreeMap::keys).collect();
         samples.names = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
@@ -153,6 +183,21 @@ impl Gatherer {
         samples.features = matrix;
         Ok(samples)
     }
+}
+
+/// Same operator and sizes.
+pub fn shape(operator: &str, detail: &str, work: &Work) -> u64 {
+    hash(&format!("{operator} {detail} {work:?}"))
+}
+
+fn networks_as_measured(samples: &Samples) -> Vec<Network> {
+    let mut networks: Vec<Network> = Vec::new();
+    for (model, name) in samples.models.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let mine = samples.rows.iter().filter(|sample| sample.model as usize == model);
+        let uses = mine.map(|sample| (sample.shape, 1.0)).collect();
+        networks.push(Network { name: name.clone(), setting: String::new(), uses });
+    }
+    networks
 }
 
 /// The index of a name, which is added if it is new.

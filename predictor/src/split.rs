@@ -32,6 +32,13 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     folds.collect()
 }
 
+/// Some samples as those to learn from and a fifth of their shapes to try on, which the seed decides.
+pub fn aside(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
+    let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
+    let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
+    by_group(&shapes, 5, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))
+}
+
 /// One fold per label: it is held out whole.
 pub fn one_out(labels: &[u32], names: &[String]) -> Vec<Fold> {
     let held = (0..names.len() as u32).filter(|label| labels.contains(label));

@@ -5,15 +5,19 @@ use crate::features::Device;
 use crate::learn::boosted::Growth;
 use crate::learn::ours::{self, Purpose};
 use crate::learn::predictor::{About, Predictor};
+use crate::learn::{Lesson, tune};
 use crate::samples::Samples;
 use std::collections::BTreeMap;
 
-/// Learns from all samples, and how wide intervals must be.
-pub fn train(samples: &Samples, seed: u64) -> Result<Predictor> {
+/// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted.
+pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let devices = samples.rows.iter().map(|sample| sample.device).collect::<std::collections::BTreeSet<u32>>().len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
-    let learned = ours::fit_calibrated(samples, &all, &Growth::boosting(), seed, purpose)?;
+    let growth = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
+    let growth_of = |operator: &str| growth.get(operator).cloned().unwrap_or_else(Growth::boosting);
+    let lesson = Lesson { seed, purpose, intervals: true };
+    let learned = ours::fit_lesson(samples, &all, &growth_of, &lesson)?;
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -24,7 +28,7 @@ pub fn train(samples: &Samples, seed: u64) -> Result<Predictor> {
         names: samples.names.clone(),
         devices,
         seed,
-        mape: BTreeMap::new(),
+        growth,
     };
     Ok(Predictor { about, learned })
 }

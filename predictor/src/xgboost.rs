@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::features::Matrix;
 use libloading::Library;
-use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -25,6 +25,7 @@ struct Functions {
     matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
     matrix_free: unsafe extern "C" fn(Handle) -> c_int,
     matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
+    matrix_set_counts: unsafe extern "C" fn(Handle, *const c_char, *const c_uint, Count) -> c_int,
     booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
     booster_free: unsafe extern "C" fn(Handle) -> c_int,
     booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
@@ -38,6 +39,7 @@ struct Functions {
         *mut *const c_float,
     ) -> c_int,
     booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut Count, *mut *const c_char) -> c_int,
+    #[cfg(test)]
     booster_load: unsafe extern "C" fn(Handle, *const c_void, Count) -> c_int,
     /// Keeps the functions' code mapped.
     _library: Library,
@@ -49,6 +51,7 @@ pub enum Output {
     /// The sum of the leaves: one number per row.
     Margin,
     /// Contribution of each feature, then of the base: columns + 1 numbers per row, whose sum is the margin.
+    #[cfg(test)]
     Contributions,
 }
 
@@ -57,6 +60,7 @@ pub struct Data {
     handle: Handle,
     functions: &'static Functions,
     rows: usize,
+    #[cfg(test)]
     columns: usize,
 }
 
@@ -112,12 +116,14 @@ fn open() -> std::result::Result<Functions, String> {
             matrix_from_dense: symbol!("XGDMatrixCreateFromDense"),
             matrix_free: symbol!("XGDMatrixFree"),
             matrix_set_floats: symbol!("XGDMatrixSetFloatInfo"),
+            matrix_set_counts: symbol!("XGDMatrixSetUIntInfo"),
             booster_new: symbol!("XGBoosterCreate"),
             booster_free: symbol!("XGBoosterFree"),
             booster_set: symbol!("XGBoosterSetParam"),
             booster_update: symbol!("XGBoosterUpdateOneIter"),
             booster_predict: symbol!("XGBoosterPredictFromDMatrix"),
             booster_save: symbol!("XGBoosterSaveModelToBuffer"),
+            #[cfg(test)]
             booster_load: symbol!("XGBoosterLoadModelFromBuffer"),
             _library: library,
         }
@@ -159,7 +165,13 @@ impl Data {
         functions.check(unsafe {
             (functions.matrix_from_dense)(interface.as_ptr(), c"{\"missing\": NaN}".as_ptr(), &mut handle)
         })?;
-        Ok(Data { handle, functions, rows, columns })
+        Ok(Data {
+            handle,
+            functions,
+            rows,
+            #[cfg(test)]
+            columns,
+        })
     }
 
     /// What is to be learned, one number per row.
@@ -168,6 +180,16 @@ impl Data {
         // SAFETY: a constant text and as many floats as the count says, copied by the call.
         self.functions.check(unsafe {
             (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
+        })?;
+        Ok(self)
+    }
+
+    /// How many rows, one group after the other, are ordered among themselves.
+    pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
+        assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
+        // SAFETY: a constant text and as many integers as the count says, copied by the call.
+        self.functions.check(unsafe {
+            (self.functions.matrix_set_counts)(self.handle, c"group".as_ptr(), sizes.as_ptr(), sizes.len() as Count)
         })?;
         Ok(self)
     }
@@ -196,6 +218,7 @@ impl Booster {
         Ok(booster)
     }
 
+    #[cfg(test)]
     /// Loads what `json` of this or XGBoost's own programs wrote. Parsed by the library: give it only what was checked.
     pub fn load(json: &str) -> Result<Booster> {
         let booster = Booster::new(&[])?;
@@ -225,6 +248,7 @@ impl Booster {
     pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
         let (kind, width) = match output {
             Output::Margin => (1, 1),
+            #[cfg(test)]
             Output::Contributions => (2, data.columns + 1),
         };
         let config = text(&format!(

@@ -21,8 +21,15 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
     let rows: Vec<usize> = (0..samples.rows.len()).filter(of_device).collect();
     samples.features = samples.features.select(&rows);
     samples.rows = rows.iter().map(|row| samples.rows[*row].clone()).collect();
-    let plan =
-        Plan { protocol: Protocol::P1, learners: vec![Learner::Ours], seeds: vec![0], folds: 3, intervals: false };
+    let plan = Plan {
+        protocol: Protocol::P1,
+        learners: vec![Learner::Ours],
+        seeds: vec![0],
+        folds: 3,
+        intervals: false,
+        share: 1.0,
+        score_cv: None,
+    };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert!(found.learners["ours"].mape <= 2.5, "{found:?}");
 }

@@ -4,39 +4,107 @@ mod common;
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::learn::Learner;
-use predictor::samples::Samples;
-use predictor::table::{Mapping, samples};
-use predictor::{asking, bundle, train};
+use predictor::samples::Network;
+use predictor::{asking, bundle, exchange};
 use proptest::prelude::*;
-use std::path::PathBuf;
-use std::sync::OnceLock;
-
-fn made_up() -> (Samples, Mapping) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (mapping, table) = common::write(folder.path());
-    let mapping = Mapping::read(&mapping).expect("the mapping");
-    (samples(&[table], &mapping).expect("the table"), mapping)
-}
+use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { protocol, learners: learners.to_vec(), seeds: vec![0], folds: 3, intervals: false }
+    Plan {
+        protocol,
+        learners: learners.to_vec(),
+        seeds: vec![0],
+        folds: 3,
+        intervals: false,
+        share: 1.0,
+        score_cv: None,
+    }
 }
+
+/// The learners that ours must beat.
+const BASELINES: &[Learner] = &[
+    Learner::PlainXgboost,
+    Learner::Forest,
+    Learner::Linear,
+    Learner::Lasso,
+    Learner::SupportVectors,
+    Learner::Neighbours,
+    Learner::OperatorMedian,
+    Learner::Roofline,
+];
 
 #[test]
 fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
-    let (samples, _) = made_up();
-    let found = evaluate(&samples, &plan(Protocol::P1, Learner::ALL)).expect("an evaluation");
+    let (samples, _) = common::samples();
+    let learners = [&[Learner::Ours], BASELINES].concat();
+    let found = evaluate(&samples, &plan(Protocol::P1, &learners)).expect("an evaluation");
     let ours = &found.learners["ours"];
     assert_eq!(ours.rows, samples.rows.len(), "every row is asked once");
     assert!(ours.mape < 5.0, "{ours:?}");
+    assert_eq!(found.learners.len(), learners.len());
     for (name, metrics) in &found.learners {
         assert!(name == "ours" || metrics.mape > ours.mape, "{name}: {metrics:?}\nours: {ours:?}");
     }
 }
 
 #[test]
+fn intervals_hold_about_what_they_promise() {
+    let (samples, _) = common::samples();
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ours, Learner::Quantiles]) };
+    let found = evaluate(&samples, &plan).expect("an evaluation");
+    for (name, metrics) in &found.learners {
+        let interval = metrics.interval.as_ref().expect("both learn intervals");
+        assert!(metrics.mape < 6.0 && (80.0..=99.0).contains(&interval.coverage), "{name}: {metrics:?}");
+    }
+}
+
+#[test]
+fn networks_are_the_sums_of_their_operators() {
+    let (mut samples, _) = common::samples();
+    // Networks that share no shapes, of which each shape occurs twice.
+    let shapes: BTreeSet<u64> = samples.rows.iter().map(|sample| sample.shape).collect();
+    let network = |part: u64| Network {
+        name: format!("net-{part}"),
+        setting: "batch 1".to_owned(),
+        uses: shapes.iter().filter(|shape| *shape % 3 == part).map(|shape| (*shape, 2.0)).collect(),
+    };
+    samples.networks = (0..3).map(network).collect();
+    let found = evaluate(&samples, &plan(Protocol::P2, &[Learner::Ours, Learner::Roofline])).expect("an evaluation");
+    let whole = found.end_to_end.expect("networks were held out");
+    assert_eq!(whole.networks.len(), 3 * samples.devices.len(), "each on each device");
+    let sum = |of: fn(&predictor::samples::Sample) -> f64| 2.0 * samples.rows.iter().map(of).sum::<f64>();
+    let total: f64 = whole.networks.iter().map(|network| network.measured_ns).sum();
+    let bound: f64 = whole.networks.iter().map(|network| network.predicted_ns["roofline"]).sum();
+    assert!((total / sum(|sample| sample.time_ns) - 1.0).abs() < 1e-9);
+    assert!((bound / sum(|sample| sample.attainable_ns) - 1.0).abs() < 1e-9);
+    assert_eq!(whole.learners["ours"].hit10, 100.0, "{:?}", whole.learners);
+    // All networks are of one family, so nothing is left to learn from.
+    assert!(evaluate(&samples, &plan(Protocol::P2f, &[Learner::Roofline])).is_err());
+}
+
+#[test]
+fn trees_go_out_as_xgboosts_files_and_come_back() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let before = bundle::from_bytes(common::trained()).expect("the file");
+    let written = exchange::write(&before, folder.path()).expect("files");
+    assert!(written.iter().any(|path| path.ends_with("product.known.0.json")), "{written:?}");
+    let mut after = before.clone();
+    after.learned.operators.values_mut().for_each(|of| of.known.clear());
+    assert_eq!(exchange::read(&mut after, folder.path()).expect("trees"), ["product", "soft"]);
+    for (name, of) in &after.learned.operators {
+        assert_eq!(of.known, before.learned.operators[name].known, "{name}");
+        assert!(of.facts.spreads.is_empty(), "nobody knows how far off these are");
+    }
+    let path = folder.path().join("soft.known.0.json");
+    let text = std::fs::read_to_string(&path).expect("the file");
+    std::fs::write(&path, text.replace("\"depth\"", "\"length\"")).expect("a file");
+    let error = exchange::read(&mut after, folder.path()).expect_err("another feature").to_string();
+    assert!(error.contains("is `length`, the predictor's is `depth`"), "{error}");
+}
+
+#[test]
 fn few_measurements_of_a_new_device_help() {
-    let (samples, _) = made_up();
+    let (samples, _) = common::samples();
     let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours])).expect("an evaluation");
     let (few, many) = (&found.learners["ours k=10"], &found.learners["ours k=50"]);
     assert!(many.mape <= few.mape && many.mape < 8.0, "{few:?} {many:?}");
@@ -44,36 +112,17 @@ fn few_measurements_of_a_new_device_help() {
 
 #[test]
 fn protocols_that_cannot_be_done_say_so() {
-    let (samples, _) = made_up();
+    let (samples, _) = common::samples();
     for protocol in [Protocol::P0, Protocol::P2] {
         let error = evaluate(&samples, &plan(protocol, &[Learner::Roofline])).expect_err("neither repeats nor models");
         assert!(!error.to_string().is_empty());
     }
 }
 
-/// A predictor that is trained once, and the bytes of its file.
-fn trained() -> &'static (PathBuf, Vec<u8>) {
-    static TRAINED: OnceLock<(PathBuf, Vec<u8>)> = OnceLock::new();
-    TRAINED.get_or_init(|| {
-        let (mut samples, _) = made_up();
-        // Few samples make a small file.
-        let few: Vec<usize> = (0..samples.rows.len()).step_by(6).collect();
-        samples.features = samples.features.select(&few);
-        samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
-        let predictor = train::train(&samples, 7).expect("a predictor");
-        let folder = tempfile::tempdir().expect("a temporary folder").keep();
-        let path = folder.join("made-up.opp");
-        bundle::write(&predictor, &path).expect("a file");
-        let bytes = std::fs::read(&path).expect("the file");
-        std::fs::remove_dir_all(&folder).expect("the folder is ours");
-        (path, bytes)
-    })
-}
-
 #[test]
 fn a_file_answers_as_the_predictor_it_was_written_from() {
-    let (_, mapping) = made_up();
-    let predictor = bundle::from_bytes(&trained().1).expect("the file");
+    let (_, mapping) = common::samples();
+    let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let operator = asking::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
     let setting = asking::Setting { device: Some("middle".to_owned()), ..asking::Setting::default() };
     let answers = asking::ask(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
@@ -95,8 +144,8 @@ fn a_file_answers_as_the_predictor_it_was_written_from() {
 
 #[test]
 fn what_was_never_learned_is_refused() {
-    let (_, mapping) = made_up();
-    let predictor = bundle::from_bytes(&trained().1).expect("the file");
+    let (_, mapping) = common::samples();
+    let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let refusal = |text: &str, device: &str| {
         let operator = asking::operator(text, Some(&mapping)).expect("an operator");
         let setting = asking::Setting { device: Some(device.to_owned()), ..asking::Setting::default() };
@@ -110,8 +159,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn damaged_files_are_refused(place in any::<prop::sample::Index>(), byte: u8, length in any::<prop::sample::Index>()) {
-        let (_, bytes) = trained();
-        let mut damaged = bytes.clone();
+        let bytes = common::trained();
+        let mut damaged = bytes.to_vec();
         let place = place.index(damaged.len());
         prop_assume!(damaged[place] != byte);
         damaged[place] = byte;
@@ -122,7 +171,7 @@ proptest! {
     /// The hash is no secret: whoever makes a hostile file makes a fitting hash, so the content is checked, too.
     #[test]
     fn hostile_files_do_no_harm(place in any::<prop::sample::Index>(), byte: u8) {
-        let (_, bytes) = trained();
+        let bytes = common::trained();
         let mut hostile = bytes[..bytes.len() - 32].to_vec();
         let place = place.index(hostile.len());
         hostile[place] = byte;

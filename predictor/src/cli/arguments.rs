@@ -30,6 +30,8 @@ pub enum Command {
     Knee(KneeOf),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
+    /// Write a predictor's trees as XGBoost's JSON, or take them from there
+    Xgboost(Xgboost),
     /// List the features, their units and sources
     Features,
 }
@@ -49,6 +51,10 @@ pub struct Data {
     /// Of records, the largest spread (standard deviation over mean) that is taken
     #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
     pub max_cv: f64,
+    /// Take records with a larger spread, too, whose median is known to this share of it, such as 0.01 (half the width of
+    /// its 95 % interval)
+    #[arg(long, value_name = "SHARE")]
+    pub max_uncertainty: Option<f64>,
     /// Of records, take those of all TVM versions, not only of the most frequent one
     #[arg(long)]
     pub all_versions: bool,
@@ -63,6 +69,7 @@ impl Data {
             mapping: mapping.map(Path::to_owned),
             source: usual.source.name().to_owned(),
             max_cv: usual.max_cv,
+            max_uncertainty: usual.max_uncertainty,
             all_versions: usual.all_versions,
         }
     }
@@ -79,7 +86,11 @@ pub struct Eval {
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners beside each other, separated by commas
-    #[arg(long, default_value = "ours,xgboost,forest,linear,neighbours,median,roofline", value_delimiter = ',')]
+    #[arg(
+        long,
+        default_value = "ours,xgboost,forest,linear,lasso,svr,neighbours,median,roofline",
+        value_delimiter = ','
+    )]
     pub learners: Vec<String>,
     /// How many divisions of the data, one per seed
     #[arg(long, default_value_t = 1)]
@@ -90,7 +101,14 @@ pub struct Eval {
     /// Find intervals, too, and how often they hold (takes about twice as long)
     #[arg(long)]
     pub intervals: bool,
-    /// Fail if an error is worse than in this earlier JSON document by more than its interval
+    /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_cv: Option<f64>,
+    /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
+    #[arg(long)]
+    pub curve: bool,
+    /// Fail if an error is worse than in this earlier JSON document, or than the one a file of `train` had on shapes left
+    /// aside, by more than its interval
     #[arg(long, value_name = "FILE")]
     pub gate: Option<PathBuf>,
     /// Write a page for the browser
@@ -113,9 +131,29 @@ pub struct Train {
     /// Seed of everything random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Search for how the trees of each operator are best grown (takes about seven times as long)
+    #[arg(long)]
+    pub tune: bool,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// Trees to or from XGBoost's JSON.
+#[derive(Clone, Debug, Args)]
+pub struct Xgboost {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// Folder to write the trees into: `OPERATOR.known.0.json`, and `OPERATOR.transfer.0.json` for devices never seen
+    #[arg(long, value_name = "FOLDER", required_unless_present = "read")]
+    pub write: Option<PathBuf>,
+    /// Folder to take trees from; operators without files keep theirs, those with files lose their intervals
+    #[arg(long, value_name = "FOLDER", requires = "out", conflicts_with = "write")]
+    pub read: Option<PathBuf>,
+    /// Where to write the predictor with the trees that were read
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// What to predict.
@@ -130,8 +168,8 @@ pub struct Predict {
     /// Neural network of the zoo, whose operators are added up; repeatable
     #[arg(long, value_name = "NAME")]
     pub model: Vec<String>,
-    /// Table whose rows are all answered, as CSV; needs --mapping, and no times
-    #[arg(long, value_name = "FILE", requires = "mapping", conflicts_with_all = ["op", "model", "space"])]
+    /// CSV table whose rows are all answered: columns `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
     pub data: Option<PathBuf>,
     /// What `opcollect space --sample N --json` printed: rank the schedules of --op
     #[arg(long, value_name = "FILE", requires = "op")]
@@ -142,6 +180,13 @@ pub struct Predict {
     /// Batch size of --model
     #[arg(long, default_value_t = 1)]
     pub batchsize: i64,
+    /// Microseconds that whatever runs the whole model takes for each operator beside the operator's own time
+    #[arg(long, default_value_t = 0.0, value_name = "TIME", requires = "model")]
+    pub dispatch_us: f64,
+    /// Share of starting operators that is hidden behind those that run, from 0 (each is waited for, as on a CPU) to 1 (a
+    /// queue that is always full)
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", requires = "model")]
+    pub overlap: f64,
     /// Mapping whose operators and devices can be asked about
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
@@ -185,16 +230,17 @@ pub struct Explain {
     /// File that `train` wrote
     #[arg(long, value_name = "FILE", required_unless_present = "data")]
     pub predictor: Option<PathBuf>,
-    /// Operator whose answer is explained
+    /// Operator whose answer is taken apart
     #[arg(long, value_name = "TEXT", requires = "predictor")]
     pub op: Option<String>,
+    /// Measured data, repeatable. With --op: the nearest rows, and with --vary the effect over all rows. With --predictor
+    /// alone: what each feature does over many rows. Alone: what mixing up each feature costs on held-out shapes
+    #[arg(long, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
     /// Feature that is varied over the range it was learned from, all else unchanged
     #[arg(long, value_name = "FEATURE", requires = "op")]
     pub vary: Option<String>,
-    /// Instead of an answer, what mixing up each feature costs on held-out shapes of this data; repeatable
-    #[arg(long, value_name = "PATH", conflicts_with = "op")]
-    pub data: Vec<PathBuf>,
-    /// Mapping of the data or of the operator
+    /// Mapping of the data and of the operator
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Device; may be left out where the predictor learned from only one
@@ -203,6 +249,12 @@ pub struct Explain {
     /// Threads the operator may use
     #[arg(long)]
     pub threads: Option<u32>,
+    /// Knob of the schedule, such as `tile_c=8`; repeatable
+    #[arg(long, value_name = "NAME=VALUE", requires = "op")]
+    pub knob: Vec<String>,
+    /// Write what each feature does over many rows for the browser
+    #[arg(long, value_name = "FILE", requires_all = ["predictor", "data"], conflicts_with = "op")]
+    pub html: Option<PathBuf>,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,
@@ -217,16 +269,34 @@ pub struct KneeOf {
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
     #[arg(long, value_name = "TEXT")]
     pub op: String,
+    /// What the curve goes over: `threads` or a knob such as `tile_x`; repeatable
+    #[arg(long, default_value = "threads", value_name = "NAME")]
+    pub over: Vec<String>,
+    /// The curve over threads goes from one to this many; all that the predictor learned from if left out
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    pub most_threads: Option<u32>,
+    /// Threads of curves over knobs; all of the device if left out
+    #[arg(long, value_name = "COUNT")]
+    pub threads: Option<u32>,
+    /// Knob that is held fixed, such as `tile_c=8`; repeatable
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "probe")]
+    pub knob: Vec<String>,
     /// Device; may be left out where the predictor learned from only one
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// The curve is predicted from one thread to this many
+    /// Measure at most three thread counts on this machine by `opcollect`, and bend the curve through them
     #[arg(long)]
-    pub most_threads: u32,
+    pub probe: bool,
+    /// Program that measures; by default the one beside this program, else the one on the search path
+    #[arg(long, value_name = "FILE", requires = "probe")]
+    pub opcollect: Option<PathBuf>,
+    /// Seconds that one measurement may take
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe")]
+    pub deadline: u64,
     /// Answer outside of what was learned, and say so
     #[arg(long)]
     pub extrapolate: bool,
-    /// Write the curve for the browser
+    /// Write the curves for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// End with one JSON document

@@ -5,10 +5,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
+mod correlate;
 mod eval;
+mod explain;
+mod knee;
 mod predict;
 mod serve;
-mod study;
 mod train;
 
 use crate::error::{Error, Result};
@@ -27,10 +29,11 @@ pub fn run() -> ExitCode {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
         Command::Predict(predict) => predict::run(&predict),
-        Command::Correlate(arguments) => study::correlations(&arguments),
-        Command::Explain(arguments) => study::explain(&arguments),
-        Command::Knee(arguments) => study::knees(&arguments),
+        Command::Correlate(arguments) => correlate::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Knee(arguments) => knee::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Xgboost(arguments) => train::exchange(&arguments),
         Command::Features => features(),
     };
     match done {
@@ -62,6 +65,14 @@ fn features() -> Result<u8> {
     }
     print(&table.to_string())?;
     Ok(0)
+}
+
+/// A text as a cell of CSV.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
 }
 
 /// A table without walls.
@@ -99,7 +110,7 @@ fn policy(data: &Data) -> Result<Policy> {
         let known = names(Source::ALL, Source::name);
         Error::Question(format!("unknown source `{}`; known: {known}", data.source))
     })?;
-    Ok(Policy { source, max_cv: data.max_cv, all_versions: data.all_versions })
+    Ok(Policy { source, max_cv: data.max_cv, max_uncertainty: data.max_uncertainty, all_versions: data.all_versions })
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {

@@ -1,13 +1,13 @@
 //! `oppredict predict`.
 
 use super::arguments::Predict;
-use super::{new_table, print, right_align};
-use crate::asking::{self, Answered, Setting};
+use super::{new_table, print, quoted, right_align};
+use crate::asking::{self, Answered, Cell, Operator, Run, Setting, Total};
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::learn::predictor::{Ask, Predictor};
+use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::records::of_knobs;
-use crate::table::{self, Mapping};
+use crate::table::{self, Cells, Mapping};
 use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Write;
@@ -18,68 +18,88 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let mut predictor = bundle::read(&predict.predictor)?;
     let mapping = predict.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
-        describe_devices(&mut predictor, mapping);
+        asking::describe_devices(&mut predictor, mapping);
     }
-    if let (Some(path), Some(mapping)) = (&predict.data, &mapping) {
-        return batch(&predictor, path, mapping, predict);
+    if let Some(path) = &predict.data {
+        return batch(&predictor, path, mapping.as_ref(), predict);
     }
     if let Some(path) = &predict.space {
         return best(&predictor, path, predict);
     }
-    let mut operators = Vec::new();
-    for text in &predict.op {
-        operators.push(asking::operator(text, mapping.as_ref())?);
+    if predict.op.is_empty() && predict.model.is_empty() {
+        return Err(Error::Question("say what to predict: --op, --model or --data".to_owned()));
     }
+    let setting = setting(predict)?;
+    let operators: Vec<Operator> =
+        predict.op.iter().map(|text| asking::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
+    let answers = asking::ask(&predictor, &operators, &setting)?;
+    if !answers.is_empty() {
+        print(&of_operators(&answers))?;
+    }
+    let run = Run { dispatch_ns: 1e3 * predict.dispatch_us, overlap: predict.overlap };
+    if !(run.dispatch_ns >= 0.0 && run.dispatch_ns.is_finite() && (0.0..=1.0).contains(&run.overlap)) {
+        return Err(Error::Question(
+            "--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned(),
+        ));
+    }
+    let mut models = Vec::new();
     for name in &predict.model {
-        operators.extend(asking::model(name, predict.batchsize)?);
+        let layers = asking::model(name, predict.batchsize)?;
+        let answers = asking::ask(&predictor, &layers, &setting)?;
+        let total = asking::total(&layers, &answers, &run);
+        print(&of_model(name, predict.batchsize, &answers, &total))?;
+        models.push(json!({ "model": name, "batch": predict.batchsize, "layers": answers, "total": total }));
     }
-    if operators.is_empty() {
-        return Err(Error::Question("say what to predict: --op or --model".to_owned()));
-    }
-    let answers = asking::ask(&predictor, &operators, &setting(predict)?)?;
-    print(&overview(&answers))?;
     if predict.json {
-        let total: f64 = answers.iter().map(|one| one.count as f64 * one.answer.time_ns).sum();
-        print(&json!({ "operators": answers, "total_ns": total }).to_string())?;
+        print(&json!({ "operators": answers, "models": models }).to_string())?;
     }
     Ok(0)
 }
 
-/// Answers for every row of a table, as CSV.
-fn batch(predictor: &Predictor, path: &Path, mapping: &Mapping, predict: &Predict) -> Result<u8> {
-    let questions = table::questions(path, mapping)?;
-    let asks: Vec<Ask<'_>> = questions
-        .iter()
-        .map(|(question, device)| Ask {
-            operator: &question.operator,
-            work: &question.work,
-            device,
-            threads: None,
-            extras: &question.extras,
-        })
-        .collect();
-    let mut text = "row,operator,device,time_ns,low_ns,high_ns,outside".to_owned();
-    let mut refused = 0;
-    for (row, answer) in predictor.ask_all(&asks).into_iter().enumerate() {
-        let answer = answer?;
-        let (question, device) = &questions[row];
-        let is_outside = answer.outside.iter().any(|reason| reason.starts_with('`'));
-        let _ = write!(text, "\n{},{},\"{device}\",", row + 1, question.operator);
-        let reasons = answer.outside.join("; ").replace('"', "");
-        if is_outside && !predict.extrapolate {
-            refused += 1;
-            let _ = write!(text, ",,,\"{reasons}\"");
-        } else {
-            let _ = write!(text, "{},{},{},\"{reasons}\"", answer.time_ns, answer.low_ns, answer.high_ns);
+/// Answers for every row of a table, as CSV or as one document.
+fn batch(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {
+    let table = table::read(path)?;
+    let usual = setting(predict)?;
+    let question = |row: usize| {
+        let cells: Vec<_> =
+            table.columns.iter().map(|column| (column.name.clone(), cell(&column.cells, row))).collect();
+        asking::row(&cells, &usual, mapping).map_err(|error| Error::table(path, format!("row {}: {error}", row + 1)))
+    };
+    let questions = (0..table.rows).map(question).collect::<Result<Vec<_>>>()?;
+    let answers = asking::ask_each(predictor, &questions);
+    let refused = answers.iter().filter(|answer| answer.is_err()).count();
+    let mut documents = Vec::new();
+    let mut text = "row,operator,time_ns,low_ns,high_ns,reasons".to_owned();
+    for (row, ((operator, _), answer)) in questions.iter().zip(answers).enumerate() {
+        let reasons = answer.as_ref().map_or_else(Error::to_string, |answer| answer.outside.join("; "));
+        if predict.json {
+            let answer = answer.ok();
+            documents.push(json!({ "operator": operator.text, "answer": answer, "reasons": reasons }));
+            continue;
         }
+        let numbers =
+            answer.map_or(",,".to_owned(), |answer| format!("{},{},{}", answer.time_ns, answer.low_ns, answer.high_ns));
+        let _ = write!(text, "\n{},{},{numbers},{}", row + 1, quoted(&operator.text), quoted(&reasons));
+    }
+    if predict.json {
+        text = json!({ "rows": documents, "refused": refused }).to_string();
     }
     print(&text)?;
     if refused > 0 {
-        eprintln!(
-            "note: {refused} rows are outside of what was learned and have no time; --extrapolate gives them one"
-        );
+        eprintln!("note: {refused} of {} rows have no time; their reasons say why", questions.len());
     }
     Ok(u8::from(refused > 0))
+}
+
+fn cell(cells: &Cells, row: usize) -> Cell {
+    match cells {
+        Cells::Numbers(numbers) if numbers[row].is_nan() => Cell::Absent,
+        Cells::Numbers(numbers) => Cell::Number(numbers[row]),
+        Cells::Words { words, codes } => match words[codes[row] as usize].as_str() {
+            "" => Cell::Absent,
+            word => word.parse().map_or_else(|_| Cell::Word(word.to_owned()), Cell::Number),
+        },
+    }
 }
 
 /// The schedules of a space that should be fastest.
@@ -100,7 +120,7 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let device = asking::device(predictor, &setting)?;
     let mut ranked = Vec::new();
     for knobs in space.sample {
-        let extras = of_knobs(&operator.work, &knobs);
+        let extras = of_knobs(&knobs);
         let ask =
             Ask { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
         ranked.push((predictor.ask(&ask)?.time_ns, knobs));
@@ -131,13 +151,6 @@ struct Space {
     sample: Vec<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Devices of a mapping can be asked about, learned from or not.
-pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
-    for (name, device) in mapping.devices() {
-        predictor.about.devices.entry(name.clone()).or_insert_with(|| device.clone());
-    }
-}
-
 fn setting(predict: &Predict) -> Result<Setting> {
     let mut setting = Setting {
         device: predict.device.clone(),
@@ -145,43 +158,79 @@ fn setting(predict: &Predict) -> Result<Setting> {
         extrapolate: predict.extrapolate,
         ..Setting::default()
     };
-    for knob in &predict.knob {
-        let (name, value) =
-            knob.split_once('=').ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
-        match value.parse() {
-            Ok(number) => setting.extras.insert(format!("knob.{name}"), number),
-            Err(_) => setting.extras.insert(format!("knob.{name}={value}"), 1.0),
-        };
-    }
+    set_knobs(&mut setting, &predict.knob)?;
     Ok(setting)
 }
 
-fn overview(answers: &[Answered]) -> String {
-    let mut table = new_table(&["operator", "×", "time", "90 % between", "at best", "bound by", "remarks"]);
-    let mut total = 0.0;
+/// Sets knobs that were given as `NAME=VALUE`.
+pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
+    for knob in knobs {
+        let (name, value) =
+            knob.split_once('=').ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
+        let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
+        setting.set_extra(&format!("knob.{name}"), &cell);
+    }
+    Ok(())
+}
+
+fn of_operators(answers: &[Answered]) -> String {
+    let mut table = new_table(&["operator", "time", "90 % between", "at best", "bound by", "remarks"]);
     for one in answers {
         let answer = &one.answer;
-        total += one.count as f64 * answer.time_ns;
-        let interval = match answer.low_ns.is_finite() {
-            true => format!("{} … {}", duration(answer.low_ns), duration(answer.high_ns)),
-            false => "unknown".to_owned(),
-        };
-        let remarks =
-            if answer.outside.is_empty() { String::new() } else { format!("outside: {}", answer.outside.join("; ")) };
+        table.add_row([
+            one.operator.clone(),
+            duration(answer.time_ns),
+            between(answer.low_ns, answer.high_ns),
+            duration(answer.attainable_ns),
+            answer.bound.to_owned(),
+            remarks(answer),
+        ]);
+    }
+    right_align(&mut table, 1..4);
+    table.to_string()
+}
+
+/// The layers of a model that are alike are one line; in the order of the graph.
+fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> String {
+    let mut table = new_table(&["layer", "×", "each", "90 % between", "all", "share", "bound by", "remarks"]);
+    for one in answers {
+        let answer = &one.answer;
+        let all_ns = one.count as f64 * answer.time_ns;
         table.add_row([
             one.operator.clone(),
             one.count.to_string(),
             duration(answer.time_ns),
-            interval,
-            duration(answer.attainable_ns),
+            between(answer.low_ns, answer.high_ns),
+            duration(all_ns),
+            format!("{:.1} %", 100.0 * all_ns / total.operators_ns),
             answer.bound.to_owned(),
-            remarks,
+            remarks(answer),
         ]);
     }
-    right_align(&mut table, 1..5);
-    match answers.len() {
-        1 => table.to_string(),
-        _ => format!("{table}\ntotal: {}", duration(total)),
+    right_align(&mut table, 1..6);
+    let mut text = format!(
+        "{name}, batch {batch}\n{table}\ntotal: {} (90 % between {})",
+        duration(total.time_ns),
+        between(total.low_ns, total.high_ns)
+    );
+    let _ = write!(text, "; {} operators, {} of starting them", total.calls, duration(total.dispatch_ns));
+    if total.hidden_ns > 0.0 {
+        let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
+    }
+    text
+}
+
+fn between(low_ns: f64, high_ns: f64) -> String {
+    match low_ns.is_finite() {
+        true => format!("{} … {}", duration(low_ns), duration(high_ns)),
+        false => "unknown".to_owned(),
+    }
+}
+
+fn remarks(answer: &Answer) -> String {
+    match answer.outside.is_empty() {
+        true => String::new(),
+        false => format!("outside: {}", answer.outside.join("; ")),
     }
 }
 

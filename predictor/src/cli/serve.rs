@@ -1,11 +1,11 @@
 //! `oppredict serve`.
 
 use super::arguments::Serve;
-use super::predict::describe_devices;
 use super::print;
+use crate::asking;
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::serve::{Service, serve};
+use crate::serve::{PATIENCE, Service, serve};
 use crate::table::Mapping;
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub fn run(arguments: &Serve) -> Result<u8> {
     let mut predictor = bundle::read(&arguments.predictor)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
-        describe_devices(&mut predictor, mapping);
+        asking::describe_devices(&mut predictor, mapping);
     }
     let failed = |error| Error::io("listen on", Path::new(&arguments.address), error);
     let listener = TcpListener::bind(&arguments.address).map_err(failed)?;
@@ -24,6 +24,6 @@ pub fn run(arguments: &Serve) -> Result<u8> {
         eprintln!("warning: other machines can reach this server at {address}; it asks nobody who they are");
     }
     print(&format!("listening on http://{address}/"))?;
-    serve(&listener, &Service { predictor, mapping })?;
+    serve(&listener, &Service { predictor, mapping, patience: PATIENCE })?;
     Ok(0)
 }

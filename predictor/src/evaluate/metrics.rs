@@ -43,20 +43,24 @@ pub struct Metrics {
 pub struct Interval {
     /// Share of measurements inside.
     pub coverage: f64,
-    /// Mean half-width of the interval.
+    /// Mean of half the interval's width, in percent of the prediction.
     pub half_width: f64,
 }
 
 impl Interval {
-    /// Of predictions, measurements and half-widths as logarithms; nothing where a half-width is missing.
-    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[f64]) -> Option<Interval> {
+    /// Of predictions, measurements and how far intervals reach below and above as logarithms; nothing where one is missing.
+    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[(f64, f64)]) -> Option<Interval> {
         let count = measured.len() as f64;
-        if spreads.len() != measured.len() || spreads.iter().any(|spread| !spread.is_finite()) {
+        if spreads.len() != measured.len() || spreads.iter().any(|(below, above)| !(below + above).is_finite()) {
             return None;
         }
-        let inside = predicted.iter().zip(measured).zip(spreads);
-        let inside = inside.filter(|((guess, truth), spread)| (**guess / **truth).ln().abs() <= **spread).count();
-        let half_width = spreads.iter().map(|spread| 100.0 * (spread.exp() - 1.0)).sum::<f64>() / count;
+        let inside = |((guess, truth), (below, above)): &((&f64, &f64), &(f64, f64))| {
+            let off = (**truth / **guess).ln();
+            -below <= off && off <= *above
+        };
+        let inside = predicted.iter().zip(measured).zip(spreads).filter(inside).count();
+        let width = spreads.iter().map(|(below, above)| 100.0 * (above.exp() - (-below).exp()));
+        let half_width = width.sum::<f64>() / 2.0 / count;
         Some(Interval { coverage: 100.0 * inside as f64 / count, half_width })
     }
 }

@@ -1,22 +1,25 @@
 //! Proof under protocols that the field respects: what is held out, who predicts, and how far off they are.
 
 pub mod metrics;
+mod networks;
 pub mod protocol;
 mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::boosted::Growth;
-use crate::learn::{Fitted, Learner, by_operator, ours};
+use crate::learn::{Learner, Lesson, by_operator};
 use crate::parallel;
 use crate::samples::Samples;
 use metrics::{Interval, Metrics, metrics};
+pub use networks::EndToEnd;
+use networks::end_to_end;
 pub use protocol::Protocol;
 use protocol::{Division, Round};
 use ranking::{Ranking, ranking};
 use repeats::{Repeats, repeats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// What an evaluation found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,14 +36,47 @@ pub struct Evaluation {
     pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
     /// By learner, how well it orders schedules; where tasks have several.
     pub ranking: BTreeMap<String, Ranking>,
+    /// Whole neural networks, where they were held out.
+    #[serde(default)]
+    pub end_to_end: Option<EndToEnd>,
+    /// Our MAPE when only a share of the shapes is learned from: whether more data would help.
+    #[serde(default)]
+    pub curve: Vec<Point>,
+    /// By learner, what learning and answering took.
+    #[serde(default)]
+    pub costs: BTreeMap<String, Cost>,
     /// How far repeated measurements are apart.
     pub repeats: Option<Repeats>,
+    /// Mean spread within a measurement, in percent, where it is known.
+    #[serde(default)]
+    pub mean_cv: Option<f64>,
     /// Samples, and rows that did not become any by reason.
     pub samples: usize,
     /// Rows left out, by reason.
     pub left_out: BTreeMap<String, u64>,
     /// The seeds of the divisions.
     pub seeds: Vec<u64>,
+}
+
+/// One point of a learning curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Share of the shapes that was learned from.
+    pub share: f64,
+    /// MAPE by operator in percent; under `all` over everything.
+    pub mape: BTreeMap<String, f64>,
+}
+
+/// Shares of a learning curve.
+const SHARES: &[f64] = &[0.125, 0.25, 0.5, 1.0];
+
+/// What a learner takes, on the clock; divisions are worked on side by side, one per core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Mean time to learn once, in seconds.
+    pub learn_s: f64,
+    /// Mean time to answer one row of a batch, in microseconds.
+    pub answer_us: f64,
 }
 
 /// How an evaluation is done.
@@ -56,6 +92,10 @@ pub struct Plan {
     pub folds: usize,
     /// Whether intervals are found and scored, too.
     pub intervals: bool,
+    /// Share of the shapes that is learned from.
+    pub share: f64,
+    /// Largest spread of rows that are asked; all without it.
+    pub score_cv: Option<f64>,
 }
 
 /// Predictions beside the samples they are for.
@@ -65,12 +105,14 @@ struct Answers {
     predicted: Vec<f64>,
     /// What was held out for each.
     held_out: Vec<u32>,
-    /// Half-width of each interval as a logarithm; none without intervals.
-    spreads: Vec<f64>,
+    /// How far each interval reaches below and above as logarithms; none without intervals.
+    spreads: Vec<(f64, f64)>,
+    /// The predictions of each division, as a range of the above.
+    divisions: Vec<(usize, std::ops::Range<usize>)>,
 }
 
-/// Times, and half-widths of intervals where they were asked for.
-type Told = (Vec<f64>, Vec<f64>);
+/// Times, and how far intervals reach where they were asked for.
+type Told = (Vec<f64>, Vec<(f64, f64)>);
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
@@ -80,6 +122,15 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         divisions
             .extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
     }
+    if let Some(most) = plan.score_cv {
+        let is_scored = |row: &usize| samples.rows[*row].cv.is_none_or(|cv| cv <= most);
+        let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
+        rounds.for_each(|round| round.test.retain(is_scored));
+        if divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty())) {
+            let problem = format!("no row that is asked has a spread (CV) of at most {} %", 100.0 * most);
+            return Err(Error::Data(problem));
+        }
+    }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();
     let jobs: Vec<(Learner, u64, &Division)> = divisions
         .iter()
@@ -87,17 +138,44 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         .collect();
     let predicted = parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan, *learner, *seed, division));
     let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
+    let mut costs: BTreeMap<String, Vec<Cost>> = BTreeMap::new();
     for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
         let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
-        for (round, (times, spreads)) in division.rounds.iter().zip(predicted?) {
+        let (told, cost) = predicted?;
+        costs.entry(learner.name().to_owned()).or_default().push(cost);
+        for (round, (times, spreads)) in division.rounds.iter().zip(told) {
             let known = answers.entry(label(*learner, round)).or_default();
+            known.divisions.push((place as usize, known.rows.len()..known.rows.len() + round.test.len()));
             known.rows.extend(&round.test);
             known.held_out.extend(round.test.iter().map(|_| place));
             known.predicted.extend(times);
             known.spreads.extend(spreads);
         }
     }
-    report(samples, plan, &answers, &names)
+    let mut evaluation = report(samples, plan, &answers, &names)?;
+    evaluation.costs = costs.into_iter().map(|(learner, costs)| (learner, Cost::mean(&costs))).collect();
+    let held: Vec<&[usize]> = divisions.iter().map(|(_, division)| &division.networks[..]).collect();
+    evaluation.end_to_end = end_to_end(samples, &answers, &held);
+    Ok(evaluation)
+}
+
+/// How our error falls with the number of shapes learned from.
+pub fn curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
+    let point = |share: &f64| {
+        let plan = Plan { share: *share, learners: vec![Learner::Ours], intervals: false, ..plan.clone() };
+        let found = evaluate(samples, &plan)?;
+        let ours = |learners: &BTreeMap<String, Metrics>| learners.values().next().map(|metrics| metrics.mape);
+        let operators = found.operators.iter().filter_map(|(name, learners)| Some((name.clone(), ours(learners)?)));
+        Ok(Point { share: *share, mape: operators.chain(found.mape.map(|all| ("all".to_owned(), all))).collect() })
+    };
+    SHARES.iter().map(point).collect()
+}
+
+impl Cost {
+    fn mean(costs: &[Cost]) -> Cost {
+        let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
+        Cost { learn_s: mean(|cost| cost.learn_s), answer_us: mean(|cost| cost.answer_us) }
+    }
 }
 
 fn label(learner: Learner, round: &Round) -> String {
@@ -107,26 +185,30 @@ fn label(learner: Learner, round: &Round) -> String {
     }
 }
 
-/// What a learner says in each round.
-fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &Division) -> Result<Vec<Told>> {
-    let purpose = plan.protocol.purpose();
-    let fit = |rows: &[usize]| -> Result<Box<dyn Fitted>> {
-        if plan.intervals && learner == Learner::Ours {
-            return Ok(Box::new(ours::fit_calibrated(samples, rows, &Growth::boosting(), seed, purpose)?));
-        }
-        learner.fit(samples, rows, seed, purpose)
-    };
-    let mut fitted = fit(&division.train)?;
+/// What a learner says in each round, and what that took.
+fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &Division) -> Result<(Vec<Told>, Cost)> {
+    let lesson = Lesson { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
+    // Shapes are hashes, so their low bits draw evenly.
+    let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
+    let train: Vec<usize> = division.train.iter().filter(is_learned).copied().collect();
+    let begun = Instant::now();
+    let mut fitted = learner.fit(samples, &train, &lesson)?;
+    let learn_s = begun.elapsed().as_secs_f64();
     let mut told = Vec::new();
+    let (mut answer_us, mut rows) = (0.0, 0);
     for round in &division.rounds {
         if !round.few.is_empty() && !fitted.adapt(samples, &round.few) {
             // What cannot adapt learns again from all that may be seen.
-            let all: Vec<usize> = division.train.iter().chain(&round.few).copied().collect();
-            fitted = fit(&all)?;
+            let all: Vec<usize> = train.iter().chain(&round.few).copied().collect();
+            fitted = learner.fit(samples, &all, &lesson)?;
         }
-        told.push((fitted.predict(samples, &round.test), fitted.spreads(samples, &round.test)));
+        let begun = Instant::now();
+        let times = fitted.predict(samples, &round.test);
+        answer_us += 1e6 * begun.elapsed().as_secs_f64();
+        rows += round.test.len();
+        told.push((times, fitted.spreads(samples, &round.test)));
     }
-    Ok(told)
+    Ok((told, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
 }
 
 fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, names: &[String]) -> Result<Evaluation> {
@@ -137,7 +219,9 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
     };
     let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
-        let of = answers.iter().map(|(learner, known)| (learner.clone(), known.part(part)));
+        let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::tells_times);
+        let of = answers.iter().filter(|(learner, _)| tells(learner));
+        let of = of.map(|(learner, known)| (learner.clone(), known.part(part)));
         of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
     };
     let learners = scores(&|_, _| true);
@@ -154,7 +238,8 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         .filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, &known.rows, &known.predicted)?)));
     let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ours.name()));
     let repeats = repeats(samples);
-    if learners.is_empty() && repeats.is_none() {
+    let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
+    if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {
         return Err(Error::Data("no candidate was measured more than once, so there is nothing to compare".to_owned()));
     }
     Ok(Evaluation {
@@ -164,6 +249,10 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         held_out: held_out.filter(|(_, scores): &(_, BTreeMap<_, _>)| !scores.is_empty()).collect(),
         ranking: ranking.collect(),
         repeats,
+        mean_cv: (!cvs.is_empty()).then(|| 100.0 * cvs.iter().sum::<f64>() / cvs.len() as f64),
+        end_to_end: None,
+        curve: Vec::new(),
+        costs: BTreeMap::new(),
         samples: samples.rows.len(),
         left_out: samples.left_out.clone(),
         seeds: plan.seeds.clone(),

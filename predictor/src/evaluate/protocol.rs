@@ -39,6 +39,8 @@ pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 pub struct Division {
     /// What is held out.
     pub name: String,
+    /// Neural networks that are held out whole, as indices.
+    pub networks: Vec<usize>,
     /// Learned from.
     pub train: Vec<usize>,
     /// The rounds of asking, all after the same learning.
@@ -109,18 +111,15 @@ impl Protocol {
             Protocol::P0 => Vec::new(),
             Protocol::P1 | Protocol::P5 => split::by_group(&split::shapes(samples), folds, seed),
             Protocol::P1x => vec![largest_out(samples)],
-            Protocol::P2 => split::one_out(&label(|sample| sample.model), &samples.models),
-            Protocol::P2f => {
-                let (labels, names) = families(samples);
-                split::one_out(&labels, &names)
-            }
+            Protocol::P2 => return networks_out(samples, |name| name),
+            Protocol::P2f => return networks_out(samples, family),
             Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),
         };
         let few = |fold: split::Fold| match self {
             Protocol::P4 => few_shot(samples, fold, seed),
             _ => {
                 let round = Round { shots: None, few: Vec::new(), test: fold.test };
-                Division { name: fold.name, train: fold.train, rounds: vec![round] }
+                Division { name: fold.name, networks: Vec::new(), train: fold.train, rounds: vec![round] }
             }
         };
         let divisions: Vec<Division> = divided.into_iter().map(few).collect();
@@ -139,6 +138,37 @@ impl Protocol {
     }
 }
 
+/// Holds out neural networks whose names have the same key: every shape that occurs in them, wherever it was measured.
+fn networks_out(samples: &Samples, key: fn(&str) -> &str) -> Result<Vec<Division>> {
+    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, network) in samples.networks.iter().enumerate() {
+        groups.entry(key(&network.name)).or_default().push(place);
+    }
+    let division = |(name, networks): (&str, Vec<usize>)| {
+        let is_theirs = |row: &usize| {
+            networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape))
+        };
+        let (test, train): (Vec<usize>, Vec<usize>) = (0..samples.rows.len()).partition(is_theirs);
+        let round = Round { shots: None, few: Vec::new(), test };
+        Division { name: name.to_owned(), networks, train, rounds: vec![round] }
+    };
+    let divisions: Vec<Division> = groups.into_iter().map(division).collect();
+    let usable = |division: &Division| !division.train.is_empty() && !division.rounds[0].test.is_empty();
+    if divisions.iter().filter(|division| usable(division)).count() < 2 {
+        return Err(Error::Data(
+            "holding out neural networks needs at least two of them, and samples of both; the data has no others"
+                .to_owned(),
+        ));
+    }
+    Ok(divisions.into_iter().filter(usable).collect())
+}
+
+/// What the name of a network begins with.
+fn family(name: &str) -> &str {
+    let end = |c: char| c == '-' || c == '_' || c.is_ascii_digit();
+    name.split(end).next().unwrap_or(name)
+}
+
 fn largest_out(samples: &Samples) -> split::Fold {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let mut fold = split::Fold { name: "largest tenth".to_owned(), train: Vec::new(), test: Vec::new() };
@@ -153,23 +183,6 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-fn families(samples: &Samples) -> (Vec<u32>, Vec<String>) {
-    let mut names: Vec<String> = Vec::new();
-    let family_of: Vec<u32> = samples
-        .models
-        .iter()
-        .map(|model| {
-            let letters = |c: char| c == '-' || c == '_' || c.is_ascii_digit();
-            let family = model.split(letters).next().unwrap_or_default().to_owned();
-            names.iter().position(|known| *known == family).unwrap_or_else(|| {
-                names.push(family);
-                names.len() - 1
-            }) as u32
-        })
-        .collect();
-    (samples.rows.iter().map(|sample| family_of[sample.model as usize]).collect(), names)
-}
-
 /// Shapes that are shown are not asked.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -181,5 +194,10 @@ fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
         let test = fold.test.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape));
         Round { shots: Some(*shots), test: test.collect(), few }
     };
-    Division { name: fold.name.clone(), train: fold.train.clone(), rounds: SHOTS.iter().map(round).collect() }
+    Division {
+        name: fold.name.clone(),
+        networks: Vec::new(),
+        train: fold.train.clone(),
+        rounds: SHOTS.iter().map(round).collect(),
+    }
 }

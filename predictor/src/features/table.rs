@@ -73,7 +73,7 @@ macro_rules! features {
 }
 
 /// Every feature that is computed from a situation. Knobs, code features and counters come beside them under the names
-/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes is prefixed `tiling.`.
+/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes (`tiling.rs`) is prefixed `tiling.`.
 pub const FEATURES: &[Feature] = features! {
     Sizes {
         "batch", "log2 count", |s| s.work.batch.log2();
@@ -177,6 +177,8 @@ pub const FEATURES: &[Feature] = features! {
         "bytes_of_cache", "log2 ratio", |s| (s.work.bytes() / s.device.cache_bytes).log2();
         "left_of_cache", "log2 ratio", |s| (operand_bytes(s, s.work.rows) / s.device.cache_bytes).log2();
         "right_of_cache", "log2 ratio", |s| (operand_bytes(s, s.work.columns) / s.device.cache_bytes).log2();
+        "weights_of_cache", "log2 ratio", |s| (s.work.bytes_weights.max(1.0) / s.device.cache_bytes).log2();
+        "output_of_cache", "log2 ratio", |s| (s.work.bytes_out / s.device.cache_bytes).log2();
         "bytes_per_unit_of_near", "log2 ratio", |s| {
             (s.work.bytes() / s.device.units / s.device.near_bytes.max(1.0)).log2()
         };

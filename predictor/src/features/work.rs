@@ -21,6 +21,9 @@ pub enum Form {
     Other,
 }
 
+/// Dimensions of outputs that are told apart.
+pub const RANK: usize = 5;
+
 /// The sizes of one operator and what they cost at least.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
@@ -42,6 +45,10 @@ pub struct Work {
     pub groups: f64,
     /// Extent of a row of the image; 0 where there is none.
     pub width: f64,
+    /// Extents of the output, the outermost first; 1 where it has fewer dimensions, more are counted into the first.
+    pub output: [f64; RANK],
+    /// Dimensions of the output, at most `RANK`.
+    pub rank: usize,
     /// Operations that are fused behind the first.
     pub epilogue: f64,
     /// Operations, a multiply-add counting as two.
@@ -69,6 +76,8 @@ impl Work {
             stride: 1.0,
             groups: 1.0,
             width: 0.0,
+            output: [1.0; RANK],
+            rank: 0,
             epilogue: 0.0,
             flops: 0.0,
             bytes_in: 0.0,
@@ -92,6 +101,7 @@ impl Work {
             bytes_out: 4.0 * batch * rows * columns,
             ..Work::of_form(Form::Contraction)
         }
+        .with_output(&[batch, rows, columns])
     }
 
     /// A square convolution of square images.
@@ -111,6 +121,7 @@ impl Work {
             bytes_out: 4.0 * rows * outputs,
             ..Work::of_form(Form::Convolution)
         }
+        .with_output(&[batch, outputs, out, out])
     }
 
     /// Rows that are normalised: read once, written once.
@@ -125,6 +136,7 @@ impl Work {
             bytes_out: bytes,
             ..Work::of_form(Form::Rows)
         }
+        .with_output(&[rows, columns])
     }
 
     /// Elements computed from so many tensors each.
@@ -138,6 +150,17 @@ impl Work {
             bytes_out: bytes,
             ..Work::of_form(Form::Pointwise)
         }
+        .with_output(&[rows, columns])
+    }
+
+    /// The same with these extents of the output.
+    pub fn with_output(mut self, extents: &[f64]) -> Work {
+        let (folded, own) = extents.split_at(extents.len().saturating_sub(RANK));
+        self.output = [1.0; RANK];
+        self.output.iter_mut().zip(own).for_each(|(extent, given)| *extent = *given);
+        self.output[0] *= folded.iter().product::<f64>();
+        self.rank = own.len();
+        self
     }
 
     /// All bytes that must move at least once.

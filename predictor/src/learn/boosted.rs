@@ -6,11 +6,23 @@ use crate::features::Matrix;
 use crate::xgboost::{Booster, Data, Output};
 use serde::{Deserialize, Serialize};
 
+/// What trees minimise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// Squared distances: answers are means.
+    Squares,
+    /// Distances that weigh differently above and below: this share of labels lies below answers.
+    Quantile(f64),
+    /// Pairs of rows of one group that stand in the wrong order.
+    Order,
+}
+
 /// How trees are grown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
-    /// What is minimised, in XGBoost's words.
-    pub objective: String,
+    /// What is minimised.
+    pub objective: Objective,
     /// Trees.
     pub rounds: usize,
     /// Share of each tree that counts.
@@ -33,7 +45,7 @@ impl Growth {
     /// Boosting as this program does it by default.
     pub fn boosting() -> Growth {
         Growth {
-            objective: "reg:squarederror".to_owned(),
+            objective: Objective::Squares,
             rounds: 600,
             rate: 0.05,
             depth: 8,
@@ -59,8 +71,13 @@ impl Growth {
     }
 
     fn parameters(&self, seed: u64) -> Vec<(&'static str, String)> {
-        vec![
-            ("objective", self.objective.clone()),
+        let objective = match self.objective {
+            Objective::Squares => "reg:squarederror",
+            Objective::Quantile(_) => "reg:quantileerror",
+            Objective::Order => "rank:pairwise",
+        };
+        let mut parameters = vec![
+            ("objective", objective.to_owned()),
             ("eta", self.rate.to_string()),
             ("max_depth", self.depth.to_string()),
             ("min_child_weight", self.leaf_rows.to_string()),
@@ -72,13 +89,25 @@ impl Growth {
             ("base_score", "0".to_owned()),
             ("nthread", self.threads.to_string()),
             ("seed", (seed & 0x7fff_ffff).to_string()),
-        ]
+        ];
+        if let Objective::Quantile(share) = self.objective {
+            parameters.push(("quantile_alpha", share.to_string()));
+        }
+        parameters
     }
 }
 
 /// Grows trees on rows and what is to be learned of each.
 pub fn fit(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Trees> {
-    let data = Data::new(matrix)?.with_labels(labels)?;
+    grow(matrix, Data::new(matrix)?.with_labels(labels)?, growth, seed)
+}
+
+/// Grows trees that order the rows of each group by their labels, highest first; groups stand one after the other.
+pub fn fit_order(matrix: &Matrix, labels: &[f32], sizes: &[u32], growth: &Growth, seed: u64) -> Result<Trees> {
+    grow(matrix, Data::new(matrix)?.with_labels(labels)?.with_groups(sizes)?, growth, seed)
+}
+
+fn grow(matrix: &Matrix, data: Data, growth: &Growth, seed: u64) -> Result<Trees> {
     let booster = Booster::train(&growth.parameters(seed), &data, growth.rounds)?;
     let trees = Trees::from_json(&booster.json()?)?;
     compare(&booster, &trees, matrix)?;

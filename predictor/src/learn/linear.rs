@@ -1,32 +1,100 @@
-//! Ridge regression of the logarithm of the time, per operator, on sizes, work and device.
+//! Straight lines through the logarithm of the time, per operator, on sizes, work and device: ridge regression and lasso.
 
-use super::{Fitted, by_operator, columns_of, predict_by_operator};
-use crate::features::Origin;
+use super::{BASIC, Fitted, by_operator, columns_of, predict_by_operator};
 use crate::samples::Samples;
+use crate::split;
 use std::collections::BTreeMap;
 
-/// Penalty on each standardised coefficient, in rows.
-const PENALTY: f64 = 1.0;
+/// Ridge: the penalty on each standardised coefficient, in rows.
+const RIDGE: f64 = 1.0;
+/// Lasso: penalties that are tried, as shares of the one that leaves no coefficient.
+const LASSO: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
+/// Lasso: sweeps over the coefficients.
+const SWEEPS: usize = 200;
+
+/// What keeps coefficients small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Penalty {
+    /// Their squares: ridge regression.
+    Squares,
+    /// Their sizes: lasso, which leaves most of them at 0.
+    Sizes,
+}
 
 struct Line {
-    means: Vec<f64>,
-    scales: Vec<f64>,
+    standard: Standard,
     coefficients: Vec<f64>,
-    mean_log: f64,
 }
 
-struct Lines {
-    columns: Vec<usize>,
-    lines: BTreeMap<u32, Line>,
-}
+struct Lines(BTreeMap<u32, Line>);
 
 /// Fits one line per operator.
-pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
-    let columns =
-        columns_of(samples, &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule]);
+pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
-    let lines = groups.map(|(operator, rows)| (operator, fit_line(samples, &rows, &columns))).collect();
-    Lines { columns, lines }
+    let line = |rows: Vec<usize>| match penalty {
+        Penalty::Squares => {
+            let sums = Sums::of(samples, &rows);
+            Line { coefficients: sums.ridge(), standard: sums.standard }
+        }
+        Penalty::Sizes => {
+            let share = lasso_share(samples, &rows);
+            let sums = Sums::of(samples, &rows);
+            Line { coefficients: sums.lasso(share * sums.largest()), standard: sums.standard }
+        }
+    };
+    Lines(groups.map(|(operator, rows)| (operator, line(rows))).collect())
+}
+
+/// The penalty that is best for shapes left aside.
+fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
+    let (learned, aside) = split::aside(samples, rows, 0);
+    if learned.is_empty() {
+        return LASSO[0];
+    }
+    let sums = Sums::of(samples, &learned);
+    let error = |share: f64| {
+        let line = Line { coefficients: sums.lasso(share * sums.largest()), standard: sums.standard.clone() };
+        aside.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
+    };
+    LASSO.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO[0])
+}
+
+/// Features of mean 0 and variance 1, and logarithms of times of mean 0.
+#[derive(Clone, Debug)]
+pub(super) struct Standard {
+    columns: Vec<usize>,
+    means: Vec<f64>,
+    scales: Vec<f64>,
+    /// The mean logarithm.
+    pub mean_log: f64,
+}
+
+impl Standard {
+    /// Of some samples.
+    pub fn of(samples: &Samples, rows: &[usize]) -> Standard {
+        let count = rows.len() as f64;
+        let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
+        let columns = columns_of(samples, BASIC);
+        let means: Vec<f64> = columns.iter().map(|column| mean(&|row| value(samples, row, *column))).collect();
+        let deviation =
+            |(column, center): (&usize, &f64)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt();
+        let scales = columns.iter().zip(&means).map(deviation).collect();
+        Standard { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
+    }
+
+    /// The standardised features of a sample.
+    pub fn row(&self, samples: &Samples, row: usize) -> Vec<f64> {
+        let places = self.columns.iter().zip(self.means.iter().zip(&self.scales));
+        let standard = |(column, (mean, scale)): (&usize, (&f64, &f64))| {
+            if *scale > 1e-9 { (value(samples, row, *column) - mean) / scale } else { 0.0 }
+        };
+        places.map(standard).collect()
+    }
+
+    /// The logarithm of a sample's time above the mean.
+    pub fn log(&self, samples: &Samples, row: usize) -> f64 {
+        samples.rows[row].time_ns.ln() - self.mean_log
+    }
 }
 
 fn value(samples: &Samples, row: usize, column: usize) -> f64 {
@@ -34,39 +102,93 @@ fn value(samples: &Samples, row: usize, column: usize) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-fn fit_line(samples: &Samples, rows: &[usize], columns: &[usize]) -> Line {
-    let count = rows.len() as f64;
-    let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
-    let means: Vec<f64> = columns.iter().map(|column| mean(&|row| value(samples, row, *column))).collect();
-    let scales: Vec<f64> = columns
-        .iter()
-        .zip(&means)
-        .map(|(column, center)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt())
-        .collect();
-    let mean_log = mean(&|row| samples.rows[row].time_ns.ln());
-    let width = columns.len();
-    let mut products = vec![0.0; width * width];
-    let mut targets = vec![0.0; width];
-    for row in rows {
-        let standard: Vec<f64> = (0..width)
-            .map(|place| standardise(value(samples, *row, columns[place]), means[place], scales[place]))
-            .collect();
-        let log = samples.rows[*row].time_ns.ln() - mean_log;
-        for (place, one) in standard.iter().enumerate() {
-            targets[place] += one * log;
-            for (other, two) in standard.iter().enumerate().take(place + 1) {
-                products[place * width + other] += one * two;
-            }
-        }
-    }
-    for place in 0..width {
-        products[place * width + place] += PENALTY;
-    }
-    Line { means, scales, coefficients: Cholesky::of(products, width).solve(targets), mean_log }
+/// What lines are fitted from: sums over rows.
+struct Sums {
+    standard: Standard,
+    /// Products of features, the lower half, row after row.
+    products: Vec<f64>,
+    /// Products of features and logarithms.
+    targets: Vec<f64>,
 }
 
-fn standardise(value: f64, mean: f64, scale: f64) -> f64 {
-    if scale > 1e-9 { (value - mean) / scale } else { 0.0 }
+impl Sums {
+    fn of(samples: &Samples, rows: &[usize]) -> Sums {
+        let standard = Standard::of(samples, rows);
+        let width = standard.columns.len();
+        let mut sums = Sums { products: vec![0.0; width * width], targets: vec![0.0; width], standard };
+        for row in rows {
+            let (features, log) = (sums.standard.row(samples, *row), sums.standard.log(samples, *row));
+            for (place, one) in features.iter().enumerate() {
+                sums.targets[place] += one * log;
+                let products = sums.products[place * width..].iter_mut().zip(&features).take(place + 1);
+                products.for_each(|(sum, two)| *sum += one * two);
+            }
+        }
+        sums
+    }
+
+    fn ridge(&self) -> Vec<f64> {
+        let width = self.targets.len();
+        let mut products = self.products.clone();
+        (0..width).for_each(|place| products[place * width + place] += RIDGE);
+        Cholesky::of(products, width).solve(self.targets.clone())
+    }
+
+    /// The smallest penalty that leaves no coefficient.
+    fn largest(&self) -> f64 {
+        self.targets.iter().fold(0.0, |largest, target| target.abs().max(largest))
+    }
+
+    /// One coefficient after the other is made the best one for what the others leave.
+    fn lasso(&self, penalty: f64) -> Vec<f64> {
+        let width = self.targets.len();
+        let product = |one: usize, two: usize| self.products[one.max(two) * width + one.min(two)];
+        let mut coefficients = vec![0.0f64; width];
+        // What each feature has in common with what is left.
+        let mut left = self.targets.clone();
+        for _ in 0..SWEEPS {
+            let mut moved = 0.0f64;
+            for place in 0..width {
+                let own = product(place, place);
+                if own <= 1e-9 {
+                    continue;
+                }
+                let best = shrunk(left[place] + own * coefficients[place], penalty) / own;
+                let step = best - coefficients[place];
+                if step != 0.0 {
+                    left.iter_mut().enumerate().for_each(|(other, left)| *left -= step * product(place, other));
+                    coefficients[place] = best;
+                    moved = moved.max((step * own).abs());
+                }
+            }
+            if moved <= 1e-6 * self.largest() {
+                break;
+            }
+        }
+        coefficients
+    }
+}
+
+/// A number brought nearer to 0 by so much, and no further.
+pub(super) fn shrunk(number: f64, by: f64) -> f64 {
+    number.signum() * (number.abs() - by).max(0.0)
+}
+
+impl Line {
+    fn log(&self, samples: &Samples, row: usize) -> f64 {
+        let features = self.standard.row(samples, row);
+        let parts = features.iter().zip(&self.coefficients).map(|(feature, coefficient)| feature * coefficient);
+        self.standard.mean_log + parts.sum::<f64>()
+    }
+}
+
+impl Fitted for Lines {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let line = self.0.get(&operator)?;
+            Some(rows.iter().map(|row| line.log(samples, *row).exp()).collect())
+        })
+    }
 }
 
 /// A symmetric positive matrix as the product of a lower half with itself, by Cholesky's method.
@@ -109,22 +231,6 @@ impl Cholesky {
     }
 }
 
-impl Fitted for Lines {
-    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
-        predict_by_operator(samples, rows, |operator, rows| {
-            let line = self.lines.get(&operator)?;
-            let log = |row: &usize| {
-                let parts = self.columns.iter().enumerate().map(|(place, column)| {
-                    let standard = standardise(value(samples, *row, *column), line.means[place], line.scales[place]);
-                    standard * line.coefficients[place]
-                });
-                line.mean_log + parts.sum::<f64>()
-            };
-            Some(rows.iter().map(|row| log(row).exp()).collect())
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +247,39 @@ mod tests {
             let right = (0..3).map(|row| (0..3).map(|column| at(row, column) * wanted[column]).sum()).collect();
             for (found, wanted) in Cholesky::of(system, 3).solve(right).iter().zip(&wanted) {
                 prop_assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+            }
+        }
+
+        /// The lasso is at its best where no feature has more in common with what is left than the penalty, and features
+        /// in use have exactly that much.
+        #[test]
+        fn no_coefficient_of_a_lasso_can_be_better(
+            rows in prop::collection::vec((prop::collection::vec(-2.0f64..2.0, 4), -3.0f64..3.0), 8..40),
+            share in 0.01f64..0.9,
+        ) {
+            let width = 4;
+            let mut sums = Sums {
+                standard: Standard { columns: Vec::new(), means: Vec::new(), scales: Vec::new(), mean_log: 0.0 },
+                products: vec![0.0; width * width],
+                targets: vec![0.0; width],
+            };
+            for (features, log) in &rows {
+                for place in 0..width {
+                    sums.targets[place] += features[place] * log;
+                    (0..=place).for_each(|other| sums.products[place * width + other] += features[place] * features[other]);
+                }
+            }
+            let penalty = share * sums.largest();
+            let found = sums.lasso(penalty);
+            let slack = 1e-3 * sums.largest() + 1e-9;
+            for place in 0..width {
+                let answers = rows.iter().map(|(features, log)| {
+                    let line: f64 = features.iter().zip(&found).map(|(one, two)| one * two).sum();
+                    features[place] * (log - line)
+                });
+                let common: f64 = answers.sum();
+                prop_assert!(common.abs() <= penalty + slack, "{place}: {common} {penalty}");
+                prop_assert!(found[place] == 0.0 || (common - penalty * found[place].signum()).abs() <= slack);
             }
         }
     }

@@ -5,10 +5,14 @@ pub mod boosted;
 mod forest;
 mod linear;
 mod neighbours;
+mod order;
 pub mod ours;
 pub mod predictor;
+mod quantiles;
 pub mod spread;
+mod support;
 pub mod trees;
+pub mod tune;
 
 use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};
@@ -23,12 +27,22 @@ use trees::Trees;
 pub enum Learner {
     /// Boosted trees on utilisation.
     Ours,
+    /// The same, each operator's growth chosen by a search inside of what is learned from.
+    Tuned,
+    /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
+    Quantiles,
+    /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
+    Order,
     /// XGBoost with its defaults on sizes and device, learning the time.
     PlainXgboost,
     /// A random forest per operator on sizes and device.
     Forest,
     /// Ridge regression of log time per operator on sizes, work and device.
     Linear,
+    /// The same with a penalty that leaves most coefficients at 0.
+    Lasso,
+    /// Support vectors on the same numbers.
+    SupportVectors,
     /// The nearest measured shapes of the operator.
     Neighbours,
     /// The operator's median utilisation times its bound.
@@ -41,9 +55,14 @@ impl Learner {
     /// All learners; ours first, then what it must beat.
     pub const ALL: &[Learner] = &[
         Learner::Ours,
+        Learner::Tuned,
+        Learner::Quantiles,
+        Learner::Order,
         Learner::PlainXgboost,
         Learner::Forest,
         Learner::Linear,
+        Learner::Lasso,
+        Learner::SupportVectors,
         Learner::Neighbours,
         Learner::OperatorMedian,
         Learner::Roofline,
@@ -53,9 +72,14 @@ impl Learner {
     pub fn name(self) -> &'static str {
         match self {
             Learner::Ours => "ours",
+            Learner::Tuned => "tuned",
+            Learner::Quantiles => "quantiles",
+            Learner::Order => "order",
             Learner::PlainXgboost => "xgboost",
             Learner::Forest => "forest",
             Learner::Linear => "linear",
+            Learner::Lasso => "lasso",
+            Learner::SupportVectors => "svr",
             Learner::Neighbours => "neighbours",
             Learner::OperatorMedian => "median",
             Learner::Roofline => "roofline",
@@ -67,17 +91,31 @@ impl Learner {
         Learner::ALL.iter().copied().find(|learner| learner.name() == name)
     }
 
+    /// Whether it tells times, and not only an order.
+    pub fn tells_times(self) -> bool {
+        self != Learner::Order
+    }
+
     /// Learns from some samples.
-    pub fn fit(self, samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -> Result<Box<dyn Fitted>> {
+    pub fn fit(self, samples: &Samples, train: &[usize], lesson: &Lesson) -> Result<Box<dyn Fitted>> {
+        let (seed, purpose) = (lesson.seed, lesson.purpose);
         Ok(match self {
-            Learner::Ours => Box::new(ours::fit(samples, train, &Growth::boosting(), seed, purpose)?),
+            Learner::Ours => Box::new(ours::fit_lesson(samples, train, &|_| Growth::boosting(), lesson)?),
+            Learner::Tuned => {
+                let chosen = tune::search(samples, train, seed, purpose)?;
+                Box::new(ours::fit_lesson(samples, train, &|operator| chosen[operator].clone(), lesson)?)
+            }
+            Learner::Quantiles => Box::new(quantiles::fit(samples, train, lesson)?),
+            Learner::Order => Box::new(order::fit(samples, train, seed)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
                 boosted::fit(matrix, labels, &Growth::plain(), seed)
             })?),
             Learner::Forest => {
                 Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)
             }
-            Learner::Linear => Box::new(linear::fit(samples, train)),
+            Learner::Linear => Box::new(linear::fit(samples, train, linear::Penalty::Squares)),
+            Learner::Lasso => Box::new(linear::fit(samples, train, linear::Penalty::Sizes)),
+            Learner::SupportVectors => Box::new(support::fit(samples, train)),
             Learner::Neighbours => Box::new(neighbours::fit(samples, train)),
             Learner::OperatorMedian => Box::new(Medians(median_slowdowns(samples, train))),
             Learner::Roofline => Box::new(Medians(BTreeMap::new())),
@@ -85,13 +123,24 @@ impl Learner {
     }
 }
 
+/// How something is learned.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// What will be asked.
+    pub purpose: Purpose,
+    /// Whether the width of intervals is learned, too, by those who can.
+    pub intervals: bool,
+}
+
 /// Something that was fitted.
 pub trait Fitted {
     /// Times in nanoseconds of some samples, whose own times are not looked at.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
-    /// Half-widths of 90 % intervals as logarithms; none where they were not found.
-    fn spreads(&self, _samples: &Samples, _rows: &[usize]) -> Vec<f64> {
+    /// How far 90 % intervals reach below and above answers, as logarithms; none where that was not learned.
+    fn spreads(&self, _samples: &Samples, _rows: &[usize]) -> Vec<(f64, f64)> {
         Vec::new()
     }
 

@@ -12,7 +12,7 @@ use super::adapt::{Adapted, adapt};
 use super::boosted::{self, Growth};
 use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
-use super::{Fitted, by_operator, median, predict_by_operator, quantile};
+use super::{Fitted, Lesson, by_operator, median, predict_by_operator, quantile};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin};
 use crate::samples::Samples;
@@ -21,6 +21,11 @@ use std::collections::BTreeMap;
 
 /// The share of an operator's times that lie below its overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
+
+/// Operators with fewer rows learn from others, too.
+const FEW: usize = 400;
+/// Times with so many threads that their overhead is told apart.
+const FEWEST_OF_THREADS: usize = 100;
 
 /// What is asked of a predictor, which decides what must be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +66,18 @@ pub struct Facts {
     pub rows: usize,
     /// Time of the smallest operators by device.
     pub overheads_ns: BTreeMap<String, f64>,
+    /// The same with so many threads, ascending, where there were enough times of each.
+    #[serde(default)]
+    pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
     /// Overhead on other devices: the middle of those that were measured.
     pub overhead_ns: f64,
     /// The smallest ratio that was measured, as a logarithm.
     pub best_log: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
+    /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
+    #[serde(default)]
+    pub mape_aside: Option<f64>,
     /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
     pub spreads: BTreeMap<String, f64>,
 }
@@ -85,20 +96,29 @@ fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
     blank
 }
 
+/// How trees of an operator are grown, by its name.
+pub type GrowthOf<'a> = &'a dyn Fn(&str) -> Growth;
+
 /// Learns from some samples.
-pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpose: Purpose) -> Result<Ours> {
+pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u64, purpose: Purpose) -> Result<Ours> {
     let mut fitted = Ours::default();
-    for (operator, rows) in by_operator(samples, train) {
+    let groups = by_operator(samples, train);
+    let is_pooled = groups.len() > 1 && groups.values().any(|rows| rows.len() < FEW);
+    let (mut pool, mut scarce) = (Vec::new(), Vec::new());
+    for (operator, rows) in groups {
         let name = &samples.operators[operator as usize];
-        let facts = facts(samples, &rows);
-        fitted.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
-        let matrix = fitted.matrix(samples, &rows);
-        let labels: Vec<f32> = rows.iter().map(|row| fitted.label(samples, *row)).collect();
-        let entry = fitted.operators.get_mut(name).expect("it was inserted above");
-        entry.facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
-        entry.facts.ranges = ranges(&matrix);
+        let growth = growth_of(name);
+        let (matrix, labels) = fitted.begin(samples, operator, &rows);
+        let entry = fitted.operators.get_mut(name).expect("it was begun above");
         if purpose != Purpose::Transfer {
-            entry.known = vec![boosted::fit(&matrix, &labels, growth, seed)?];
+            entry.known = vec![boosted::fit(&matrix, &labels, &growth, seed)?];
+            entry.known.extend(trees_by_device(&matrix, &labels, &growth, seed)?);
+            if rows.len() < FEW {
+                scarce.push(name.clone());
+            }
+            if is_pooled {
+                pool.push((matrix.clone(), labels.clone()));
+            }
         }
         if purpose != Purpose::Known {
             // With few devices, what is best to know of them cannot be learned; so the answers of two views are averaged.
@@ -111,19 +131,53 @@ pub fn fit(samples: &Samples, train: &[usize], growth: &Growth, seed: u64, purpo
             ];
         }
     }
+    if !scarce.is_empty() && is_pooled {
+        let pooled = pooled(&pool, seed)?;
+        for name in scarce {
+            fitted.operators.entry(name).and_modify(|entry| entry.known.push(pooled.clone()));
+        }
+    }
     Ok(fitted)
 }
 
-/// The same, with intervals.
-pub fn fit_calibrated(
-    samples: &Samples,
-    train: &[usize],
-    growth: &Growth,
-    seed: u64,
-    purpose: Purpose,
-) -> Result<Ours> {
-    let mut fitted = fit(samples, train, growth, seed, purpose)?;
-    calibrate(&mut fitted, samples, train, growth, seed, purpose)?;
+/// Trees per device, joined into one set: what one device does is not bent to what the others do. Nothing where there is
+/// but one device, or devices cannot be told apart by a number.
+fn trees_by_device(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Option<Trees>> {
+    let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
+    let values = |column: usize| {
+        let mut values: Vec<f32> = (0..matrix.rows()).map(|row| matrix.row(row)[column]).collect();
+        values.sort_unstable_by(f32::total_cmp);
+        values.dedup();
+        values
+    };
+    let told_apart = (0..FEATURES.len()).filter(of_device).map(|column| (column, values(column)));
+    let Some((column, values)) = told_apart.max_by_key(|(_, values)| values.len()) else { return Ok(None) };
+    if values.len() < 2 || values.iter().any(|value| value.is_nan()) {
+        return Ok(None);
+    }
+    let mut sets = Vec::new();
+    for value in values {
+        let rows: Vec<usize> = (0..matrix.rows()).filter(|row| matrix.row(*row)[column] == value).collect();
+        let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
+        sets.push((value, boosted::fit(&matrix.select(&rows), &labels, growth, seed)?));
+    }
+    Ok(Some(Trees::chosen_by(column as u16, &sets)))
+}
+
+/// Trees on the rows of all operators: what few rows cannot teach, operators of other names may.
+fn pooled(pool: &[(Matrix, Vec<f32>)], seed: u64) -> Result<Trees> {
+    let columns = pool.first().map_or(1, |(matrix, _)| matrix.columns());
+    let values = pool.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
+    let labels: Vec<f32> = pool.iter().flat_map(|(_, labels)| labels.iter().copied()).collect();
+    boosted::fit(&Matrix::of(columns, values), &labels, &Growth::boosting().for_transfer(), seed)
+}
+
+/// The same, with intervals where the lesson wants them.
+pub fn fit_lesson(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, lesson: &Lesson) -> Result<Ours> {
+    let mut fitted = fit(samples, train, growth_of, lesson.seed, lesson.purpose)?;
+    if lesson.intervals {
+        calibrate(&mut fitted, samples, train, growth_of, lesson)?;
+    }
     Ok(fitted)
 }
 
@@ -135,7 +189,25 @@ fn facts(samples: &Samples, rows: &[usize]) -> Facts {
     let overhead = |(device, mut times): (&str, Vec<f64>)| (device.to_owned(), quantile(&mut times, OVERHEAD_SHARE));
     let overheads_ns: BTreeMap<String, f64> = times.into_iter().map(overhead).collect();
     let overhead_ns = median(&mut overheads_ns.values().copied().collect::<Vec<_>>());
-    Facts { rows: rows.len(), overheads_ns, overhead_ns, ..Facts::default() }
+    let overheads_by_threads_ns = overheads_by_threads(samples, rows);
+    Facts { rows: rows.len(), overheads_ns, overheads_by_threads_ns, overhead_ns, ..Facts::default() }
+}
+
+fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let mut times: BTreeMap<(&str, u64), Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        // Positive numbers stand in the order of their bits.
+        let threads = samples.rows[*row].threads.to_bits();
+        times.entry((samples.device_name(*row), threads)).or_default().push(samples.rows[*row].time_ns);
+    }
+    let mut overheads: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for ((device, threads), mut times) in times {
+        if times.len() >= FEWEST_OF_THREADS {
+            let overhead = quantile(&mut times, OVERHEAD_SHARE);
+            overheads.entry(device.to_owned()).or_default().push((f64::from_bits(threads), overhead));
+        }
+    }
+    overheads
 }
 
 fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
@@ -156,7 +228,11 @@ impl Facts {
         if self.ranges.len() != width {
             return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
         }
-        if !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time) || !self.best_log.is_finite() {
+        let by_threads = self.overheads_by_threads_ns.values().flatten();
+        if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
+            || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
+            || !self.best_log.is_finite()
+        {
             return Err("an overhead is not a positive number".to_owned());
         }
         match self.spreads.values().all(|spread| spread.is_finite() && *spread >= 0.0) {
@@ -165,12 +241,29 @@ impl Facts {
         }
     }
 
-    fn overhead_ns(&self, device: &str) -> f64 {
-        self.overheads_ns.get(device).copied().unwrap_or(self.overhead_ns)
+    /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
+    pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
+        let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
+        let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());
+        let of_device = || self.overheads_ns.get(device).copied().unwrap_or(self.overhead_ns);
+        enough.map_or_else(of_device, |(_, overhead)| *overhead)
     }
 }
 
 impl Ours {
+    /// Finds what is known of an operator without trees; returns its rows and what is to be learned of them.
+    pub(super) fn begin(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> (Matrix, Vec<f32>) {
+        let name = &samples.operators[operator as usize];
+        let facts = facts(samples, rows);
+        self.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
+        let matrix = self.matrix(samples, rows);
+        let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+        let facts = &mut self.operators.get_mut(name).expect("it was inserted above").facts;
+        facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
+        facts.ranges = ranges(&matrix);
+        (matrix, labels)
+    }
+
     fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
         self.operators.get(&samples.operators[samples.rows[row].operator as usize])
     }
@@ -178,7 +271,9 @@ impl Ours {
     fn overhead_ns(&self, samples: &Samples, row: usize) -> f64 {
         let device = samples.device_name(row);
         self.operator(samples, row).map_or(0.0, |known| {
-            known.adapted.get(device).map_or_else(|| known.facts.overhead_ns(device), |adapted| adapted.overhead_ns)
+            let threads = samples.rows[row].threads;
+            let usual = || known.facts.overhead_ns(device, threads);
+            known.adapted.get(device).map_or_else(usual, |adapted| adapted.overhead_ns)
         })
     }
 
@@ -268,7 +363,7 @@ impl OfOperator {
     }
 
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
-    fn trees(&self, is_known: bool) -> &[Trees] {
+    pub(crate) fn trees(&self, is_known: bool) -> &[Trees] {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         if is_of_transfer { &self.transfer } else { &self.known }
     }
@@ -289,12 +384,12 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 }
 
 impl Fitted for Ours {
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
         let of = |row: &usize| {
             let facts = &self.operator(samples, *row)?.facts;
             let device = samples.device_name(*row);
             let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
-            facts.spreads.get(name).copied()
+            facts.spreads.get(name).map(|spread| (*spread, *spread))
         };
         rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
     }

@@ -1,5 +1,6 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
+use super::boosted::Growth;
 use super::ours::Ours;
 use super::spread::UNSEEN;
 use crate::error::{Error, Result};
@@ -26,8 +27,9 @@ pub struct About {
     pub devices: BTreeMap<String, Device>,
     /// Seed of everything random.
     pub seed: u64,
-    /// Errors it was found to have, by protocol then operator, as MAPE in percent.
-    pub mape: BTreeMap<String, BTreeMap<String, f64>>,
+    /// How trees were grown, by operator, where that was searched for; the usual way for all others.
+    #[serde(default)]
+    pub growth: BTreeMap<String, Growth>,
 }
 
 /// A predictor.
@@ -65,6 +67,8 @@ pub struct Answer {
     pub high_ns: f64,
     /// The time that no implementation can beat by the device's figures.
     pub attainable_ns: f64,
+    /// What starting any operator of this kind takes on the device: the time of the smallest that were measured.
+    pub overhead_ns: f64,
     /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
     pub bound: &'static str,
     /// Why the question is outside of what was learned from; empty inside.
@@ -106,16 +110,17 @@ impl Predictor {
         situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
     }
 
+    /// What was learned of an operator.
+    pub fn operator(&self, name: &str) -> Result<&super::ours::OfOperator> {
+        self.learned.operators.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
+            Error::Question(format!("nothing was learned of the operator `{name}`; learned: {}", known.join(", ")))
+        })
+    }
+
     /// Everything about a question that its answer needs.
     fn situate(&self, ask: &Ask<'_>) -> Result<Situated<'_>> {
-        let operator = self.learned.operators.get(ask.operator).ok_or_else(|| {
-            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
-            Error::Question(format!(
-                "nothing was learned of the operator `{}`; learned: {}",
-                ask.operator,
-                known.join(", ")
-            ))
-        })?;
+        let operator = self.operator(ask.operator)?;
         let device = self.about.devices.get(ask.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
             Error::Question(format!("the device `{}` is not described; described: {}", ask.device, known.join(", ")))
@@ -130,12 +135,16 @@ impl Predictor {
         let is_known = operator.facts.overheads_ns.contains_key(ask.device);
         let overhead_ns = match operator.adapted.get(ask.device) {
             Some(adapted) => adapted.overhead_ns,
-            None => operator.facts.overheads_ns.get(ask.device).copied().unwrap_or(operator.facts.overhead_ns),
+            None => operator.facts.overhead_ns(ask.device, threads),
         };
         let roofline_ns = features::attainable_ns(ask.work, device, threads);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
         features::describe(ask.work, device, threads, &mut row);
-        let extra = |name: &String| ask.extras.get(name).map_or(f32::NAN, |value| *value as f32);
+        let mut extras = std::borrow::Cow::Borrowed(ask.extras);
+        if !ask.extras.is_empty() {
+            features::tiling::add(ask.work, device, threads, extras.to_mut());
+        }
+        let extra = |name: &String| extras.get(name).map_or(f32::NAN, |value| *value as f32);
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let outside = outside(&operator.facts.ranges, &row, is_known);
@@ -185,6 +194,7 @@ impl Situated<'_> {
             low_ns: time_ns / wide,
             high_ns: time_ns * wide,
             attainable_ns: self.roofline_ns,
+            overhead_ns: self.attainable_ns - self.roofline_ns,
             bound: self.bound,
             outside: std::mem::take(&mut self.outside),
         }
@@ -207,7 +217,10 @@ fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<St
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
         if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
         {
-            reasons.push(format!("`{}` is {value}, learned from {low} to {high} ({})", feature.name, feature.unit));
+            // Sizes are said as a person knows them, not as trees see them.
+            let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
+            let (value, low, high) = (said(*value), said(low), said(high));
+            reasons.push(format!("`{}` is {value}, learned from {low} to {high}", feature.name));
         }
     }
     reasons

@@ -3,9 +3,8 @@
 //! A fifth of the shapes is left aside, the rest is learned, and the distances on what was left aside are ranked; the one
 //! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once.
 
-use super::boosted::Growth;
-use super::ours::{Ours, Purpose, fit};
-use super::{Fitted, by_operator, quantile};
+use super::ours::{GrowthOf, Ours, Purpose, fit};
+use super::{Fitted, Lesson, by_operator, quantile};
 use crate::error::Result;
 use crate::samples::Samples;
 use crate::split;
@@ -23,19 +22,16 @@ pub fn calibrate(
     fitted: &mut Ours,
     samples: &Samples,
     train: &[usize],
-    growth: &Growth,
-    seed: u64,
-    purpose: Purpose,
+    growth_of: GrowthOf<'_>,
+    lesson: &Lesson,
 ) -> Result<()> {
+    let Lesson { seed, purpose, .. } = *lesson;
     if purpose != Purpose::Transfer {
-        let shapes: Vec<u64> = train.iter().map(|row| samples.rows[*row].shape).collect();
-        if let Some(fold) = split::by_group(&shapes, 5, seed ^ 1).first() {
-            let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
-            let (learned, aside) = (pick(&fold.train), pick(&fold.test));
-            if !learned.is_empty() {
-                let trial = fit(samples, &learned, growth, seed, Purpose::Known)?;
-                record(fitted, samples, &distances(&trial, samples, &aside, false));
-            }
+        let (learned, aside) = split::aside(samples, train, seed ^ 1);
+        if !learned.is_empty() {
+            let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
+            record(fitted, samples, &distances(&trial, samples, &aside, false));
+            record_errors(fitted, &trial, samples, &aside);
         }
     }
     if purpose != Purpose::Known {
@@ -47,7 +43,7 @@ pub fn calibrate(
                 continue;
             }
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
-            let trial = fit(samples, &pick(&fold.train), growth, seed, Purpose::Transfer)?;
+            let trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
             for (group, mut found) in distances(&trial, samples, &pick(&fold.test), true) {
                 all.entry(group).or_insert_with(Vec::new).append(&mut found);
             }
@@ -55,6 +51,17 @@ pub fn calibrate(
         record(fitted, samples, &all);
     }
     Ok(())
+}
+
+/// What the error was on samples that were left aside.
+fn record_errors(fitted: &mut Ours, trial: &Ours, samples: &Samples, rows: &[usize]) {
+    for (operator, rows) in by_operator(samples, rows) {
+        let off = rows.iter().zip(trial.predict(samples, &rows));
+        let off: f64 = off.map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs()).sum();
+        if let Some(entry) = fitted.operators.get_mut(&samples.operators[operator as usize]) {
+            entry.facts.mape_aside = Some(off / rows.len() as f64);
+        }
+    }
 }
 
 /// Absolute distances as logarithms, by operator and device (or none where devices are not told apart).

@@ -23,7 +23,7 @@ pub struct Trees {
     pub features: usize,
     /// What the sum begins with.
     pub base: f32,
-    nodes: Vec<Node>,
+    nodes: Vec<Split>,
     /// What a leaf adds; 0 for inner nodes.
     leaves: Vec<f32>,
     /// How many training rows, by weight, came through a node.
@@ -31,8 +31,25 @@ pub struct Trees {
     trees: Vec<Span>,
 }
 
+/// A node as explanations see it.
+pub(crate) enum Node {
+    /// What the tree answers.
+    Leaf(f32),
+    /// A question.
+    Inner {
+        /// The feature it asks for.
+        feature: usize,
+        /// Where the row goes.
+        taken: usize,
+        /// Where it does not.
+        other: usize,
+        /// Share of the training rows that went where the row goes.
+        share: f64,
+    },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Node {
+struct Split {
     /// Where a row goes that is below the threshold; the right child stands behind it. The node itself for a leaf.
     left: u32,
     threshold: f32,
@@ -176,7 +193,7 @@ impl Trees {
                 let is_leaf = node.left == 0;
                 trees.leaves.push(if is_leaf { node.value / grown.len() as f32 } else { 0.0 });
                 trees.covers.push(node.cover);
-                trees.nodes.push(Node {
+                trees.nodes.push(Split {
                     left: root + if is_leaf { place as u32 } else { node.left },
                     threshold: if is_leaf { f32::INFINITY } else { node.threshold },
                     feature: node.feature,
@@ -186,6 +203,60 @@ impl Trees {
         }
         trees.trees = trees.spans(&roots).expect("children stand behind their parents");
         trees
+    }
+
+    /// Trees that ask for one feature first and then go on as one of the sets; each set is for the feature's values up to
+    /// the middle between its own and the next. The sets have equally many trees, and the values ascend.
+    pub(super) fn chosen_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
+        let first = &sets.first().expect("there is a set to choose").1;
+        let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
+        let mut roots = Vec::new();
+        for tree in 0..first.trees.len() {
+            roots.push(joined.nodes.len() as u32);
+            joined.nodes.push(first.nodes[0]);
+            joined.leaves.push(0.0);
+            joined.covers.push(0.0);
+            let mut place = joined.nodes.len() - 1;
+            let cover = |(_, set): &(f32, Trees)| set.covers[set.trees[tree].root as usize];
+            for (first_left, pair) in sets.windows(2).enumerate() {
+                let left = joined.nodes.len();
+                joined.covers[place] = sets[first_left..].iter().map(cover).sum();
+                joined.nodes[place] =
+                    Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
+                // Two places for the root of this set and the next question, which stand side by side.
+                for _ in 0..2 {
+                    joined.nodes.push(first.nodes[0]);
+                    joined.leaves.push(0.0);
+                    joined.covers.push(0.0);
+                }
+                joined.graft(&pair[0].1, tree, left);
+                place = left + 1;
+            }
+            joined.graft(&sets.last().expect("there is a set to choose").1, tree, place);
+        }
+        joined.trees = joined.spans(&roots).expect("children stand behind their parents");
+        joined
+    }
+
+    /// Copies a tree of others, its root to a place that waits for it.
+    fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
+        let begin = other.trees[tree].root as usize;
+        let end = other.trees.get(tree + 1).map_or(other.nodes.len(), |next| next.root as usize);
+        let behind = self.nodes.len();
+        let moved = |place: usize| if place == begin { root } else { behind + place - begin - 1 };
+        for place in begin..end {
+            let mut node = other.nodes[place];
+            node.left = moved(node.left as usize) as u32;
+            if place == begin {
+                self.nodes[root] = node;
+                self.leaves[root] = other.leaves[place];
+                self.covers[root] = other.covers[place];
+            } else {
+                self.nodes.push(node);
+                self.leaves.push(other.leaves[place]);
+                self.covers.push(other.covers[place]);
+            }
+        }
     }
 
     fn tree_document(&self, tree: usize) -> Tree {
@@ -297,6 +368,27 @@ impl Trees {
         node.left as usize + usize::from(!is_left)
     }
 
+    /// The places of the roots.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
+        self.trees.iter().map(|tree| tree.root as usize)
+    }
+
+    /// A node, and where a row goes from it; a row that is too short lacks its last features.
+    pub(crate) fn node(&self, place: usize, row: &[f32]) -> Node {
+        let node = &self.nodes[place];
+        let left = node.left as usize;
+        if left == place {
+            return Node::Leaf(self.leaves[place]);
+        }
+        let feature = usize::from(node.feature);
+        let value = row.get(feature).copied().unwrap_or(f32::NAN);
+        let is_left = if value.is_nan() { node.absent_left } else { value < node.threshold };
+        let (taken, other) = if is_left { (left, left + 1) } else { (left + 1, left) };
+        let covers = [taken, other].map(|place| f64::from(self.covers[place]));
+        let share = (covers[0] / (covers[0] + covers[1])).clamp(1e-9, 1.0 - 1e-9);
+        Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
+    }
+
     /// Writes the trees into bytes that `from_bytes` reads.
     pub fn to_bytes(&self, bytes: &mut Vec<u8>) {
         let mut put = |number: u32| bytes.extend_from_slice(&number.to_le_bytes());
@@ -332,7 +424,7 @@ impl Trees {
             let is_leaf = left == place;
             read.leaves.push(if is_leaf { number } else { 0.0 });
             read.covers.push(cover);
-            read.nodes.push(Node {
+            read.nodes.push(Split {
                 left,
                 threshold: if is_leaf { f32::INFINITY } else { number },
                 feature: packed as u16,
@@ -444,7 +536,7 @@ fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
         let number = tree.split_conditions[old];
         trees.leaves.push(if is_leaf { number } else { 0.0 });
         trees.covers.push(tree.sum_hessian[old]);
-        trees.nodes.push(Node {
+        trees.nodes.push(Split {
             left: (if is_leaf { place } else { begin + order.len() }) as u32,
             threshold: if is_leaf { f32::INFINITY } else { number },
             feature: if is_leaf {

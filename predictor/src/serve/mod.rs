@@ -5,7 +5,7 @@
 
 mod request;
 
-use crate::asking::{self, Operator, Setting};
+use crate::asking::{self, Cell, Operator, Run, Setting};
 use crate::error::{Error, Result};
 use crate::learn::predictor::Predictor;
 use crate::table::Mapping;
@@ -13,14 +13,14 @@ use request::{Request, Trouble, read};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Requests that are answered at the same time.
 const WORKERS: usize = 4;
-/// How long a client may take to send or to take a message.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may usually take to send or to take a message.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Operators in one request.
 const MOST_OPERATORS: usize = 1000;
 
@@ -33,6 +33,8 @@ pub struct Service {
     pub predictor: Predictor,
     /// Names and sizes of foreign operators.
     pub mapping: Option<Mapping>,
+    /// How long a client may take to send or to take a message.
+    pub patience: Duration,
 }
 
 /// A question as it is sent.
@@ -83,9 +85,9 @@ fn work(listener: &TcpListener, service: &Service) -> Result<()> {
 
 /// Answers one request; a client that hangs or leaves only loses its own answer.
 pub fn answer_one(mut stream: TcpStream, service: &Service) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
-    let _ = stream.set_write_timeout(Some(PATIENCE));
-    let reply = match read(&mut stream, PATIENCE) {
+    let _ = stream.set_read_timeout(Some(service.patience));
+    let _ = stream.set_write_timeout(Some(service.patience));
+    let reply = match read(&mut stream, service.patience) {
         Ok(request) => route(&request, service),
         Err(Trouble::Gone) => return,
         Err(Trouble::Bad(status, problem)) => refusal(status, &problem),
@@ -97,7 +99,24 @@ pub fn answer_one(mut stream: TcpStream, service: &Service) {
         reply.kind,
         reply.body.len()
     );
-    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(reply.body.as_bytes()));
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(reply.body.as_bytes()));
+    if sent.is_ok() {
+        drain(&mut stream, service.patience);
+    }
+}
+
+/// Takes what a client still sends, within bounds: closing on it would tear the reply out of its hands.
+fn drain(stream: &mut TcpStream, patience: Duration) {
+    let begun = Instant::now();
+    let mut left = 4 * request::MAX_BODY_BYTES;
+    let mut piece = [0; 4096];
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    while begun.elapsed() < patience {
+        match stream.read(&mut piece) {
+            Ok(count) if count > 0 && count < left => left -= count,
+            _ => return,
+        }
+    }
 }
 
 fn route(request: &Request, service: &Service) -> Reply {
@@ -105,10 +124,10 @@ fn route(request: &Request, service: &Service) -> Reply {
         ("GET", "/") => Reply { status: 200, kind: "text/html; charset=utf-8", body: PAGE.to_owned() },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => of_json(200, &about(service)),
-        ("POST", "/predict") => match predict(&request.body, service) {
-            Ok(document) => of_json(200, &document),
-            Err(error) => refusal(422, &error.to_string()),
-        },
+        ("POST", "/predict") => {
+            let (status, document) = answer(&request.body, service);
+            of_json(status, &document)
+        }
         (_, "/" | "/openapi.json" | "/about" | "/predict") => refusal(405, "this path is asked with another method"),
         _ => refusal(404, "there is `/`, `/about`, `/predict` and `/openapi.json`"),
     }
@@ -124,9 +143,18 @@ fn about(service: &Service) -> Value {
     })
 }
 
-fn predict(body: &[u8], service: &Service) -> Result<Value> {
-    let question: Question = serde_json::from_slice(body)
-        .map_err(|error| Error::Question(format!("the body is not a question: {error}; see /openapi.json")))?;
+/// Status and document for the body of a question.
+pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
+    match serde_json::from_slice(body) {
+        Ok(question) => match predict(question, service) {
+            Ok(document) => (200, document),
+            Err(error) => (422, json!({ "error": error.to_string() })),
+        },
+        Err(error) => (400, json!({ "error": format!("the body is not a question: {error}; see /openapi.json") })),
+    }
+}
+
+fn predict(question: Question, service: &Service) -> Result<Value> {
     if question.operators.len() > MOST_OPERATORS {
         return Err(Error::Question(format!("there are more than {MOST_OPERATORS} operators")));
     }
@@ -147,15 +175,16 @@ fn predict(body: &[u8], service: &Service) -> Result<Value> {
         ..Setting::default()
     };
     for (name, value) in &question.knobs {
-        match (value.as_f64(), value.as_str()) {
-            (Some(number), _) => setting.extras.insert(format!("knob.{name}"), number),
-            (None, Some(word)) => setting.extras.insert(format!("knob.{name}={word}"), 1.0),
+        let cell = match (value.as_f64(), value.as_str()) {
+            (Some(number), _) => Cell::Number(number),
+            (None, Some(word)) => Cell::Word(word.to_owned()),
             (None, None) => return Err(Error::Question(format!("the knob `{name}` is neither a number nor a word"))),
         };
+        setting.set_extra(&format!("knob.{name}"), &cell);
     }
     let answers = asking::ask(&service.predictor, &operators, &setting)?;
-    let total_ns: f64 = answers.iter().map(|one| one.count as f64 * one.answer.time_ns).sum();
-    Ok(json!({ "operators": answers, "total_ns": total_ns }))
+    let total = asking::total(&operators, &answers, &Run::default());
+    Ok(json!({ "operators": answers, "total": total }))
 }
 
 fn refusal(status: u16, problem: &str) -> Reply {

@@ -96,6 +96,10 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>, begun: Instant, patience: D
         return Err(Trouble::Bad(408, "the request took too long".to_owned()));
     }
     match stream.read(&mut piece) {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+            Err(Trouble::Bad(408, "the request took too long".to_owned()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
         Ok(0) | Err(_) => Err(Trouble::Gone),
         Ok(count) => {
             bytes.extend_from_slice(&piece[..count]);

@@ -5,7 +5,7 @@
 
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
-use crate::features::{Device, Form, Work};
+use crate::features::{Device, Form, Work, attainable_ns};
 use crate::samples::{Gatherer, Question, Samples};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ struct Time {
     unit: Unit,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Unit {
     Ns,
@@ -52,6 +52,21 @@ impl Unit {
             Unit::Ms => 1e6,
             Unit::S => 1e9,
         }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Us => "us",
+            Unit::Ms => "ms",
+            Unit::S => "s",
+        }
+    }
+
+    /// The unit that the name of a column ends with, if any.
+    fn of_column(name: &str) -> Option<Unit> {
+        let (_, end) = name.rsplit_once('_')?;
+        [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|unit| unit.name() == end)
     }
 }
 
@@ -88,6 +103,12 @@ impl Mapping {
     pub fn read(path: &Path) -> Result<Mapping> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
         let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+        if let Some(other) = Unit::of_column(&mapping.time.column).filter(|unit| *unit != mapping.time.unit) {
+            let (column, unit) = (&mapping.time.column, mapping.time.unit.name());
+            let problem =
+                format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name());
+            return Err(Error::table(path, problem));
+        }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
                 Err(Error::table(path, format!("the device `{name}` has a number that is not positive")))
@@ -101,18 +122,17 @@ impl Mapping {
         &self.devices
     }
 
-    /// The sizes of one of its operators from `column=number` pairs with commas between them.
-    pub fn work(&self, operator: &str, sizes: &str) -> std::result::Result<Work, String> {
+    /// The columns that hold the operator's and the device's name.
+    pub fn key_columns(&self) -> (&str, &str) {
+        (&self.operator, &self.device)
+    }
+
+    /// The sizes of one of its operators from numbers by the names of their columns.
+    pub fn work(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
         let shape = self.operators.get(operator).ok_or_else(|| {
             let known: Vec<_> = self.operators.keys().map(String::as_str).collect();
             format!("the mapping does not describe `{operator}`; described: {}", known.join(", "))
         })?;
-        let mut given = BTreeMap::new();
-        for pair in sizes.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
-            let value: f64 = value.trim().parse().map_err(|_| format!("`{value}` is not a number"))?;
-            given.insert(name.trim(), value);
-        }
         if let [first, ..] = shape.missing()[..] {
             return Err(format!("the mapping lacks `{first}`"));
         }
@@ -132,7 +152,7 @@ impl Mapping {
     }
 
     /// The columns that mean something.
-    fn known_columns(&self) -> BTreeSet<&str> {
+    pub fn columns(&self) -> BTreeSet<&str> {
         let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(|size| match size {
             Size::Column(name) => Some(name.as_str()),
             Size::Number(_) => None,
@@ -215,26 +235,43 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let table = super::read(path)?;
         let times = numbers(path, &table, &mapping.time.column)?;
         let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
-        for (row, question) in in_table(path, &table, mapping)?.into_iter().enumerate() {
+        let questions = in_table(path, &table, mapping)?;
+        plausible(path, mapping, &questions, times)?;
+        for (row, question) in questions.into_iter().enumerate() {
             gatherer.push(question, times[row] * mapping.time.unit.nanoseconds(), cvs.map(|cvs| cvs[row]));
         }
     }
     gatherer.finish()
 }
 
-/// The questions in a table, which needs no times; each with its device's name.
-pub fn questions(path: &Path, mapping: &Mapping) -> Result<Vec<(Question, String)>> {
-    let names: Vec<&String> = mapping.devices.keys().collect();
-    let found = in_table(path, &super::read(path)?, mapping)?.into_iter();
-    let named = |question: Question| {
-        let name = names[question.device as usize].clone();
-        (question, name)
-    };
-    Ok(found.map(named).collect())
+/// Refuses a table most of whose times no device could have reached: they are in another unit than the mapping says.
+fn plausible(path: &Path, mapping: &Mapping, questions: &[Question], times: &[f64]) -> Result<()> {
+    /// Caches make operators faster than main memory allows, but not by so much.
+    const FASTEST: f64 = 0.05;
+    let devices: Vec<&Device> = mapping.devices.values().collect();
+    let (mut known, mut too_fast) = (0, 0);
+    for (question, time) in
+        questions.iter().zip(times).filter(|(question, time)| question.work.is_sound() && **time > 0.0)
+    {
+        let least = attainable_ns(&question.work, devices[question.device as usize], question.threads);
+        known += 1;
+        too_fast += usize::from(time * mapping.time.unit.nanoseconds() < FASTEST * least);
+    }
+    match 2 * too_fast > known {
+        true => Err(Error::table(
+            path,
+            format!(
+                "{too_fast} of {known} times are shorter than a twentieth of what their devices need; is `{}` in another unit than `{}`?",
+                mapping.time.column,
+                mapping.time.unit.name()
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
-    let known = mapping.known_columns();
+    let known = mapping.columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!(
             "the mapping does not say what the column `{}` is; name it in the mapping, or list it under `after_run`",
@@ -273,6 +310,7 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
             detail: String::new(),
             work: shape.work(&of),
             threads: mapping.devices[device].units,
+            is_default: true,
             extras: BTreeMap::new(),
         });
     }

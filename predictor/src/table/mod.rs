@@ -4,7 +4,7 @@ mod csv;
 mod mapping;
 
 pub use csv::read;
-pub use mapping::{Mapping, questions, samples};
+pub use mapping::{Mapping, samples};
 
 /// A table by column.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,10 @@
 //! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
 
+use predictor::samples::Samples;
+use predictor::table::Mapping;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The mapping of the table.
 pub const MAPPING: &str = r#"
@@ -42,4 +45,29 @@ pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
     std::fs::write(&mapping_path, mapping).expect("a temporary folder takes files");
     std::fs::write(&table_path, table).expect("a temporary folder takes files");
     (mapping_path, table_path)
+}
+
+/// A predictor of few of the table's samples, which makes a small file; trained once, and the bytes of its file.
+pub fn trained() -> &'static [u8] {
+    static TRAINED: OnceLock<Vec<u8>> = OnceLock::new();
+    TRAINED.get_or_init(|| {
+        let (mut samples, _) = samples();
+        // Rows of both operators stand in turns, so an odd step takes of both.
+        let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
+        samples.features = samples.features.select(&few);
+        samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
+        let predictor = predictor::train::train(&samples, 7, false).expect("a predictor");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("made-up.opp");
+        predictor::bundle::write(&predictor, &path).expect("a file");
+        std::fs::read(&path).expect("the file")
+    })
+}
+
+/// The table's samples and its mapping.
+pub fn samples() -> (Samples, Mapping) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mapping, table) = write(folder.path());
+    let mapping = Mapping::read(&mapping).expect("the mapping");
+    (predictor::table::samples(&[table], &mapping).expect("the table"), mapping)
 }

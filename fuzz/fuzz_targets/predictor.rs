@@ -1,0 +1,47 @@
+//! Feeds arbitrary bytes to the reader of predictors and to the server's questions; both must answer or refuse.
+//!
+//! An input that begins with `{` is a question to a predictor that is trained once from a made-up table. Any other is a
+//! predictor's file without its hash, which is no secret and is put on here; what can be read is asked. Run with
+//! `. scripts/env` and `cargo +nightly fuzz run predictor`; good starts are a question and what `oppredict train` wrote,
+//! less its last 32 bytes.
+
+#![no_main]
+
+#[path = "../../predictor/tests/common/mod.rs"]
+mod common;
+
+use libfuzzer_sys::fuzz_target;
+use predictor::bundle;
+use predictor::features::Work;
+use predictor::learn::predictor::Ask;
+use predictor::serve::{PATIENCE, Service, answer};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+fn service() -> &'static Service {
+    static SERVICE: OnceLock<Service> = OnceLock::new();
+    SERVICE.get_or_init(|| Service {
+        predictor: bundle::from_bytes(common::trained()).expect("our own file"),
+        mapping: None,
+        patience: PATIENCE,
+    })
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if bytes.first() == Some(&b'{') {
+        let _ = answer(bytes, service());
+        return;
+    }
+    let mut file = bytes.to_vec();
+    file.extend_from_slice(blake3::hash(bytes).as_bytes());
+    let Ok(predictor) = bundle::from_bytes(&file) else { return };
+    let work = Work::contraction(3.0, 200.0, 300.0, 100.0, false);
+    let extras = BTreeMap::from([("knob.tile_x".to_owned(), 4.0)]);
+    for operator in predictor.learned.operators.keys() {
+        for device in predictor.about.devices.keys() {
+            let ask = Ask { operator, work: &work, device, threads: None, extras: &extras };
+            let _ = predictor.ask(&ask);
+            let _ = predictor::explain::explain(&predictor, &ask);
+        }
+    }
+});

@@ -1,0 +1,228 @@
+//! `oppredict explain`.
+
+use super::arguments::{Data, Explain};
+use super::predict::{duration, set_knobs};
+use super::{load, new_table, print, right_align};
+use crate::asking::{self, Setting};
+use crate::bundle;
+use crate::error::{Error, Result};
+use crate::explain::{self, Limits, Neighbour};
+use crate::features::FEATURES;
+use crate::learn::predictor::{Ask, Predictor};
+use crate::report;
+use crate::samples::Samples;
+use crate::table::Mapping;
+use serde_json::json;
+use std::path::Path;
+
+/// Features in a table on the screen; files and documents hold all.
+const SHOWN: usize = 12;
+/// Rows that a summary looks at.
+const ROWS: usize = 300;
+
+/// Explains one answer, or what features do over measured rows.
+pub fn run(arguments: &Explain) -> Result<u8> {
+    let samples = match arguments.data.is_empty() {
+        true => None,
+        false => Some(load(&Data::of(&arguments.data, arguments.mapping.as_deref()))?),
+    };
+    match (&arguments.predictor, &arguments.op, samples) {
+        (Some(path), Some(op), samples) => answer(path, op, samples.as_ref(), arguments),
+        (Some(path), None, Some(samples)) => summaries(path, &samples, arguments),
+        (None, _, Some(samples)) => importances(&samples, arguments.json),
+        (_, _, None) => Err(Error::Question(
+            "say --predictor and --op to explain an answer, or --data to see what matters".to_owned(),
+        )),
+    }
+}
+
+fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
+    let mut predictor = bundle::read(path)?;
+    let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
+    if let Some(mapping) = &mapping {
+        asking::describe_devices(&mut predictor, mapping);
+    }
+    let operator = asking::operator(text, mapping.as_ref())?;
+    let mut setting = Setting {
+        device: arguments.device.clone(),
+        threads: arguments.threads.map(f64::from),
+        extrapolate: true,
+        ..Setting::default()
+    };
+    set_knobs(&mut setting, &arguments.knob)?;
+    let ask = Ask {
+        operator: &operator.name,
+        work: &operator.work,
+        device: asking::device(&predictor, &setting)?,
+        threads: setting.threads,
+        extras: &setting.extras,
+    };
+    let explanation = explain::explain(&predictor, &ask)?;
+    let limits = explain::limits(&predictor, &ask, &explanation.answer)?;
+    let better = explain::improvements(&predictor, &ask)?;
+    print(&format!("{}\n{}", operator.text, of_answer(&explanation, &limits)))?;
+    if better.is_empty() {
+        print("No single change of threads or of a knob should save a tenth of the time.")?;
+    }
+    for change in better.iter().take(SHOWN) {
+        let what = match change.feature.contains('=') {
+            true => change.feature.clone(),
+            false => format!("{} = {}", change.feature, change.value),
+        };
+        print(&format!("With {what} it should take {:.2} of the time.", change.factor))?;
+    }
+    let near = match samples {
+        Some(samples) => explain::neighbours(&predictor, &ask, samples, 5)?,
+        None => Vec::new(),
+    };
+    if !near.is_empty() {
+        print(&of_neighbours(&near))?;
+    }
+    let (mut varied, mut effects) = (Vec::new(), Vec::new());
+    if let Some(feature) = &arguments.vary {
+        varied = explain::sweep(&predictor, &ask, feature)?;
+        if let Some(samples) = samples {
+            effects = explain::effects(&predictor, samples, &operator.name, feature)?;
+        }
+        print(&of_variation(feature, &varied, &effects))?;
+    }
+    if arguments.json {
+        let document = json!({
+            "operator": operator.text, "explanation": explanation, "limits": limits, "improvements": better,
+            "neighbours": near, "varied": varied, "effects": effects,
+        });
+        print(&document.to_string())?;
+    }
+    Ok(0)
+}
+
+fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
+    let answer = &explanation.answer;
+    let interval = match answer.low_ns.is_finite() {
+        true => format!(" (90 % between {} and {})", duration(answer.low_ns), duration(answer.high_ns)),
+        false => String::new(),
+    };
+    let mut text = format!("takes {}{interval}\n", duration(answer.time_ns));
+    for reason in &answer.outside {
+        text += &format!("outside of what was learned: {reason}\n");
+    }
+    text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
+    let mut bounds = new_table(&["what alone would take", "time", "of the whole"]);
+    for (name, time_ns) in [
+        ("arithmetic at peak", limits.arithmetic_ns),
+        ("bytes at full bandwidth", limits.memory_ns),
+        ("starting it", answer.overhead_ns),
+    ] {
+        let share = format!("{:.0} %", 100.0 * time_ns / answer.time_ns);
+        bounds.add_row([name.to_owned(), duration(time_ns), share]);
+    }
+    right_align(&mut bounds, 1..3);
+    text += &format!("{bounds}\n");
+    text += &format!(
+        "bytes: {:.2} of the shared cache; roofline reached: {:.0} %",
+        limits.bytes_of_cache,
+        100.0 * limits.utilisation
+    );
+    if let Some(efficiency) = limits.parallel_efficiency {
+        text += &format!("; threads used: {:.0} %", 100.0 * efficiency);
+    }
+    let mut table = new_table(&["feature", "value", "unit", "time ×"]);
+    for part in explanation.parts.iter().take(SHOWN) {
+        let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
+        let value = if part.value.is_nan() { "open".to_owned() } else { format!("{:.3}", part.value) };
+        table.add_row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
+    }
+    right_align(&mut table, [1, 3]);
+    let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
+    text + &format!(
+        "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{table}\nall other features: × {others:.3}",
+        duration(answer.time_ns),
+        duration(explanation.bound_ns),
+        explanation.average,
+        explanation.rest
+    )
+}
+
+fn of_neighbours(near: &[Neighbour]) -> String {
+    let mut table = new_table(&["nearest measured", "threads", "device", "model", "rows", "fastest", "doublings off"]);
+    for one in near {
+        let sizes: Vec<String> =
+            one.sizes.iter().filter(|(_, size)| *size > 1.0).map(|(name, size)| format!("{name} {size}")).collect();
+        table.add_row([
+            sizes.join(", "),
+            one.threads.to_string(),
+            one.device.clone(),
+            one.model.clone(),
+            one.rows.to_string(),
+            duration(one.time_ns),
+            format!("{:.2}", one.distance),
+        ]);
+    }
+    right_align(&mut table, [1, 4, 5, 6]);
+    table.to_string()
+}
+
+fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::Effect]) -> String {
+    let mut here = new_table(&[feature, "time × here"]);
+    for change in varied {
+        here.add_row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
+    }
+    right_align(&mut here, 0..2);
+    if effects.is_empty() {
+        return here.to_string();
+    }
+    let mut all = new_table(&[feature, "partial dependence ×", "accumulated local effect ×"]);
+    for effect in effects {
+        all.add_row([
+            format!("{:.3}", effect.value),
+            format!("{:.3}", effect.partial),
+            format!("{:.3}", effect.accumulated),
+        ]);
+    }
+    right_align(&mut all, 0..3);
+    format!("{here}\nover measured rows\n{all}")
+}
+
+/// What each feature does over many rows of each operator.
+fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> {
+    let predictor: Predictor = bundle::read(path)?;
+    let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
+    let mut found = Vec::new();
+    for operator in known {
+        found.push(explain::summary(&predictor, samples, operator, ROWS)?);
+    }
+    found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
+    if found.is_empty() {
+        return Err(Error::Data("the predictor learned of no operator that the data has".to_owned()));
+    }
+    let mut table = new_table(&["operator", "rows", "feature", "typically ×"]);
+    for summary in &found {
+        for feature in summary.features.iter().take(SHOWN) {
+            let typical = format!("{:.3}", feature.typical);
+            table.add_row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
+        }
+    }
+    right_align(&mut table, [1, 3]);
+    print(&table.to_string())?;
+    if let Some(path) = &arguments.html {
+        report::write(path, &report::swarms(&found))?;
+    }
+    if arguments.json {
+        print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
+    }
+    Ok(0)
+}
+
+fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
+    let found = explain::importance(samples, 0)?;
+    let mut table = new_table(&["operator", "feature", "MAPE + points"]);
+    for one in found.iter().take(3 * SHOWN) {
+        table.add_row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
+    }
+    right_align(&mut table, [2]);
+    print(&table.to_string())?;
+    if as_json {
+        print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
+    }
+    Ok(0)
+}

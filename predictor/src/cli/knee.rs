@@ -1,0 +1,135 @@
+//! `oppredict knee`.
+
+use super::arguments::KneeOf;
+use super::predict::{duration, set_knobs};
+use super::{new_table, print, right_align};
+use crate::asking::{self, Operator, Setting};
+use crate::bundle;
+use crate::error::{Error, Result};
+use crate::explain::choices;
+use crate::knee::{Belief, Knee, Point, Probe, knee};
+use crate::learn::predictor::Predictor;
+use crate::probe::{collector, measure};
+use crate::report;
+use serde_json::json;
+use std::time::Duration;
+
+/// Measurements that may be taken.
+const MOST_PROBES: usize = 3;
+
+/// Prints each curve and its turning point.
+pub fn run(arguments: &KneeOf) -> Result<u8> {
+    let predictor = bundle::read(&arguments.predictor)?;
+    let operator = asking::operator(&arguments.op, None)?;
+    let mut usual = Setting {
+        device: arguments.device.clone(),
+        threads: arguments.threads.map(f64::from),
+        extrapolate: arguments.extrapolate,
+        ..Setting::default()
+    };
+    set_knobs(&mut usual, &arguments.knob)?;
+    let device = asking::device(&predictor, &usual)?.to_owned();
+    let mut knees = Vec::new();
+    for over in &arguments.over {
+        let found = match over.as_str() {
+            "threads" => over_threads(&predictor, &operator, &usual, &device, arguments)?,
+            knob => over_knob(&predictor, &operator, &usual, knob, arguments.probe)?,
+        };
+        print(&overview(&operator, &found))?;
+        knees.push(found);
+    }
+    if let Some(path) = &arguments.html {
+        report::write(path, &report::curves(&operator.text, &device, &knees))?;
+    }
+    if arguments.json {
+        print(&json!({ "operator": operator.text, "device": device, "knees": knees }).to_string())?;
+    }
+    Ok(0)
+}
+
+fn over_threads(
+    predictor: &Predictor,
+    operator: &Operator,
+    usual: &Setting,
+    device: &str,
+    arguments: &KneeOf,
+) -> Result<Knee> {
+    let learned = choices(predictor, &operator.name, "threads")?.into_iter().map(f64::from).fold(1.0, f64::max);
+    let most = arguments.most_threads.map_or(learned, f64::from) as u32;
+    let settings =
+        (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
+    let predicted = curve(predictor, operator, settings)?;
+    let mut belief = Belief::of(&predicted);
+    let mut probes = Vec::new();
+    while arguments.probe && probes.len() < MOST_PROBES {
+        let Some(at) = belief.next() else { break };
+        let program = arguments.opcollect.clone().unwrap_or_else(collector);
+        let measured = measure(&program, &arguments.op, at as u32, Duration::from_secs(arguments.deadline))?;
+        if measured.device != device {
+            return Err(Error::Probe(format!(
+                "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
+                measured.device
+            )));
+        }
+        let known = predicted.iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns);
+        belief.learn(at, measured.time_ns, measured.cv.unwrap_or(0.0));
+        probes.push(Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv: measured.cv });
+    }
+    let bent = if probes.is_empty() { predicted } else { belief.curve() };
+    let found = knee("threads", bent).ok_or_else(|| {
+        Error::Question("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
+    })?;
+    Ok(Knee { probes, ..found })
+}
+
+fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: &str, probe: bool) -> Result<Knee> {
+    if probe {
+        return Err(Error::Question("--probe measures thread counts, not knobs; leave --over out".to_owned()));
+    }
+    let name = if knob.starts_with("knob.") { knob.to_owned() } else { format!("knob.{knob}") };
+    let values = choices(predictor, &operator.name, &name)?;
+    let settings = values.into_iter().map(|value| {
+        let mut setting = usual.clone();
+        setting.extras.insert(name.clone(), f64::from(value));
+        (f64::from(value), setting)
+    });
+    let curve = curve(predictor, operator, settings)?;
+    knee(&name, curve).ok_or_else(|| {
+        Error::Question(format!("`{name}` has fewer than two values in what was learned of `{}`", operator.name))
+    })
+}
+
+fn curve(
+    predictor: &Predictor,
+    operator: &Operator,
+    settings: impl Iterator<Item = (f64, Setting)>,
+) -> Result<Vec<Point>> {
+    let (places, questions): (Vec<f64>, Vec<_>) =
+        settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
+    let answers = asking::ask_each(predictor, &questions).into_iter().zip(places);
+    let point = |(answer, at): (Result<crate::learn::predictor::Answer>, f64)| {
+        answer.map(|answer| Point { at, time_ns: answer.time_ns, low_ns: answer.low_ns, high_ns: answer.high_ns })
+    };
+    answers.map(point).collect()
+}
+
+fn overview(operator: &Operator, found: &Knee) -> String {
+    let mut table = new_table(&[&found.over, "time", "90 % between", ""]);
+    for point in &found.curve {
+        let interval = match point.low_ns.is_finite() {
+            true => format!("{} … {}", duration(point.low_ns), duration(point.high_ns)),
+            false => "unknown".to_owned(),
+        };
+        let probe = found.probes.iter().find(|probe| probe.at == point.at);
+        let mut remark = probe.map_or(String::new(), |probe| {
+            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %)", 100.0 * cv));
+            format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
+        });
+        if point.at == found.knee {
+            remark = format!("knee {remark}").trim_end().to_owned();
+        }
+        table.add_row([point.at.to_string(), duration(point.time_ns), interval, remark]);
+    }
+    right_align(&mut table, 0..3);
+    format!("{}\n{table}\n{}\n", operator.text, report::summary(found))
+}

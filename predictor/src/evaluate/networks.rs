@@ -1,0 +1,141 @@
+//! Whole neural networks: the sum of their operators as predicted against the same sum as measured.
+//!
+//! Each operator counts as often as it occurs, at the schedule that is taken where none is asked for. Both sums are over
+//! the operators that were measured; a network most of whose operators were not says little and is listed, but not
+//! scored.
+
+use super::Answers;
+use crate::learn::median;
+use crate::samples::{Network, Samples};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The share of a network's operators that must have been measured for it to count.
+const WHOLE: f64 = 0.9;
+
+/// What came of whole networks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndToEnd {
+    /// Every network in every setting.
+    pub networks: Vec<OfNetwork>,
+    /// By learner.
+    pub learners: BTreeMap<String, Shares>,
+}
+
+/// One network in one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OfNetwork {
+    /// Its name.
+    pub name: String,
+    /// What it was run with, and how.
+    pub setting: String,
+    /// Operators, each as often as it occurs.
+    pub operators: f64,
+    /// Those that were measured.
+    pub measured: f64,
+    /// The sum of their times.
+    pub measured_ns: f64,
+    /// The same as predicted, by learner.
+    pub predicted_ns: BTreeMap<String, f64>,
+}
+
+/// How far off sums are, over the networks that count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// Networks in their settings.
+    pub networks: usize,
+    /// Mean absolute error in percent.
+    pub mape: f64,
+    /// Share within 5 %, in percent.
+    pub hit5: f64,
+    /// Share within 10 %, in percent.
+    pub hit10: f64,
+}
+
+impl OfNetwork {
+    /// Whether enough of it was measured.
+    pub fn counts(&self) -> bool {
+        self.measured >= WHOLE * self.operators
+    }
+
+    /// How far off a learner is, in percent.
+    pub fn error(&self, learner: &str) -> Option<f64> {
+        self.predicted_ns.get(learner).map(|predicted| 100.0 * (predicted / self.measured_ns - 1.0))
+    }
+}
+
+/// A device and threads, whose bits have the order of the numbers.
+type Setting = (u32, u64);
+
+/// Sums over held-out networks, which are given per division; nothing where none were held out.
+pub(super) fn end_to_end(
+    samples: &Samples,
+    answers: &BTreeMap<String, Answers>,
+    held: &[&[usize]],
+) -> Option<EndToEnd> {
+    let mut networks: BTreeMap<(usize, Setting), OfNetwork> = BTreeMap::new();
+    for (learner, known) in answers {
+        for (division, range) in &known.divisions {
+            let by_setting = times(samples, &known.rows[range.clone()], &known.predicted[range.clone()]);
+            for place in held.get(*division).copied().unwrap_or_default() {
+                for (setting, times) in &by_setting {
+                    let entry = networks
+                        .entry((*place, *setting))
+                        .or_insert_with(|| begin(samples, &samples.networks[*place], *setting, times));
+                    let uses = samples.networks[*place].uses.iter();
+                    let predicted = uses.filter_map(|(shape, count)| Some(count * times.get(shape)?.1));
+                    entry.predicted_ns.insert(learner.clone(), predicted.sum());
+                }
+            }
+        }
+    }
+    let networks: Vec<OfNetwork> = networks.into_values().filter(|network| network.measured > 0.0).collect();
+    let learners = answers.keys().filter_map(|learner| Some((learner.clone(), shares(&networks, learner)?))).collect();
+    (!networks.is_empty()).then_some(EndToEnd { networks, learners })
+}
+
+fn begin(samples: &Samples, network: &Network, setting: Setting, times: &BTreeMap<u64, (f64, f64)>) -> OfNetwork {
+    let measured: Vec<(f64, f64)> =
+        network.uses.iter().filter_map(|(shape, count)| Some((*count, count * times.get(shape)?.0))).collect();
+    let (device, threads) = (&samples.devices[setting.0 as usize].0, f64::from_bits(setting.1));
+    let own = if network.setting.is_empty() { String::new() } else { format!("{}, ", network.setting) };
+    OfNetwork {
+        name: network.name.clone(),
+        setting: format!("{own}{threads} threads, {device}"),
+        operators: network.uses.values().sum(),
+        measured: measured.iter().map(|(count, _)| count).sum(),
+        measured_ns: measured.iter().map(|(_, time)| time).sum(),
+        predicted_ns: BTreeMap::new(),
+    }
+}
+
+/// The measured and predicted time of each shape at its default schedule, in each setting; the middle of several.
+fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
+    let mut all: BTreeMap<Setting, BTreeMap<u64, (Vec<f64>, Vec<f64>)>> = BTreeMap::new();
+    for (row, guess) in rows.iter().zip(predicted) {
+        let sample = &samples.rows[*row];
+        if sample.is_default {
+            let of_setting = all.entry((sample.device, sample.threads.to_bits())).or_default();
+            let (measured, guesses) = of_setting.entry(sample.shape).or_default();
+            measured.push(sample.time_ns);
+            guesses.push(*guess);
+        }
+    }
+    let middle = |(shape, (mut measured, mut guesses)): (u64, (Vec<f64>, Vec<f64>))| {
+        (shape, (median(&mut measured), median(&mut guesses)))
+    };
+    all.into_iter().map(|(setting, shapes)| (setting, shapes.into_iter().map(middle).collect())).collect()
+}
+
+fn shares(networks: &[OfNetwork], learner: &str) -> Option<Shares> {
+    let counted = networks.iter().filter(|network| network.counts());
+    let errors: Vec<f64> = counted.filter_map(|network| network.error(learner)).map(f64::abs).collect();
+    let count = errors.len() as f64;
+    let within = |most: f64| 100.0 * errors.iter().filter(|error| **error <= most).count() as f64 / count;
+    (!errors.is_empty()).then(|| Shares {
+        networks: errors.len(),
+        mape: errors.iter().sum::<f64>() / count,
+        hit5: within(5.0),
+        hit10: within(10.0),
+    })
+}

@@ -1,0 +1,132 @@
+//! Trees to and from XGBoost's own JSON files, so that they can be looked at, grown further or replaced elsewhere.
+//!
+//! A file per set of trees, in a folder: `conv2d.known.0.json` holds the first set for devices that were learned from,
+//! `conv2d.transfer.1.json` the second for others. What the trees answer is the logarithm of time over bound. Files come
+//! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
+
+use crate::error::{Error, Result};
+use crate::learn::ours::OfOperator;
+use crate::learn::predictor::Predictor;
+use crate::learn::trees::Trees;
+use serde::Deserialize;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 1 << 30;
+/// Sets of one kind for one operator.
+const MAX_SETS: usize = 16;
+
+/// The name of the feature that stands behind those of the samples.
+pub const LAST_FEATURE: &str = "bound_of_overhead";
+
+/// Writes all trees of a predictor into a folder, which is made if there is none.
+pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
+    let names = names(predictor);
+    let mut written = Vec::new();
+    for (operator, of) in &predictor.learned.operators {
+        for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer)] {
+            for (place, trees) in sets.iter().enumerate() {
+                let path = file(folder, operator, kind, place)?;
+                std::fs::write(&path, trees.to_json(&names)).map_err(|error| Error::io("write", &path, error))?;
+                written.push(path);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// Replaces the trees of every operator for which the folder has files; says which those are.
+///
+/// How far off the new trees are is not known, so their operators lose their intervals.
+pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
+    let names = names(predictor);
+    let mut replaced = Vec::new();
+    for (operator, of) in &mut predictor.learned.operators {
+        let sets = |kind: &str| -> Result<Vec<Trees>> {
+            let mut sets = Vec::new();
+            for place in 0..MAX_SETS {
+                let path = file(folder, operator, kind, place)?;
+                if !path.exists() {
+                    break;
+                }
+                sets.push(read_one(&path, &names)?);
+            }
+            Ok(sets)
+        };
+        let (known, transfer) = (sets("known")?, sets("transfer")?);
+        if known.is_empty() && transfer.is_empty() {
+            continue;
+        }
+        replace(of, known, transfer);
+        replaced.push(operator.clone());
+    }
+    match replaced.is_empty() {
+        true => Err(Error::Data(format!(
+            "`{}` has no file of any operator of the predictor, such as `{}`",
+            folder.display(),
+            predictor.learned.operators.keys().next().map_or(String::new(), |name| format!("{name}.known.0.json"))
+        ))),
+        false => Ok(replaced),
+    }
+}
+
+fn replace(of: &mut OfOperator, known: Vec<Trees>, transfer: Vec<Trees>) {
+    if !known.is_empty() {
+        of.known = known;
+    }
+    if !transfer.is_empty() {
+        of.transfer = transfer;
+        of.adapted.clear();
+    }
+    of.facts.spreads.clear();
+    of.facts.mape_aside = None;
+}
+
+fn names(predictor: &Predictor) -> Vec<String> {
+    predictor.about.names.iter().cloned().chain([LAST_FEATURE.to_owned()]).collect()
+}
+
+fn file(folder: &Path, operator: &str, kind: &str, place: usize) -> Result<PathBuf> {
+    match operator.contains(['/', '\0']) {
+        true => Err(Error::Data(format!("the operator `{operator}` cannot be the name of a file"))),
+        false => Ok(folder.join(format!("{operator}.{kind}.{place}.json"))),
+    }
+}
+
+#[derive(Deserialize)]
+struct Named {
+    learner: NamedLearner,
+}
+
+#[derive(Deserialize)]
+struct NamedLearner {
+    #[serde(default)]
+    feature_names: Vec<String>,
+}
+
+fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
+    let opened = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut text = String::new();
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes")));
+    }
+    let trees = Trees::from_json(&text).map_err(|error| Error::table(path, error.to_string()))?;
+    let named: Named = serde_json::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+    if trees.features != names.len() {
+        let problem = format!("its trees ask for {} features, the predictor has {}", trees.features, names.len());
+        return Err(Error::table(path, problem));
+    }
+    // XGBoost's files may have no names; where there are some, they say what the columns are.
+    let theirs = named.learner.feature_names;
+    let other = theirs.iter().zip(names).position(|(theirs, ours)| theirs != ours);
+    match other {
+        Some(place) => Err(Error::table(
+            path,
+            format!("its feature {place} is `{}`, the predictor's is `{}`", theirs[place], names[place]),
+        )),
+        None => Ok(trees),
+    }
+}

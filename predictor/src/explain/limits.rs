@@ -1,0 +1,73 @@
+//! What limits an operator: the roofline, the overhead, the caches, or how well it is spread over threads.
+
+use crate::error::Result;
+use crate::features;
+use crate::learn::predictor::{Answer, Ask, Predictor};
+use serde::Serialize;
+
+/// Shares of an operator's time, and a word for what limits it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
+    pub limit: &'static str,
+    /// The same as a sentence.
+    pub reason: String,
+    /// Time that arithmetic alone takes at the device's peak with these threads.
+    pub arithmetic_ns: f64,
+    /// Time that the compulsory bytes alone take at its bandwidth.
+    pub memory_ns: f64,
+    /// Share of the roofline that is reached.
+    pub utilisation: f64,
+    /// Compulsory bytes over the bytes of the cache that all units share.
+    pub bytes_of_cache: f64,
+    /// Time on one thread over the time of all threads together; nothing where only one thread count was learned.
+    pub parallel_efficiency: Option<f64>,
+}
+
+/// Why the time of an answer is what it is, by the device's figures and what was learned.
+pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<Limits> {
+    let device = &predictor.about.devices[ask.device];
+    let threads = ask.threads.unwrap_or(device.units);
+    let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
+    let overhead_ns = answer.overhead_ns;
+    let bytes_of_cache = ask.work.bytes() / device.cache_bytes;
+    let utilisation = answer.attainable_ns / answer.time_ns;
+    let parallel_efficiency = match threads > 1.0 && has_learned_threads(predictor, ask.operator) {
+        true => {
+            let alone = predictor.ask(&Ask { threads: Some(1.0), ..ask.clone() })?;
+            Some(alone.time_ns / (answer.time_ns * threads))
+        }
+        false => None,
+    };
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let (limit, reason) = match parallel_efficiency {
+        _ if overhead_ns > 0.5 * answer.time_ns => {
+            let share = percent((overhead_ns / answer.time_ns).min(1.0));
+            ("overhead", format!("starting any such operator takes {share} of the time"))
+        }
+        _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
+            ("memory", format!("it moves its bytes at {} of the bandwidth", percent(utilisation)))
+        }
+        _ if utilisation > 0.5 => ("arithmetic", format!("it computes at {} of the peak", percent(utilisation))),
+        Some(efficiency) if efficiency < 0.6 => {
+            ("threads", format!("{threads} threads are only {:.2} times as fast as one", efficiency * threads))
+        }
+        _ if bytes_of_cache > 1.0 && memory_ns >= arithmetic_ns => {
+            ("cache", format!("its operands are {bytes_of_cache:.1} times as large as the cache"))
+        }
+        _ => {
+            let reason = format!(
+                "it reaches {} of the roofline, and neither overhead, threads nor cache explain it",
+                percent(utilisation)
+            );
+            ("code", reason)
+        }
+    };
+    Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
+}
+
+fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {
+    let column = predictor.about.names.iter().position(|name| name == "threads");
+    let range = column.and_then(|column| predictor.learned.operators[operator].facts.ranges[column]);
+    range.is_some_and(|(low, high)| low < high)
+}

@@ -1,0 +1,63 @@
+//! The measured rows that are most like a question.
+
+use crate::error::Result;
+use crate::features::{FEATURES, Origin};
+use crate::learn::predictor::{Ask, Predictor};
+use crate::samples::Samples;
+use serde::Serialize;
+
+/// A measured row beside a question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Neighbour {
+    /// How far its sizes and threads are off, in doublings.
+    pub distance: f64,
+    /// The device it was measured on.
+    pub device: String,
+    /// The neural network it was found in; empty where that is not known.
+    pub model: String,
+    /// Its sizes by the names of their features.
+    pub sizes: Vec<(String, f64)>,
+    /// The threads it had.
+    pub threads: f64,
+    /// The fastest time that was measured for it.
+    pub time_ns: f64,
+    /// Rows of these sizes: schedules and repeats.
+    pub rows: usize,
+}
+
+/// The `most` nearest shapes of the question's operator, of several schedules the fastest.
+pub fn neighbours(predictor: &Predictor, ask: &Ask<'_>, samples: &Samples, most: usize) -> Result<Vec<Neighbour>> {
+    let row = predictor.row(ask)?;
+    let sizes: Vec<usize> = (0..FEATURES.len())
+        .filter(|column| FEATURES[*column].origin == Origin::Sizes && FEATURES[*column].unit.starts_with("log2"))
+        .collect();
+    let threads = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
+    let mut found: std::collections::BTreeMap<(u64, u64), Neighbour> = Default::default();
+    for (place, sample) in samples.rows.iter().enumerate() {
+        if samples.operators[sample.operator as usize] != ask.operator {
+            continue;
+        }
+        let values = samples.features.row(place);
+        let squares = sizes.iter().map(|column| f64::from(row[*column] - values[*column]).powi(2));
+        let of_threads = f64::from(row[threads] / values[threads]).log2().powi(2);
+        let key = (sample.shape, sample.task);
+        let known = found.entry(key).or_insert_with(|| Neighbour {
+            distance: (squares.sum::<f64>() + of_threads).sqrt(),
+            device: samples.device_name(place).to_owned(),
+            model: samples.models[sample.model as usize].clone(),
+            sizes: sizes
+                .iter()
+                .map(|column| (FEATURES[*column].name.to_owned(), f64::from(values[*column]).exp2().round()))
+                .collect(),
+            threads: f64::from(values[threads]),
+            time_ns: sample.time_ns,
+            rows: 0,
+        });
+        known.rows += 1;
+        known.time_ns = known.time_ns.min(sample.time_ns);
+    }
+    let mut found: Vec<Neighbour> = found.into_values().collect();
+    found.sort_by(|one, two| one.distance.total_cmp(&two.distance));
+    found.truncate(most);
+    Ok(found)
+}

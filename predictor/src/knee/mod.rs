@@ -1,0 +1,125 @@
+//! Where more stops to pay: the fastest thread count or tile, the smallest within 5 % of it, where the curve turns, and
+//! for threads the law between.
+//!
+//! The curve is given whole; nothing is smoothed. `law` fits what is regular about it and names the breaks that the
+//! machine's topology makes, `update` bends it through a few measurements.
+
+mod law;
+mod update;
+
+pub use law::{Break, Law, law};
+pub use update::{Belief, Probe};
+
+use crate::correlate::kendall;
+use serde::Serialize;
+
+/// How much slower than the fastest still counts as as fast.
+const NEAR: f64 = 1.05;
+/// Points that the local correlation looks at.
+const WINDOW: usize = 5;
+/// A local correlation that is smaller says nothing of the direction.
+const CLEAR: f64 = 0.3;
+
+/// One point of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Threads, or the value of a knob.
+    pub at: f64,
+    /// Time.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this.
+    pub high_ns: f64,
+}
+
+/// The turning point of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Knee {
+    /// What the curve goes over: `threads` or the name of a knob.
+    pub over: String,
+    /// Where it is fastest.
+    pub fastest: f64,
+    /// The smallest value within 5 % of the fastest time.
+    pub knee: f64,
+    /// Where the curve has fallen for the last time; nothing if it falls to its end.
+    pub turns_at: Option<f64>,
+    /// Where the correlation of value and time within a few points flips from falling to rising.
+    pub flips_at: Vec<f64>,
+    /// The law of the threads; nothing for knobs and for curves of less than three points.
+    pub law: Option<Law>,
+    /// Measurements that the curve was bent through.
+    pub probes: Vec<Probe>,
+    /// The whole curve.
+    pub curve: Vec<Point>,
+}
+
+/// The knee of a curve of at least two points, in order of their values.
+pub fn knee(over: &str, curve: Vec<Point>) -> Option<Knee> {
+    let fastest = curve.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns))?.clone();
+    let knee = curve.iter().find(|point| point.time_ns <= NEAR * fastest.time_ns)?.at;
+    if curve.len() < 2 {
+        return None;
+    }
+    let last_fall = curve.windows(2).rposition(|pair| pair[1].time_ns < pair[0].time_ns);
+    let turn = last_fall.map_or(0, |place| place + 1);
+    Some(Knee {
+        over: over.to_owned(),
+        fastest: fastest.at,
+        knee,
+        turns_at: (turn + 1 < curve.len()).then(|| curve[turn].at),
+        flips_at: flips(&curve),
+        law: (over == "threads" && curve.len() >= 3).then(|| law(&curve)),
+        probes: Vec::new(),
+        curve,
+    })
+}
+
+/// Where the direction within a window goes from down to up.
+fn flips(curve: &[Point]) -> Vec<f64> {
+    let mut found = Vec::new();
+    let mut falls = false;
+    for window in curve.windows(WINDOW.min(curve.len())) {
+        let (at, times): (Vec<f64>, Vec<f64>) = window.iter().map(|point| (point.at, point.time_ns)).unzip();
+        let direction = kendall(&at, &times);
+        if direction > CLEAR && falls {
+            // The turn is the lowest point that both windows have seen.
+            let lowest = window.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
+            found.extend(lowest.map(|point| point.at));
+        }
+        if direction.abs() > CLEAR {
+            falls = direction < 0.0;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub fn curve(times: &[f64]) -> Vec<Point> {
+        let point = |(place, time): (usize, &f64)| Point {
+            at: place as f64 + 1.0,
+            time_ns: *time,
+            low_ns: *time / 1.2,
+            high_ns: *time * 1.2,
+        };
+        times.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn a_curve_that_only_falls_does_not_turn() {
+        let knee = knee("threads", curve(&[8.0, 4.0, 2.7, 2.0])).expect("a curve");
+        assert_eq!((knee.fastest, knee.knee, knee.turns_at), (4.0, 4.0, None));
+        assert!(knee.flips_at.is_empty());
+    }
+
+    #[test]
+    fn every_turn_is_found_and_the_last_for_good() {
+        let times = [9.0, 7.0, 5.0, 4.0, 4.5, 5.0, 6.0, 5.0, 4.0, 3.0, 2.0, 2.05, 2.5, 3.0, 4.0];
+        let knee = knee("threads", curve(&times)).expect("a curve");
+        assert_eq!((knee.fastest, knee.knee, knee.turns_at), (11.0, 11.0, Some(11.0)));
+        assert_eq!(knee.flips_at, [4.0, 11.0], "the local correlation sees the first valley, too");
+    }
+}

@@ -1,0 +1,108 @@
+//! Quantiles of the utilisation by XGBoost's own objective: the middle answers, the outer ones make an interval.
+//!
+//! Unlike the spread of `ours`, which is one number per operator and device, such an interval is as wide as its
+//! neighbourhood asks for. Quantiles of training rows are too narrow for others, so a fifth of the shapes is left aside
+//! once, and the interval is widened until it holds the promised share of them (conformalised quantile regression,
+//! Romano and others, 2019).
+
+use super::boosted::{self, Growth, Objective};
+use super::ours::Ours;
+use super::spread::COVERAGE;
+use super::trees::Trees;
+use super::{Fitted, Lesson, by_operator, predict_by_operator, quantile};
+use crate::error::Result;
+use crate::samples::Samples;
+use crate::split;
+use std::collections::BTreeMap;
+
+/// The shares below the lower end, the answer and the upper end.
+const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
+
+struct Quantiles {
+    /// Bounds and features; its own trees are none.
+    known: Ours,
+    /// By operator, in the order of `SHARES`; only the middle without intervals.
+    trees: BTreeMap<u32, Vec<Trees>>,
+    /// What intervals are widened by on both sides, by operator.
+    widened: BTreeMap<u32, f64>,
+}
+
+/// Learns from some samples.
+pub(super) fn fit(samples: &Samples, train: &[usize], lesson: &Lesson) -> Result<impl Fitted + use<>> {
+    let shares = if lesson.intervals { &SHARES[..] } else { &SHARES[1..2] };
+    let mut fitted = grow(samples, train, lesson.seed, shares)?;
+    let (learned, aside) = split::aside(samples, train, lesson.seed ^ 1);
+    if lesson.intervals && !learned.is_empty() {
+        let trial = grow(samples, &learned, lesson.seed, shares)?;
+        for (operator, rows) in by_operator(samples, &aside) {
+            let mut missing = trial.missing(samples, &rows);
+            let share = (COVERAGE * (missing.len() + 1) as f64 / missing.len() as f64).min(1.0);
+            fitted.widened.insert(operator, quantile(&mut missing, share));
+        }
+    }
+    Ok(fitted)
+}
+
+fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
+    let mut fitted = Quantiles { known: Ours::default(), trees: BTreeMap::new(), widened: BTreeMap::new() };
+    for (operator, rows) in by_operator(samples, train) {
+        let (matrix, labels) = fitted.known.begin(samples, operator, &rows);
+        let of_share = |share: &f64| {
+            let growth = Growth { objective: Objective::Quantile(*share), ..Growth::boosting() };
+            boosted::fit(&matrix, &labels, &growth, seed)
+        };
+        fitted.trees.insert(operator, shares.iter().map(of_share).collect::<Result<_>>()?);
+    }
+    Ok(fitted)
+}
+
+impl Quantiles {
+    /// Logarithms of the ratio to the bound, one list per share; nothing for operators that were not learned.
+    fn logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
+        let trees = self.trees.get(&operator)?;
+        let matrix = self.known.matrix(samples, rows);
+        Some(trees.iter().map(|trees| trees.predict(&matrix)).collect())
+    }
+
+    /// How far rows of one operator lie outside of their interval; below 0 inside.
+    fn missing(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let operator = rows.first().map(|row| samples.rows[*row].operator);
+        let logs = operator.and_then(|one| self.logs(samples, one, rows)).unwrap_or_default();
+        let Ok([low, _, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return vec![0.0; rows.len()] };
+        let outside = rows.iter().zip(low.iter().zip(&high)).map(|(row, (low, high))| {
+            let label = self.known.label(samples, *row);
+            f64::from((low - label).max(label - high))
+        });
+        outside.collect()
+    }
+}
+
+impl Fitted for Quantiles {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let best_log = self.known.operators[&samples.operators[operator as usize]].facts.best_log;
+            let logs = self.logs(samples, operator, rows)?;
+            let middle = logs.get(logs.len() / 2)?;
+            let time = |(row, log): (&usize, &f32)| {
+                self.known.attainable_ns(samples, *row) * f64::from(*log).max(best_log).exp()
+            };
+            Some(rows.iter().zip(middle).map(time).collect())
+        })
+    }
+
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
+        let mut found: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        for (operator, rows) in by_operator(samples, rows) {
+            let (Some(widened), Some(logs)) = (self.widened.get(&operator), self.logs(samples, operator, &rows)) else {
+                return Vec::new();
+            };
+            let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return Vec::new() };
+            for (place, row) in rows.iter().enumerate() {
+                // Trees of different shares are grown apart and may cross.
+                let reach = |to: f32, from: f32| (f64::from(to - from) + widened).max(0.0);
+                found.insert(*row, (reach(middle[place], low[place]), reach(high[place], middle[place])));
+            }
+        }
+        rows.iter().map(|row| found[row]).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Support vector regression of the logarithm of the time, per operator, with a Gaussian kernel.
+//!
+//! The dual is solved one multiplier after the other: with the mean taken off and a constant in the kernel there is no
+//! free term, so each has a best value in closed form, as in the lasso. Memory and time grow with the square of the rows,
+//! so operators with many are thinned out evenly.
+
+use super::linear::{Standard, shrunk};
+use super::{Fitted, by_operator, predict_by_operator};
+use crate::samples::Samples;
+use std::collections::BTreeMap;
+
+/// Rows of an operator that are learned from.
+const MOST: usize = 1500;
+/// Distances of logarithms that do not count: about the noise of measurements.
+const IGNORED: f64 = 0.02;
+/// Bound of the multipliers.
+const BOUND: f64 = 10.0;
+/// Sweeps over the multipliers, at most.
+const SWEEPS: usize = 100;
+/// A sweep that moves no answer by more is the last.
+const STILL: f64 = 1e-3;
+
+struct Support {
+    standard: Standard,
+    /// Rows with a multiplier that is not 0.
+    vectors: Vec<(Vec<f64>, f64)>,
+}
+
+struct Supports(BTreeMap<u32, Support>);
+
+/// Learns from some samples.
+pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
+    let groups = by_operator(samples, train).into_iter();
+    Supports(groups.map(|(operator, rows)| (operator, support(samples, &rows))).collect())
+}
+
+fn support(samples: &Samples, rows: &[usize]) -> Support {
+    let standard = Standard::of(samples, rows);
+    let step = rows.len().div_ceil(MOST).max(1);
+    let rows: Vec<usize> = rows.iter().copied().step_by(step).collect();
+    let places: Vec<Vec<f64>> = rows.iter().map(|row| standard.row(samples, *row)).collect();
+    let logs: Vec<f64> = rows.iter().map(|row| standard.log(samples, *row)).collect();
+    let kernel = matrix(&places);
+    let multipliers = solve(&kernel, &logs, SWEEPS);
+    let vectors = places.into_iter().zip(multipliers).filter(|(_, multiplier)| *multiplier != 0.0).collect();
+    Support { standard, vectors }
+}
+
+/// How alike two places are, the constant included.
+fn likeness(one: &[f64], two: &[f64]) -> f64 {
+    let distance: f64 = one.iter().zip(two).map(|(one, two)| (one - two) * (one - two)).sum();
+    // Features have variance 1, so distances between strangers grow with their number.
+    1.0 + (-distance / one.len().max(1) as f64).exp()
+}
+
+fn matrix(places: &[Vec<f64>]) -> Vec<f64> {
+    let width = places.len();
+    let mut kernel = vec![0.0; width * width];
+    for (row, one) in places.iter().enumerate() {
+        for (column, two) in places.iter().enumerate().take(row + 1) {
+            let likeness = likeness(one, two);
+            kernel[row * width + column] = likeness;
+            kernel[column * width + row] = likeness;
+        }
+    }
+    kernel
+}
+
+/// The multipliers of the rows.
+fn solve(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
+    let width = logs.len();
+    let mut multipliers = vec![0.0f64; width];
+    let mut left = logs.to_vec();
+    for _ in 0..sweeps {
+        let mut moved = 0.0f64;
+        for place in 0..width {
+            let row = &kernel[place * width..][..width];
+            let own = row[place];
+            let best = (shrunk(left[place] + own * multipliers[place], IGNORED) / own).clamp(-BOUND, BOUND);
+            let step = best - multipliers[place];
+            if step != 0.0 {
+                left.iter_mut().zip(row).for_each(|(left, likeness)| *left -= step * likeness);
+                multipliers[place] = best;
+                moved = moved.max((step * own).abs());
+            }
+        }
+        if moved < STILL {
+            break;
+        }
+    }
+    multipliers
+}
+
+impl Fitted for Supports {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let support = self.0.get(&operator)?;
+            let log = |row: &usize| {
+                let place = support.standard.row(samples, *row);
+                let parts = support.vectors.iter().map(|(other, multiplier)| multiplier * likeness(other, &place));
+                support.standard.mean_log + parts.sum::<f64>()
+            };
+            Some(rows.iter().map(|row| log(row).exp()).collect())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// At the optimum a row inside of the ignored distance has no multiplier, one outside has the largest, and one
+        /// in between lies on the edge.
+        #[test]
+        fn multipliers_are_those_of_an_optimum(points in prop::collection::vec((-2.0f64..2.0, -1.0f64..1.0), 2..30)) {
+            let places: Vec<Vec<f64>> = points.iter().map(|(place, _)| vec![*place]).collect();
+            let logs: Vec<f64> = points.iter().map(|(_, log)| *log).collect();
+            let kernel = matrix(&places);
+            // Places that are much alike take many sweeps; where a fit stops early it answers as well.
+            let found = solve(&kernel, &logs, 20_000);
+            let width = logs.len();
+            // The last sweep moves no answer by more than it may, and leaves some way to go.
+            let slack = 0.05;
+            for place in 0..width {
+                let answer: f64 = found.iter().zip(&kernel[place * width..]).map(|(one, two)| one * two).sum();
+                let left = logs[place] - answer;
+                prop_assert!(found[place].abs() <= BOUND);
+                if found[place] == 0.0 {
+                    prop_assert!(left.abs() <= IGNORED + slack, "{left}");
+                } else if found[place].abs() < BOUND {
+                    prop_assert!((left - IGNORED * found[place].signum()).abs() <= slack, "{left}");
+                } else {
+                    prop_assert!(left * found[place].signum() >= IGNORED - slack, "{left}");
+                }
+            }
+        }
+    }
+}

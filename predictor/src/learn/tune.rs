@@ -1,0 +1,95 @@
+//! A small search for how trees are best grown, per operator, inside of what may be learned from.
+//!
+//! A fifth of the shapes that are learned from is left aside; a few settings, drawn by the seed, are tried on them, the
+//! usual one among them. What an evaluation holds out is never seen. Large operators are searched on a part of their
+//! shapes, because settings that are better on a part are mostly better on the whole.
+
+use super::boosted::Growth;
+use super::ours::{self, Purpose};
+use super::{Fitted, by_operator};
+use crate::error::Result;
+use crate::samples::Samples;
+use crate::split;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+
+/// Settings that are tried beside the usual one.
+const DRAWN: usize = 5;
+/// Rows of an operator that are searched on, about.
+const ROWS: usize = 8000;
+
+/// How each operator's trees are best grown, by its name.
+pub fn search(samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -> Result<BTreeMap<String, Growth>> {
+    let mut chosen = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, train) {
+        let growth = of_operator(samples, &rows, seed, purpose)?;
+        chosen.insert(samples.operators[operator as usize].clone(), growth);
+    }
+    Ok(chosen)
+}
+
+fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<Growth> {
+    let (learned, aside) = parts(samples, rows, seed, purpose);
+    if learned.is_empty() || aside.is_empty() {
+        return Ok(Growth::boosting());
+    }
+    let mut best: Option<(f64, Growth)> = None;
+    for growth in settings(seed) {
+        let trial = ours::fit(samples, &learned, &|_| growth.clone(), seed, purpose)?;
+        let errors = aside.iter().zip(trial.predict(samples, &aside));
+        let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, growth));
+        }
+    }
+    Ok(best.map_or_else(Growth::boosting, |(_, growth)| growth))
+}
+
+/// What is learned from and what is tried on: other shapes, or for answers on other devices another device.
+fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
+    let step = rows.len().div_ceil(ROWS).max(1) as u64;
+    let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape % step == 0).collect();
+    if purpose != Purpose::Transfer {
+        return split::aside(samples, &some, seed ^ 2);
+    }
+    let mut devices: Vec<u32> = some.iter().map(|row| samples.rows[*row].device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let held = devices.choose(&mut ChaCha8Rng::seed_from_u64(seed)).copied();
+    some.into_iter().partition(|row| Some(samples.rows[*row].device) != held)
+}
+
+/// The usual setting and some drawn around it.
+fn settings(seed: u64) -> Vec<Growth> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
+    let mut settings = vec![Growth::boosting()];
+    for _ in 0..DRAWN {
+        let rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
+        settings.push(Growth {
+            rate,
+            // Slower trees need more of them.
+            rounds: (30.0 / rate) as usize,
+            depth: random.random_range(5..=10),
+            leaf_rows: [1.0, 3.0, 10.0].choose(&mut random).copied().unwrap_or(3.0),
+            row_share: [0.6, 0.8, 1.0].choose(&mut random).copied().unwrap_or(0.8),
+            feature_share: [0.25, 0.5, 0.8].choose(&mut random).copied().unwrap_or(0.5),
+            penalty: [0.3, 1.0, 5.0].choose(&mut random).copied().unwrap_or(1.0),
+            ..Growth::boosting()
+        });
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_draws_the_same_settings_the_usual_one_first() {
+        assert_eq!(settings(4), settings(4));
+        assert_ne!(settings(4)[1..], settings(5)[1..]);
+        assert_eq!(settings(4)[0], Growth::boosting());
+    }
+}

@@ -1,0 +1,98 @@
+//! Measures one operator at one thread count, by the program `opcollect` in a process of its own.
+//!
+//! The record that it writes into a folder of this process is read back like any other. The child has a deadline, and
+//! what it says is only looked at when it fails.
+
+use crate::error::{Error, Result};
+use crate::records::device_name;
+use datasets::{Outcome, Source, Store};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Median time.
+    pub time_ns: f64,
+    /// Standard deviation over mean, where it is known.
+    pub cv: Option<f64>,
+    /// The device, as predictors know it.
+    pub device: String,
+}
+
+/// The program of this name beside the one that is running, else the first on the search path.
+pub fn collector() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
+    beside.filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("opcollect"))
+}
+
+/// Measures the operator of a short form with the default schedule.
+pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
+    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
+    let store = folder.path().join("store");
+    let mut command = Command::new(program);
+    command
+        .args(["--modelsource", "simple", "--modelname", operator, "--schedules", "1", "--counters", "none"])
+        .args(["--threads", &threads.to_string(), "--budget", &deadline.as_secs().max(1).to_string(), "--store"])
+        .arg(&store)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
+    let said = finish(child, deadline).map_err(|problem| {
+        Error::Probe(format!("`{}` could not measure `{operator}` on {threads} threads: {problem}", program.display()))
+    })?;
+    let records = Store::open(&store)?.records()?.collect::<datasets::Result<Vec<_>>>()?;
+    let is_it = |record: &&datasets::Record| record.outcome == Outcome::Ok && record.source == Source::Measured;
+    let record = records
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| Error::Probe(format!("`{operator}` gave no time on {threads} threads: {}", last_line(&said))))?;
+    let time_ns = record.median_ns.filter(|time| *time > 0.0);
+    Ok(Measured {
+        time_ns: time_ns.ok_or_else(|| Error::Probe(format!("the record of `{operator}` has no time")))?,
+        cv: record.cv,
+        device: device_name(record),
+    })
+}
+
+/// Waits for the end of a child, and kills it when it takes longer than the deadline; what it said.
+fn finish(mut child: Child, deadline: Duration) -> std::result::Result<String, String> {
+    /// Of what a child says.
+    const MOST_BYTES: u64 = 64 << 10;
+    let end = Instant::now() + deadline;
+    let mut pipe = child.stderr.take().expect("standard error is piped");
+    let reader = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut said);
+        // What is left is not kept, but read, so that the child does not wait for it.
+        let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() > end => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it took longer than {} s", deadline.as_secs_f64()));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => return Err(format!("it cannot be waited for: {error}")),
+        }
+    };
+    let said = reader.join().unwrap_or_default();
+    match status.code() {
+        // 1 is done with losses; whether there is a time, the store says.
+        Some(0 | 1) => Ok(said),
+        _ => Err(format!("it ended with {status}: {}", last_line(&said))),
+    }
+}
+
+fn last_line(said: &str) -> &str {
+    let is_error = |line: &&str| line.starts_with("error");
+    said.lines().find(is_error).or_else(|| said.lines().last()).unwrap_or("it said nothing")
+}

@@ -1,0 +1,89 @@
+//! What charts share: scales, ticks at round numbers, units.
+
+/// A scale from numbers to places, even in the numbers or in their logarithms.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Smallest and largest number.
+    pub range: (f64, f64),
+    /// Their places.
+    pub places: (f64, f64),
+    /// Whether equal factors are equally far apart.
+    pub is_log: bool,
+}
+
+impl Scale {
+    /// Where a number lies.
+    pub fn place(&self, value: f64) -> f64 {
+        let of = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
+        let (low, high) = (of(self.range.0), of(self.range.1));
+        let share = if high > low { (of(value) - low) / (high - low) } else { 0.5 };
+        self.places.0 + share * (self.places.1 - self.places.0)
+    }
+}
+
+/// About `count` round numbers in a range.
+pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
+    let rough = (high - low) / count.max(1) as f64;
+    if !(rough.is_finite() && rough > 0.0) {
+        return vec![low];
+    }
+    let power = 10f64.powf(rough.log10().floor());
+    let step =
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * power).find(|step| *step >= rough).unwrap_or(rough);
+    let first = (low / step - 1e-9).ceil();
+    let steps = 0..=((high - first * step) / step + 1e-9).max(0.0) as usize;
+    steps.map(|at| (first + at as f64) * step).filter(|tick| *tick <= high + 1e-9 * step).collect()
+}
+
+/// A factor around 1 as it is said: `× 2`, `× 0.5`.
+pub fn factor(value: f64) -> String {
+    let digits = if value >= 10.0 {
+        0
+    } else if value >= 1.0 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("× {text}")
+}
+
+/// What a time is divided by to be read well, and the name of that unit.
+pub fn unit(time_ns: f64) -> (f64, &'static str) {
+    match time_ns {
+        time if time < 1e3 => (1.0, "ns"),
+        time if time < 1e6 => (1e3, "µs"),
+        time if time < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+/// A number without zeros that say nothing.
+pub fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(ticks(0.0, 9.3, 5), [0.0, 2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(ticks(0.0, 1.0, 5).len(), 6);
+        assert_eq!((factor(0.5), factor(2.0), factor(1.41)), ("× 0.5".into(), "× 2".into(), "× 1.4".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn ticks_lie_in_their_range(low in -1e6f64..1e6, width in 1e-6f64..1e6, count in 1usize..12) {
+            let found = ticks(low, low + width, count);
+            prop_assert!(found.len() <= 3 * count + 2, "{}", found.len());
+            let slack = 1e-6 * (width + low.abs());
+            prop_assert!(found.iter().all(|tick| *tick >= low - slack && *tick <= low + width + slack), "{found:?}");
+        }
+    }
+}

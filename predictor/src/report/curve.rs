@@ -1,0 +1,186 @@
+//! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
+
+use super::chart::{Scale, plain, ticks, unit};
+use super::{escape, page};
+use crate::knee::Knee;
+use std::fmt::Write;
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 30.0;
+const TOP: f64 = 46.0;
+const BOTTOM: f64 = 52.0;
+
+/// A page of curves of one operator.
+pub fn curves(operator: &str, device: &str, knees: &[Knee]) -> String {
+    let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
+    for knee in knees {
+        let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&summary(knee)));
+        let _ = write!(body, "<figure>{}</figure>", picture(knee));
+    }
+    page("Where more stops to pay", &body)
+}
+
+/// What a curve says, in a sentence.
+pub fn summary(knee: &Knee) -> String {
+    let what = &knee.over;
+    let mut text =
+        format!("Fastest at {what} = {}; {} is the smallest within 5 % of it.", plain(knee.fastest), plain(knee.knee));
+    match knee.turns_at {
+        Some(at) => {
+            let _ = write!(text, " From {} on it falls no more.", plain(at));
+        }
+        None => text += " It falls to its end.",
+    }
+    if !knee.flips_at.is_empty() {
+        let places: Vec<String> = knee.flips_at.iter().map(|at| plain(*at)).collect();
+        let _ = write!(text, " The local correlation turns from falling to rising at {}.", places.join(", "));
+    }
+    if let Some(law) = &knee.law {
+        let _ = write!(
+            text,
+            " Law: contention {:.3}, coherence {:.5}, {:.1} % off in the middle",
+            law.contention, law.coherence, law.error
+        );
+        for step in &law.breaks {
+            let _ = write!(text, ", a step of × {:.2} at {}", step.factor, plain(step.at));
+        }
+        text += ".";
+    }
+    text
+}
+
+fn picture(knee: &Knee) -> String {
+    let highs = knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
+    let probes = knee.probes.iter().map(|probe| probe.measured_ns);
+    let most = highs.chain(probes).fold(0.0, f64::max);
+    let (divisor, name) = unit(most);
+    let (first, last) =
+        (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
+    // Knobs go in doublings.
+    let is_log = knee.over != "threads" && first > 0.0;
+    let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
+    let up = Scale { range: (0.0, 1.04 * most / divisor), places: (HEIGHT - BOTTOM, TOP), is_log: false };
+    let (x, y) = (|at: f64| across.place(at), |time_ns: f64| up.place(time_ns / divisor));
+    let mut svg =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" height=\"{HEIGHT}\">");
+    for tick in ticks(up.range.0, up.range.1, 6) {
+        let place = up.place(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            WIDTH - RIGHT,
+            LEFT - 8.0,
+            place + 4.0,
+            plain(tick)
+        );
+    }
+    let mut free = f64::NEG_INFINITY;
+    for point in &knee.curve {
+        let place = x(point.at);
+        if place < free {
+            continue;
+        }
+        let text = plain(point.at);
+        free = place + 14.0 + 7.0 * text.len() as f64;
+        let _ = write!(
+            svg,
+            "<text class=\"soft\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+            HEIGHT - BOTTOM + 18.0
+        );
+    }
+    let _ = write!(
+        svg,
+        "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{1}\" y2=\"{1}\"/><text class=\"soft\" x=\"{2}\" y=\"{3}\" text-anchor=\"middle\">{4}</text><text class=\"soft\" x=\"{LEFT}\" y=\"{5}\" text-anchor=\"end\">{name}</text>",
+        WIDTH - RIGHT,
+        HEIGHT - BOTTOM,
+        LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
+        HEIGHT - 12.0,
+        escape(&knee.over),
+        TOP - 14.0
+    );
+    let line = |of: &dyn Fn(usize) -> f64| {
+        let points = knee.curve.iter().enumerate();
+        points.map(|(place, point)| format!("{:.1},{:.1}", x(point.at), y(of(place)))).collect::<Vec<_>>()
+    };
+    if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
+        let mut band = line(&|place| knee.curve[place].high_ns);
+        band.extend(line(&|place| knee.curve[place].low_ns).into_iter().rev());
+        let _ = write!(svg, "<polygon class=\"down\" fill-opacity=\".16\" points=\"{}\"/>", band.join(" "));
+    }
+    if let Some(law) = &knee.law {
+        let _ = write!(svg, "<polyline class=\"law\" points=\"{}\"/>", line(&|place| law.times_ns[place]).join(" "));
+        for step in &law.breaks {
+            let _ = write!(
+                svg,
+                "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">step × {:.2}</text>",
+                x(step.at),
+                HEIGHT - BOTTOM - 8.0,
+                step.factor
+            );
+        }
+    }
+    let _ = write!(svg, "<polyline class=\"line\" points=\"{}\"/>", line(&|place| knee.curve[place].time_ns).join(" "));
+    let at = x(knee.knee);
+    let (anchor, aside) = if at > WIDTH / 2.0 { ("end", -6.0) } else { ("start", 6.0) };
+    let _ = write!(
+        svg,
+        "<line class=\"at\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\"/><text class=\"mark\" x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">knee: {}</text>",
+        HEIGHT - BOTTOM,
+        at + aside,
+        TOP + 10.0,
+        plain(knee.knee)
+    );
+    for point in &knee.curve {
+        let _ = write!(
+            svg,
+            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {:.3} {name}</title></circle>",
+            x(point.at),
+            y(point.time_ns),
+            if knee.curve.len() > 40 { 2.0 } else { 3.4 },
+            escape(&knee.over),
+            plain(point.at),
+            point.time_ns / divisor
+        );
+    }
+    for probe in &knee.probes {
+        let _ = write!(
+            svg,
+            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) translate(-4.5 -4.5)\"><title>measured: {:.3} {name}</title></rect>",
+            x(probe.at),
+            y(probe.measured_ns),
+            probe.measured_ns / divisor
+        );
+    }
+    svg + &legend(knee) + "</svg>"
+}
+
+fn legend(knee: &Knee) -> String {
+    let mut svg = String::new();
+    let mut place = LEFT + 30.0;
+    let mut entry = |sign: &str, text: &str| {
+        let _ = write!(
+            svg,
+            "<g transform=\"translate({place:.0} 22)\">{sign}<text class=\"soft\" x=\"28\" y=\"4\">{text}</text></g>"
+        );
+        place += 46.0 + 6.6 * text.chars().count() as f64;
+    };
+    entry("<line class=\"line\" x2=\"22\"/><circle class=\"dot\" cx=\"11\" r=\"3.4\"/>", "expected");
+    if knee.curve.iter().all(|point| point.high_ns.is_finite()) {
+        entry(
+            "<rect class=\"down\" fill-opacity=\".16\" y=\"-6\" width=\"22\" height=\"12\"/>",
+            "90 % of measurements",
+        );
+    }
+    if knee.law.is_some() {
+        entry("<line class=\"law\" x2=\"22\"/>", "law of contention and coherence");
+    }
+    if !knee.probes.is_empty() {
+        entry(
+            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate(11 0) rotate(45) translate(-4.5 -4.5)\"/>",
+            "measured",
+        );
+    }
+    svg
+}

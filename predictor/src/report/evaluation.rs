@@ -1,0 +1,144 @@
+//! The page of an evaluation: every table, ours marked.
+
+use super::{escape, page};
+use crate::evaluate::{EndToEnd, Evaluation, Point};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// The tables of an evaluation.
+pub fn evaluation(evaluation: &Evaluation) -> String {
+    let mut body = format!("<p>{} samples, seeds {:?}.</p>", evaluation.samples, evaluation.seeds);
+    if let Some(repeats) = &evaluation.repeats {
+        let _ = write!(
+            body,
+            "<p>{} candidates were measured again: {:.2} % from the median of their own on average, 90 % within {:.2} %.</p>",
+            repeats.candidates, repeats.mape, repeats.p90
+        );
+    }
+    if let Some(spread) = evaluation.mean_cv {
+        let _ = write!(body, "<p>Spread within a measurement (CV), mean: {spread:.2} %.</p>");
+    }
+    for (reason, count) in &evaluation.left_out {
+        let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
+    }
+    let all = BTreeMap::from([("all".to_owned(), evaluation.learners.clone())]);
+    for (title, groups) in
+        [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("Everything", &all)]
+    {
+        if groups.is_empty() {
+            continue;
+        }
+        let _ = write!(
+            body,
+            "<h2>{title}</h2><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %<th>90 % interval holds<th>its width"
+        );
+        for (group, learners) in groups {
+            let mut sorted: Vec<_> = learners.iter().collect();
+            sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
+            for (learner, one) in sorted {
+                let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
+                let interval = one.interval.as_ref().map_or("<td><td>".to_owned(), |interval| {
+                    format!("<td>{:.1} %<td>± {:.1} %", interval.coverage, interval.half_width)
+                });
+                let _ = write!(
+                    body,
+                    "<tr{class}><td>{}<td>{}<td>{}<td>{:.2}<td>{:.2} … {:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.2}<td>{:+.2}{interval}",
+                    escape(group),
+                    escape(learner),
+                    one.rows,
+                    one.mape,
+                    one.mape_interval.0,
+                    one.mape_interval.1,
+                    one.median,
+                    one.p90,
+                    one.rmspe,
+                    one.hit5,
+                    one.hit10,
+                    one.hit20,
+                    one.weighted_mape,
+                    one.bias
+                );
+            }
+        }
+        body += "</table>";
+    }
+    if !evaluation.ranking.is_empty() {
+        body += "<h2>Order of schedules within a task</h2><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>regret@10 %<th>Kendall<th>Spearman";
+        for (learner, one) in &evaluation.ranking {
+            let _ = write!(
+                body,
+                "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.2}<td>{:.3}<td>{:.3}",
+                escape(learner),
+                one.tasks,
+                one.top1,
+                one.top5,
+                one.regret10,
+                one.kendall,
+                one.spearman
+            );
+        }
+        body += "</table>";
+    }
+    if !evaluation.curve.is_empty() {
+        curve_of_learning(&evaluation.curve, &mut body);
+    }
+    if let Some(found) = &evaluation.end_to_end {
+        networks(found, &mut body);
+    }
+    if !evaluation.costs.is_empty() {
+        body += "<h2>Cost</h2><p>On the clock, with as many divisions side by side as there are cores.</p><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
+        for (learner, cost) in &evaluation.costs {
+            let _ = write!(body, "<tr><td>{}<td><td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
+        }
+        body += "</table>";
+    }
+    page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
+}
+
+/// Errors by the share of shapes that was learned from.
+fn curve_of_learning(points: &[Point], body: &mut String) {
+    *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><table><tr><th>operator<th>";
+    points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
+    for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
+        let _ = write!(body, "<tr><td>{}<td>", escape(operator));
+        for point in points {
+            *body += &point.mape.get(operator).map_or("<td>".to_owned(), |mape| format!("<td>{mape:.2}"));
+        }
+    }
+    *body += "</table>";
+}
+
+/// Whole networks: shares within limits by learner, then each network by itself.
+fn networks(found: &EndToEnd, body: &mut String) {
+    *body += "<h2>Whole networks</h2><table><tr><th>learner<th><th>networks<th>off by %<th>within 5 %<th>within 10 %";
+    for (learner, one) in &found.learners {
+        let _ = write!(
+            body,
+            "<tr><td>{}<td><td>{}<td>{:.1}<td>{:.1}<td>{:.1}",
+            escape(learner),
+            one.networks,
+            one.mape,
+            one.hit5,
+            one.hit10
+        );
+    }
+    *body += "</table><p>Differences in percent, by learner:</p><table><tr><th>network<th>run with<th>operators measured<th>measured, ms";
+    let learners: Vec<&String> = found.learners.keys().collect();
+    learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
+    for one in &found.networks {
+        let scored = if one.counts() { "" } else { " (not scored)" };
+        let _ = write!(
+            body,
+            "<tr><td>{}<td>{}<td>{} of {}{scored}<td>{:.3}",
+            escape(&one.name),
+            escape(&one.setting),
+            one.measured,
+            one.operators,
+            one.measured_ns / 1e6
+        );
+        for learner in &learners {
+            let _ = write!(body, "<td>{}", one.error(learner).map_or(String::new(), |error| format!("{error:+.1}")));
+        }
+    }
+    *body += "</table>";
+}

@@ -1,0 +1,140 @@
+//! Correlations as colours: features down, operators and devices across, one map for each measure.
+
+use super::{escape, page};
+use crate::correlate::Correlation;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Features that fit on a page that is still read; the CSV has all.
+const MOST: usize = 40;
+/// A correlation that is seen this often by chance is none.
+const CHANCE: f64 = 0.05;
+const LEFT: usize = 190;
+const CELL: (usize, usize) = (44, 19);
+
+/// Name, meaning and value of a measure.
+type Measure = (&'static str, &'static str, fn(&Correlation) -> f64);
+
+const MEASURES: &[Measure] = &[
+    ("Spearman", "of ranks: 1 where utilisation only rises with the feature, −1 where it only falls", |one| {
+        one.spearman
+    }),
+    ("Pearson", "along a straight line", |one| one.pearson),
+    ("Kendall", "of pairs: how many more agree than disagree", |one| one.kendall),
+    ("partial", "of ranks, with the roofline's time held fixed", |one| one.partial),
+    ("distance", "of distances: 0 only without dependence of any kind", |one| one.distance),
+    ("mutual information", "in bits, up to 3: what the feature tells of the utilisation", |one| one.mutual_information),
+];
+
+/// A page with a map for each measure.
+pub fn heat_map(found: &[Correlation]) -> String {
+    let mut groups: Vec<String> = Vec::new();
+    let mut strength: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut cells: BTreeMap<(&str, usize), &Correlation> = BTreeMap::new();
+    let devices: std::collections::BTreeSet<&str> = found.iter().map(|one| one.device.as_str()).collect();
+    for one in found {
+        let name = match devices.len() {
+            1 => format!("{}{}", one.operator, one.part.suffix()),
+            _ => format!("{}, {}{}", one.operator, one.device, one.part.suffix()),
+        };
+        let group = groups.iter().position(|known| *known == name).unwrap_or_else(|| {
+            groups.push(name);
+            groups.len() - 1
+        });
+        let best = strength.entry(&one.feature).or_default();
+        if one.chance <= CHANCE {
+            *best = best.max(one.spearman.abs());
+        }
+        cells.insert((&one.feature, group), one);
+    }
+    let mut features: Vec<&str> = strength.keys().copied().collect();
+    features.sort_by(|one, two| strength[two].total_cmp(&strength[one]));
+    let count = features.len();
+    features.truncate(MOST);
+    let mut body = format!(
+        "<p>How each feature goes with the utilisation that was measured: attainable time over measured time. <b class=\"up\" style=\"color:var(--up)\">Orange</b>: \
+        utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls; the stronger, the deeper. Pale cells are seen by chance more than \
+        once in twenty, corrected for all that were tried.</p><p class=\"soft\">The {} strongest of {count} features that vary; {} rows on {}.</p><div class=\"tabs\">",
+        features.len(),
+        rows(found),
+        escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
+    );
+    let mut rules = String::new();
+    for (place, (name, _, _)) in MEASURES.iter().enumerate() {
+        let checked = if place == 0 { " checked" } else { "" };
+        let _ = write!(
+            body,
+            "<input type=\"radio\" name=\"measure\" id=\"m{place}\"{checked}><label for=\"m{place}\">{name}</label>"
+        );
+        let _ = write!(rules, "#m{place}:checked ~ #f{place}{{display:block}}");
+    }
+    for (place, measure) in MEASURES.iter().enumerate() {
+        let _ = write!(
+            body,
+            "<figure id=\"f{place}\"><figcaption class=\"soft\">{}: {}</figcaption>{}</figure>",
+            measure.0,
+            measure.1,
+            map(&groups, &features, &cells, measure)
+        );
+    }
+    let _ = write!(body, "</div><style>{rules}</style>");
+    page("How features go with utilisation", &body)
+}
+
+fn rows(found: &[Correlation]) -> usize {
+    let whole = found.iter().filter(|one| one.part.suffix().is_empty());
+    let groups: BTreeMap<(&str, &str), usize> = whole.map(|one| ((&*one.operator, &*one.device), one.rows)).collect();
+    groups.values().sum()
+}
+
+fn map(
+    groups: &[String],
+    features: &[&str],
+    cells: &BTreeMap<(&str, usize), &Correlation>,
+    (name, _, of): &Measure,
+) -> String {
+    let (width, height) = CELL;
+    // Labels lean by 38 degrees, and a letter takes about six units.
+    let longest = groups.iter().map(|group| group.chars().count()).max().unwrap_or(0);
+    let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{}\" height=\"{}\">",
+        LEFT + width * groups.len() + 200,
+        top + height * features.len() + 10
+    );
+    for (across, group) in groups.iter().enumerate() {
+        let x = LEFT + width * across + width / 2;
+        let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
+    }
+    // Bits are shown against the three that eight cells can hold.
+    let full = if *name == "mutual information" { 3.0 } else { 1.0 };
+    for (down, feature) in features.iter().enumerate() {
+        let y = top + height * down;
+        let _ = write!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", LEFT - 8, y + 14, escape(feature));
+        for (across, group) in groups.iter().enumerate() {
+            let Some(one) = cells.get(&(*feature, across)) else { continue };
+            let value = of(one);
+            let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
+            let class = if value >= 0.0 { "up" } else { "down" };
+            let x = LEFT + width * across;
+            let is_chance = one.chance > CHANCE;
+            let depth = if is_chance { 0.3 * depth } else { depth };
+            let deep = if depth > 0.55 { " deep" } else { "" };
+            let _ = write!(
+                svg,
+                "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {value:.3}, {} rows, by chance {:.1e}</title></rect>\
+                <text class=\"cell{deep}\" x=\"{}\" y=\"{}\"{}>{value:.2}</text>",
+                width - 1,
+                height - 1,
+                escape(group),
+                escape(feature),
+                one.rows,
+                one.chance,
+                x + width / 2,
+                y + 13,
+                if is_chance { " opacity=\".55\"" } else { "" }
+            );
+        }
+    }
+    svg + "</svg>"
+}

@@ -1,0 +1,34 @@
+//! Pages a browser shows without help: evaluations, heat maps, curves. Text, inline SVG, no scripts.
+
+mod chart;
+mod curve;
+mod evaluation;
+mod heat_map;
+mod swarm;
+
+pub use curve::{curves, summary};
+pub use evaluation::evaluation;
+pub use heat_map::heat_map;
+pub use swarm::swarms;
+
+use crate::error::{Error, Result};
+use std::path::Path;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Writes a text file.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| Error::io("write", path, error))
+}
+
+fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+        <title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,117 @@
+//! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
+
+use super::chart::{Scale, factor};
+use super::{escape, page};
+use crate::explain::{OfFeature, Summary};
+use std::fmt::Write;
+
+/// Features that are shown; the rest moves little.
+const MOST: usize = 16;
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 200.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 34.0;
+const LANE: f64 = 28.0;
+/// Dots of one factor stand on top of each other in columns of this width.
+const COLUMN: f64 = 4.0;
+
+/// A page with a swarm for each operator.
+pub fn swarms(summaries: &[Summary]) -> String {
+    let mut body = "<p>Each dot is a measured row. It stands where the feature's contribution (Shapley value) multiplies the time by so much, \
+        against the average row; its colour is the feature's own value, from <b style=\"color:var(--down)\">low</b> to \
+        <b style=\"color:var(--up)\">high</b>. Grey: the row does not have the feature.</p>".to_owned();
+    for summary in summaries {
+        let _ = write!(
+            body,
+            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features that move its times the most, and by how much in the middle</p><figure>{}</figure>",
+            escape(&summary.operator),
+            summary.rows,
+            MOST.min(summary.features.len()),
+            picture(&summary.features[..MOST.min(summary.features.len())])
+        );
+    }
+    page("What makes times longer or shorter", &body)
+}
+
+fn picture(features: &[OfFeature]) -> String {
+    let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
+    let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
+    let across = Scale { range: (1.0 / most, most), places: (LEFT, WIDTH - RIGHT), is_log: true };
+    let bottom = TOP + LANE * features.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" height=\"{}\">",
+        bottom + 46.0
+    );
+    for tick in factor_ticks(most) {
+        let x = across.place(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"{}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            if tick == 1.0 { "axis" } else { "grid" },
+            bottom + 18.0,
+            factor(tick)
+        );
+    }
+    let _ = write!(
+        svg,
+        "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">what the feature multiplies the time by</text><text class=\"soft\" x=\"{}\" y=\"{}\">typically ×</text>",
+        across.place(1.0),
+        bottom + 38.0,
+        WIDTH - RIGHT + 20.0,
+        TOP - 10.0
+    );
+    for (down, one) in features.iter().enumerate() {
+        let middle = TOP + LANE * (down as f64 + 0.5);
+        let _ = write!(
+            svg,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" y=\"{:.1}\">{:.2}</text>",
+            LEFT - 14.0,
+            middle + 4.0,
+            escape(&one.feature),
+            WIDTH - RIGHT + 20.0,
+            middle + 4.0,
+            one.typical
+        );
+        svg += &lane(one, middle, &across);
+    }
+    svg + "</svg>"
+}
+
+/// Round factors on both sides of 1, as many as fit.
+fn factor_ticks(most: f64) -> Vec<f64> {
+    let steps: &[f64] = match most {
+        most if most > 30.0 => &[10.0, 100.0, 1000.0],
+        most if most > 5.0 => &[2.0, 5.0, 10.0, 20.0],
+        most if most > 2.2 => &[1.5, 2.0, 3.0, 4.0],
+        most if most > 1.3 => &[1.1, 1.25, 1.5, 2.0],
+        _ => &[1.02, 1.05, 1.1, 1.2],
+    };
+    let steps = steps.iter().copied().filter(|step| *step <= most);
+    steps.flat_map(|step| [1.0 / step, step]).chain([1.0]).collect()
+}
+
+fn lane(one: &OfFeature, middle: f64, across: &Scale) -> String {
+    let mut values: Vec<f32> = one.points.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect();
+    values.sort_by(f32::total_cmp);
+    values.dedup();
+    let mut heights: std::collections::BTreeMap<i64, usize> = Default::default();
+    let mut svg = String::new();
+    // In the order of values, so that a column shows its mixture in layers.
+    let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
+    points.sort_by(|one, two| one.0.total_cmp(&two.0));
+    for (value, factor) in points {
+        let x = across.place(*factor);
+        let height = heights.entry((x / COLUMN).round() as i64).or_default();
+        // Up and down in turns, and at last on the edge of the lane.
+        let aside = (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if *height % 2 == 0 { 1.0 } else { -1.0 };
+        *height += 1;
+        let rank = values.partition_point(|known| known < value) as f64 / values.len().saturating_sub(1).max(1) as f64;
+        let colour = match value.is_nan() {
+            true => "class=\"none\"".to_owned(),
+            false => format!("fill=\"color-mix(in oklab, var(--up) {:.0}%, var(--down))\"", 100.0 * rank),
+        };
+        let _ =
+            write!(svg, "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.2\" {colour} fill-opacity=\".8\"/>", middle + aside);
+    }
+    svg
+}

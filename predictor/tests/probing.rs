@@ -1,0 +1,52 @@
+//! Probes whose program fails: said in a line, and no process stays behind.
+
+use predictor::probe::measure;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A program that is this shell script.
+fn program(folder: &tempfile::TempDir, script: &str) -> PathBuf {
+    let path = folder.path().join("opcollect");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a temporary folder takes files");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a script can be made a program");
+    path
+}
+
+fn problem(script: &str, deadline: Duration) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = program(&folder, script);
+    let error = measure(&program, "matmul:m=8,n=8,k=8", 2, deadline).expect_err("it does not measure");
+    assert!(error.is_of_environment(), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_program_that_fails_is_quoted() {
+    let said = problem("echo 'note: a b' >&2; echo 'error: no such thing' >&2; exit 3", Duration::from_secs(60));
+    assert!(
+        said.ends_with(
+            "could not measure `matmul:m=8,n=8,k=8` on 2 threads: it ended with exit status: 3: error: no such thing"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_program_that_hangs_is_ended() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mark = folder.path().join("pid");
+    let said = problem(&format!("echo $$ > {}; exec sleep 600", mark.display()), Duration::from_millis(200));
+    assert!(said.ends_with("it took longer than 0.2 s"), "{said}");
+    // It may have been ended before it could say who it was.
+    if let Some(pid) = std::fs::read_to_string(mark).ok().filter(|pid| !pid.is_empty()) {
+        assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "process {pid} is still there");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let error =
+        measure(&PathBuf::from("/nowhere/opcollect"), "x", 1, Duration::from_secs(1)).expect_err("it is not there");
+    assert!(error.to_string().starts_with("cannot start `/nowhere/opcollect`: "), "{error}");
+}

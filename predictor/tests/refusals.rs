@@ -1,0 +1,121 @@
+//! Bad input: one clear sentence each, and nothing silently dropped.
+
+mod common;
+
+use predictor::bundle;
+use predictor::evaluate::{Plan, Protocol, evaluate};
+use predictor::features::FEATURES;
+use predictor::learn::Learner;
+use predictor::records::{Policy, gather};
+use predictor::samples::Samples;
+use predictor::table::{Mapping, samples};
+
+const TABLE: &str = "op,device,time_us,b,m,n,k,kernel\n";
+
+fn read(mapping: &str, table: &str) -> predictor::Result<Samples> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mapping_path, table_path) = (folder.path().join("mapping.toml"), folder.path().join("table.csv"));
+    let device = "\n[devices.here]\nunits = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\n";
+    std::fs::write(&mapping_path, format!("{mapping}{device}")).expect("a file");
+    std::fs::write(&table_path, table).expect("a file");
+    samples(&[table_path], &Mapping::read(&mapping_path)?)
+}
+
+#[test]
+fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
+    let row = "product,here,100,1,64,64,64,a\n";
+    let good = format!("{TABLE}{row}");
+    assert_eq!(read(common::MAPPING, &good).expect("a sample").rows.len(), 1);
+    let seconds = common::MAPPING.replace("unit = \"us\"", "unit = \"ms\"");
+    for (mapping, table, reason) in [
+        (common::MAPPING, good.replace("kernel", "grid"), "the mapping does not say what the column `grid` is"),
+        (common::MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
+        (common::MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
+        (common::MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
+        (
+            common::MAPPING,
+            good.replace(",100,", ",NaN,"),
+            "nothing to learn from (1 rows: time is not a positive number)",
+        ),
+        (
+            common::MAPPING,
+            good.replace(",100,", ",-3,"),
+            "nothing to learn from (1 rows: time is not a positive number)",
+        ),
+        (
+            common::MAPPING,
+            good.replace(",64,64,64", ",64,,64"),
+            "nothing to learn from (1 rows: sizes are not positive",
+        ),
+        (common::MAPPING, good.replace(",100,", ",0.0001,"), "is `time_us` in another unit than `us`?"),
+        (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
+    ] {
+        let error = read(mapping, &table).expect_err(reason).to_string();
+        assert!(error.contains(reason), "{error}\nwithout: {reason}");
+    }
+}
+
+#[test]
+fn rows_without_a_time_are_counted() {
+    let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,,1,64,64,64,a\n");
+    let samples = read(common::MAPPING, &table).expect("one sample");
+    assert_eq!((samples.rows.len(), samples.left_out["time is not a positive number"]), (1, 1));
+}
+
+#[test]
+fn records_of_other_sources_and_versions_are_counted_not_mixed() {
+    let record = |version: &str, source| datasets::Record {
+        outcome: datasets::Outcome::Ok,
+        tvm_version: Some(version.to_owned()),
+        source,
+        median_ns: Some(1000.0),
+        host_class: "here".to_owned(),
+        task: None,
+        ..datasets::Record::default()
+    };
+    use datasets::Source::{Measured, Simulated};
+    let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
+    let error = gather(&records, &Policy::default()).expect_err("no record has a task").to_string();
+    for reason in [
+        "1 rows: another TVM than the most frequent, 2",
+        "1 rows: source `simulated`",
+        "2 rows: the record has no task",
+    ] {
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn folds_with_nothing_in_them_are_refused() {
+    let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,101,1,64,64,64,a\n");
+    let samples = read(common::MAPPING, &table).expect("two samples of one shape");
+    for protocol in [Protocol::P1, Protocol::P1x, Protocol::P2, Protocol::P2f, Protocol::P3, Protocol::P4, Protocol::P5]
+    {
+        let plan = Plan {
+            protocol,
+            learners: vec![Learner::Roofline],
+            seeds: vec![0],
+            folds: 5,
+            intervals: false,
+            share: 1.0,
+            score_cv: None,
+        };
+        let error = evaluate(&samples, &plan).expect_err(protocol.name()).to_string();
+        assert!(
+            error.contains("nothing on one side") || error.contains("at least two"),
+            "{}: {error}",
+            protocol.name()
+        );
+    }
+}
+
+#[test]
+fn a_predictor_for_other_features_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut predictor = bundle::from_bytes(common::trained()).expect("the file");
+    let path = folder.path().join("other.opp");
+    predictor.about.names[3] = format!("not_{}", FEATURES[3].name);
+    bundle::write(&predictor, &path).expect("a file");
+    let error = bundle::read(&path).expect_err("other features").to_string();
+    assert!(error.contains("made for other features") && error.contains("other.opp"), "{error}");
+}

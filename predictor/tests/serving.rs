@@ -1,0 +1,136 @@
+//! The server as clients meet it: plain sockets, and a real browser on the page.
+#![allow(clippy::print_stderr)]
+
+mod common;
+
+use predictor::bundle;
+use predictor::serve::{Service, serve};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Starts a server that lives as long as the test program.
+fn server(patience: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let service = Service {
+        predictor: bundle::from_bytes(common::trained()).expect("a predictor"),
+        mapping: Some(common::samples().1),
+        patience,
+    };
+    std::thread::spawn(move || serve(&listener, &service));
+    address
+}
+
+/// Sends bytes as they are; status and body of the reply.
+fn send(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.write_all(bytes).expect("it takes what it is sent");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+    (status, body.to_owned())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    send(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
+}
+
+fn post(address: SocketAddr, body: &str) -> (u16, Value) {
+    let head = format!("POST /predict HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let (status, reply) = send(address, (head + body).as_bytes());
+    (status, serde_json::from_str(&reply).expect("replies are JSON"))
+}
+
+/// That a document has the fields which the description requires of it, and no others.
+fn check(document: &Value, schema: &str, openapi: &Value) {
+    let schema = &openapi["components"]["schemas"][schema];
+    let names = |value: &Value| -> BTreeSet<String> { value.as_object().expect("an object").keys().cloned().collect() };
+    assert_eq!(names(document), names(&schema["properties"]), "{document}\n{schema}");
+}
+
+#[test]
+fn answers_are_as_they_are_described() {
+    let address = server(Duration::from_secs(60));
+    let openapi: Value = serde_json::from_str(&get(address, "/openapi.json").1).expect("JSON");
+    let about: Value = serde_json::from_str(&get(address, "/about").1).expect("JSON");
+    check(&about, "About", &openapi);
+    let question = json!({ "operators": ["product:b=3,m=200,n=300,k=100", "soft:m=100,n=200"], "device": "middle" });
+    let (status, answers) = post(address, &question.to_string());
+    assert_eq!(status, 200, "{answers}");
+    check(&answers, "Answers", &openapi);
+    check(&answers["total"], "Total", &openapi);
+    let times = answers["operators"].as_array().expect("answers");
+    times.iter().for_each(|one| check(one, "Answer", &openapi));
+    let sum: f64 = times.iter().filter_map(|one| one["time_ns"].as_f64()).sum();
+    let total = answers["total"]["time_ns"].as_f64().expect("a time");
+    assert!((sum - total).abs() < 1e-6 * sum, "{answers}");
+}
+
+#[test]
+fn bad_requests_are_refused_and_do_no_harm() {
+    let address = server(Duration::from_millis(300));
+    let refused = |(status, reply): (u16, Value), expected: u16, part: &str| {
+        assert_eq!(status, expected, "{reply}");
+        assert!(reply["error"].as_str().is_some_and(|text| text.contains(part)), "{part}: {reply}");
+    };
+    refused(post(address, "{"), 400, "the body is not a question");
+    refused(post(address, r#"{"operator": []}"#), 400, "unknown field");
+    let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
+    refused(post(address, &deep), 400, "recursion limit");
+    refused(post(address, "{}"), 422, "say what to predict");
+    refused(post(address, r#"{"operators": ["product:b=1"], "device": "middle"}"#), 422, "`m` is missing");
+    refused(
+        post(address, r#"{"operators": ["soft:m=1e30,n=9"], "device": "middle"}"#),
+        422,
+        "outside of what was learned",
+    );
+    let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
+    refused(post(address, &knobs.to_string()), 422, "nothing was learned of the knob `tile_q`");
+    refused(post(address, &json!({ "operators": vec!["soft"; 1001] }).to_string()), 422, "more than 1000");
+    // More than is taken is refused at once, and the reply arrives although the client still sends.
+    refused(post(address, &" ".repeat(1_100_000)), 413, "more than 1048576 bytes");
+    let of_bytes = |bytes: &[u8]| {
+        let (status, body) = send(address, bytes);
+        (status, serde_json::from_str(&body).expect("replies are JSON"))
+    };
+    refused(of_bytes(b"POST /predict HTTP/1.1\r\n\r\n"), 411, "Content-Length");
+    refused(of_bytes(b"\x00\xff\r\n\r\n"), 400, "METHOD PATH VERSION");
+    refused(of_bytes(b"GET /predict HTTP/1.1\r\n\r\n"), 405, "another method");
+    refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\n\r\n"), 404, "there is `/`");
+    refused(of_bytes(b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"), 408, "took too long");
+    assert_eq!(get(address, "/").0, 200, "it still answers");
+}
+
+#[test]
+fn the_page_asks_and_shows() {
+    let address = server(Duration::from_secs(60));
+    let dump = |query: &str| {
+        let profile = tempfile::tempdir().expect("a temporary folder");
+        let output = Command::new("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("http://{address}/?{query}"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output();
+        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let Some(answered) = dump("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")
+    else {
+        eprintln!("skipped: there is no chromium");
+        return;
+    };
+    for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
+        assert!(answered.contains(part), "{part}\n{answered}");
+    }
+    let refused = dump("operators=product:b%3D3&device=middle").expect("a browser");
+    assert!(
+        refused.contains("class=\"error\">cannot read the operator `product:b=3`: `m` is missing</p>"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,87 @@
+"""A session with the installed package, in the folder that `table.py` filled: `session.py alone | frames`."""
+
+import math
+import sys
+
+import oppredict
+
+predictor = oppredict.load("table.opp", mapping="mapping.toml")
+GIVEN = {"op": "product", "device": "small", "b": 3, "m": 200, "n": 300, "k": 100}
+TEXT = "product:b=3,m=200,n=300,k=100"
+FAR = {**GIVEN, "k": 90_000}
+COLUMNS = ["time_ns", "low_ns", "high_ns", "attainable_ns", "bound", "reasons"]
+
+
+def refusal(*arguments, **options):
+    try:
+        predictor.predict(*arguments, **options)
+    except oppredict.Error as error:
+        return str(error)
+    raise AssertionError("it was answered")
+
+
+def alone():
+    for missing in ["pandas", "polars", "numpy", "xgboost"]:
+        try:
+            __import__(missing)
+        except ImportError:
+            continue
+        raise AssertionError(f"this environment has {missing}")
+    assert predictor.operators == ["product", "soft"] and predictor.devices == ["large", "small"]
+    assert repr(predictor) == "<oppredict.Predictor: 2 operators, 2 devices, 480 samples>"
+    one = predictor.predict(TEXT, device="small")
+    assert list(one) == COLUMNS and one["reasons"] == [], one
+    assert one["attainable_ns"] < one["time_ns"] and one["low_ns"] < one["time_ns"] < one["high_ns"], one
+    assert predictor.predict(GIVEN) == one and predictor.predict([TEXT, GIVEN], device="small") == [one, one]
+
+    # What cannot be answered has no time and a reason, and the others have theirs.
+    near, far = predictor.predict([GIVEN, FAR])
+    assert near == one and math.isnan(far["time_ns"]) and "`depth`" in far["reasons"][0], far
+    forced = predictor.predict(FAR, extrapolate=True)
+    assert forced["time_ns"] > one["time_ns"] and "`depth`" in forced["reasons"][0], forced
+    assert "say which device" in predictor.predict(TEXT)["reasons"][0]
+    assert "is not described" in predictor.predict(TEXT, device="other")["reasons"][0]
+
+    # What is no question raises, and says where and why.
+    assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")
+    assert "there is no `op`" in refusal({"b": 3})
+    assert "the column `colour` means nothing here" in refusal({**GIVEN, "colour": 1})
+    assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})
+    try:
+        oppredict.load("missing.opp")
+    except oppredict.Error as error:
+        assert str(error).startswith("cannot open `missing.opp`"), error
+    with open("damaged.opp", "wb") as file:
+        file.write(open("table.opp", "rb").read()[:-40])
+    try:
+        oppredict.load("damaged.opp")
+    except ValueError as error:
+        assert "it is damaged" in str(error), error
+
+
+def frames():
+    import pandas
+    import polars
+
+    one = predictor.predict(GIVEN)
+    table = pandas.read_csv("table.csv")
+    answers = predictor.predict(table)
+    assert list(answers.columns) == COLUMNS and len(answers) == len(table)
+    error = (answers["time_ns"] / 1e3 / table["time_us"] - 1).abs().mean()
+    assert error < 0.05, error
+
+    frame = pandas.DataFrame([GIVEN, FAR], index=["near", "far"])
+    answers = predictor.predict(frame)
+    assert list(answers.index) == ["near", "far"] and answers.loc["near", "time_ns"] == one["time_ns"]
+    assert answers["time_ns"].isna().tolist() == [False, True]
+
+    answers = predictor.predict(polars.DataFrame([GIVEN, FAR]))
+    assert isinstance(answers, polars.DataFrame) and answers.columns == COLUMNS
+    assert answers["time_ns"][0] == one["time_ns"] and answers["time_ns"].is_nan().to_list() == [False, True]
+    assert answers["reasons"].to_list()[0] == []
+    empty = predictor.predict(frame.iloc[:0])
+    assert len(empty) == 0 and list(empty.columns) == COLUMNS
+
+
+{"alone": alone, "frames": frames}[sys.argv[1]]()
+print(f"the session `{sys.argv[1]}` went as it should")
