@@ -103,7 +103,8 @@ fn lane(one: &OfFeature, middle: f64, across: &Scale) -> String {
         let x = across.place(*factor);
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
         // Up and down in turns, and at last on the edge of the lane.
-        let aside = (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if *height % 2 == 0 { 1.0 } else { -1.0 };
+        let aside =
+            (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if height.is_multiple_of(2) { 1.0 } else { -1.0 };
         *height += 1;
         // A feature that only has one value is there or not.
         let rank = match values.len() {
