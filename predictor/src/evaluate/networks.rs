@@ -111,7 +111,8 @@ fn begin(samples: &Samples, network: &Network, setting: Setting, times: &BTreeMa
 
 /// The measured and predicted time of each shape at its default schedule, in each setting; the middle of several.
 fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
-    let mut all: BTreeMap<Setting, BTreeMap<u64, (Vec<f64>, Vec<f64>)>> = BTreeMap::new();
+    type Times = (Vec<f64>, Vec<f64>);
+    let mut all: BTreeMap<Setting, BTreeMap<u64, Times>> = BTreeMap::new();
     for (row, guess) in rows.iter().zip(predicted) {
         let sample = &samples.rows[*row];
         if sample.is_default {

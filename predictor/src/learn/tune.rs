@@ -50,7 +50,7 @@ fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -
 /// What is learned from and what is tried on: other shapes, or for answers on other devices another device.
 fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
-    let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape % step == 0).collect();
+    let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();
     if purpose != Purpose::Transfer {
         return split::aside(samples, &some, seed ^ 2);
     }
