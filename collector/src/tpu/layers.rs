@@ -26,9 +26,12 @@ pub struct Layers {
     pub network: Option<Network>,
     /// The layers, in order of the list.
     pub all: Vec<Layer>,
-    /// For each core and engine, the commands of its layers in order: first, last, place in `all`.
-    commands: HashMap<(u32, Engine), Vec<(u64, u64, usize)>>,
+    /// For each core and engine, the commands of its layers in order.
+    commands: HashMap<(u32, Engine), Vec<Commands>>,
 }
+
+/// The commands of a layer: first, last, place of the layer in `Layers::all`.
+type Commands = (u64, u64, usize);
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq)]
