@@ -53,6 +53,17 @@ class Moves(nn.Module):
         return d.reshape(2, -1), e.pow(2).sum((1, 3)), f, g, h, i, x.argmax(dim=-1), torch.einsum("bij,bkj->bik", x, x)
 
 
+class Order(nn.Module):
+    """What is found by sorting."""
+
+    def forward(self, x):
+        best, places = x.topk(3, dim=1)
+        least = x.topk(2, largest=False)[0]
+        rising, order = torch.sort(x, dim=0)
+        falling = x.sort(dim=-1, descending=True, stable=True)[1]
+        return best, places, least, rising, order, falling, x.argsort(dim=1)
+
+
 class Steps(nn.Module):
     """Recurrent layers and an attention over them."""
 
@@ -87,6 +98,7 @@ def cases():
     tiny = dict(vocab_size=19, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, max_position_embeddings=12)
     yield "small_image", lambda: Image(), (torch.randn(2, 3, 16, 16),)
     yield "small_moves", lambda: Moves(), (torch.randn(2, 6, 9), torch.tensor([1, 0, 2]))
+    yield "small_order", lambda: Order(), (torch.randn(4, 5, 6),)
     yield "small_steps", lambda: Steps(), (torch.randint(0, 11, (2, 5)),)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)

@@ -3,7 +3,7 @@
 //! A group starts at a contraction, a pool, a reduction or a normalisation and takes the pointwise operators after it for as long as
 //! each is the only reader of the value before and keeps its shape; what else they read becomes a parameter. Pointwise
 //! and moving operators that are left start groups of their own. Views are free and belong to no group; neither does
-//! anything that is computed from constants alone, because that happens once and not at every run.
+//! what has no elements, nor anything that is computed from constants alone, because that happens once and not at every run.
 
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
@@ -101,7 +101,10 @@ impl<'a> Cut<'a> {
     /// The nodes of each task with the partner that claims them, in an order in which the tasks can run.
     fn groups<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
         let mut is_taken: Vec<bool> = (0..self.graph.nodes.len())
-            .map(|node| self.graph.nodes[node].op.class() == Class::View || self.is_constant_node(node))
+            .map(|node| {
+                let is_view = self.graph.nodes[node].op.class() == Class::View;
+                is_view || self.is_constant_node(node) || self.is_empty(node)
+            })
             .collect();
         let mut groups = Vec::new();
         for claim in claims {
@@ -132,6 +135,11 @@ impl<'a> Cut<'a> {
     /// Whether nodes that are free follow each other as the steps of a task do.
     fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
         !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.task(nodes).0.check().is_ok()
+    }
+
+    /// Whether the result of a node has no elements to compute.
+    fn is_empty(&self, node: usize) -> bool {
+        self.graph.values[self.output(node).0 as usize].ty.elements() == Some(0)
     }
 
     fn is_anchor(class: Class) -> bool {

@@ -159,6 +159,7 @@ fn rule(op: &Op, inputs: &[&TensorType]) -> Rule<TensorType> {
         Op::Rope { rotary, .. } => index::rope(x, &inputs[1..], *rotary),
         Op::Reduce { function, axes, keep } => reduce::reduce(x, *function, axes, *keep),
         Op::ArgReduce { axis, keep, .. } => reduce::arg_reduce(x, *axis, *keep),
+        Op::ArgTop { count, axis, .. } => reduce::arg_top(x, *count, *axis),
         Op::CumSum { axis, .. } => {
             axis_of(*axis, x)?;
             numeric(x)

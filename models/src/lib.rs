@@ -29,6 +29,7 @@ pub mod reader;
 pub mod reference;
 pub mod safetensors;
 pub mod simple;
+pub mod symbolic;
 pub mod task;
 pub mod text;
 pub mod tflite;

@@ -157,6 +157,13 @@ pub enum Op {
         keep: bool,
         last: bool,
     },
+    /// Where the `count` largest (or smallest) elements along `axis` stand, as `i64`, the best first and of equals the one
+    /// that comes first. `GatherElements` then gives the elements themselves.
+    ArgTop {
+        count: i64,
+        axis: i64,
+        largest: bool,
+    },
     /// Sums of all elements up to each (with `reverse`: from each on), without itself when `exclusive`.
     CumSum {
         axis: i64,
@@ -361,6 +368,7 @@ impl Op {
             Op::Reduce { function, .. } => function.name(),
             Op::ArgReduce { largest: true, .. } => "arg_max",
             Op::ArgReduce { largest: false, .. } => "arg_min",
+            Op::ArgTop { .. } => "arg_top",
             Op::CumSum { .. } => "cum_sum",
             Op::Compare { function } => function.name(),
             Op::Where => "where",
@@ -431,6 +439,7 @@ impl Op {
             | Op::AdaptivePool { .. }
             | Op::Reduce { .. }
             | Op::ArgReduce { .. }
+            | Op::ArgTop { .. }
             | Op::CumSum { .. }
             | Op::BorderPad { .. }
             | Op::Expand { .. }
@@ -462,7 +471,7 @@ impl Op {
             | Op::LpNorm { .. }
             | Op::Lrn { .. } => Class::Normalisation,
             Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => Class::Pool,
-            Op::Reduce { .. } | Op::ArgReduce { .. } | Op::CumSum { .. } => Class::Reduction,
+            Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => Class::Reduction,
             Op::ScaleShift { .. }
             | Op::BiasAdd { .. }
             | Op::Unary { .. }
@@ -540,6 +549,7 @@ impl Op {
             | Op::AdaptivePool { .. }
             | Op::Reduce { .. }
             | Op::ArgReduce { .. }
+            | Op::ArgTop { .. }
             | Op::CumSum { .. }
             | Op::Compare { .. }
             | Op::Where
@@ -573,6 +583,7 @@ impl Op {
             | Op::RmsNorm { axis, .. }
             | Op::LpNorm { axis, .. }
             | Op::ArgReduce { axis, .. }
+            | Op::ArgTop { axis, .. }
             | Op::CumSum { axis, .. }
             | Op::Quantize { axis, .. }
             | Op::Dequantize { axis }

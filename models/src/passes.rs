@@ -14,6 +14,7 @@ mod rebuild;
 mod recognise;
 mod retype;
 mod rewrite;
+mod sign;
 mod split_attention;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -45,6 +46,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("integers from scaled floats", quantised::integers),
     ("drop clips", quantised::drop_clips),
     ("merge pads into integer convolutions", quantised::merge_pads),
+    ("bytes with a sign", sign::bytes_with_a_sign),
     ("means to global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),
     ("share common subexpressions", common::share_common_subexpressions),

@@ -167,6 +167,7 @@ fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
         }
         Op::Reduce { function, axes, .. } => reduce::reduce(x, *function, axes, &mut y),
         Op::ArgReduce { largest, axis, last, .. } => reduce::arg_reduce(x, *largest, *axis, *last, &mut y),
+        Op::ArgTop { count, axis, largest } => reduce::arg_top(x, *count, *axis, *largest, &mut y),
         Op::CumSum { axis, exclusive, reverse } => reduce::cum_sum(x, *axis, *exclusive, *reverse, &mut y),
         Op::RmsNorm { epsilon, .. } => reduce::rms_norm(x, inputs[1], *epsilon, &mut y),
         Op::GroupNorm { groups, epsilon } => {

@@ -178,6 +178,11 @@ fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Wo
             ReduceOp::LogSumExp => Work { flops: x.saturating_mul(4), exps: x.saturating_add(out), ..Work::default() },
         },
         Op::ArgReduce { .. } => Work { flops: x, ..Work::default() },
+        // A comparison with each level of a heap that holds the best so far.
+        Op::ArgTop { count, .. } => {
+            let levels = u64::from(u64::BITS - count.unsigned_abs().leading_zeros());
+            Work { flops: x.saturating_mul(levels), ..Work::default() }
+        }
         Op::CumSum { .. } => pointwise(1),
         Op::Compare { .. } | Op::Where => pointwise(1),
         // Comparison, multiplication, selection.

@@ -4,7 +4,7 @@
 
 use datasets::{Key, Record};
 use nix::sys::signal::Signal;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -62,6 +62,35 @@ fn what_is_known_is_not_measured_again() {
     assert_eq!((stats["rows"].as_u64(), stats["duplicates"].as_u64()), (Some(10), Some(10)), "{stats}");
     assert_eq!(stores::records(&bench.path("store")), records, "among equals the first stays");
     check_sound(&bench, "store");
+}
+
+/// A transformer at two lengths: what is compiled once is measured, and right, at both.
+#[test]
+fn several_sizes_are_compiled_once() {
+    let bench = Bench::new();
+    let small = "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=48,vocab_size=40";
+    let model =
+        format!("--modelsource transformers --modelname bert-base-uncased:{small} --sequence 5,12 --executor vm");
+    let sweep = "--schedules 1 --threads 1 --config quick.toml --store store";
+    let ran = run(collect(&bench, &format!("{model} {sweep}"))).expect(0);
+    let records = stores::records(&bench.path("store"));
+    assert_eq!(made(&ran), records.len() as u64);
+    let mut lengths: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for record in &records {
+        if let (Some(task), Some(sizes)) = (&record.symbolic_task, &record.sizes) {
+            lengths.entry(task).or_default().push(sizes.text().to_owned());
+        }
+    }
+    assert!(lengths.len() >= 8, "{lengths:?}");
+    for (task, mut sizes) in lengths {
+        sizes.sort();
+        sizes.dedup();
+        assert_eq!(sizes.len(), 2, "{task}: {sizes:?}");
+    }
+    // The same tasks for one size each are other experiments.
+    let one = model.replace(" --executor vm", "");
+    let default = run(collect(&bench, &format!("{one} {sweep}"))).expect(0);
+    assert!(made(&default) > 0, "{default}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{AttentionChoice, Config, ModelRequest, Sampler, TRANSFORMERS};
+use super::config::{AttentionChoice, Config, Executor, ModelRequest, Sampler, TRANSFORMERS};
+use super::sizes;
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
@@ -11,8 +12,10 @@ use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use models::fuse::plan_with;
 use models::partition::{claims, partner};
 use models::reader::{Imported, Options, Skipped};
-use models::{Class, Graph, Op, Task, TaskUse, onnx, tflite, torch, transformers};
+use models::symbolic::{Family, Sizes};
+use models::{Class, Graph, Op, Plan, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +35,34 @@ pub struct PlannedTask {
     /// The library that would compute it, when it is not the target's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
+    /// The task it is compiled as, when that serves other sizes too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symbolic: Option<Symbolic>,
+    /// Why it is compiled for its own size although several were to be served at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_because: Option<String>,
+}
+
+/// A task with symbols, and what they stand for in one of its sizes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Symbolic {
+    /// The task with symbols.
+    pub task: Task,
+    /// Its text.
+    pub json: String,
+    /// The numbers of this size.
+    pub sizes: Sizes,
+}
+
+impl Symbolic {
+    /// One size of a family.
+    pub(super) fn of(family: &Family, place: usize) -> Symbolic {
+        Symbolic { task: family.task.clone(), json: json(&family.task), sizes: family.sizes[place].clone() }
+    }
+}
+
+fn json(task: &Task) -> String {
+    serde_json::to_string(task).expect("a task holds only JSON values")
 }
 
 /// One thing to be measured.
@@ -39,6 +70,8 @@ pub struct PlannedTask {
 pub struct Attempt {
     /// Index of the task.
     pub task: usize,
+    /// Index of the first task that is compiled together with it.
+    pub family: usize,
     /// The schedule.
     pub schedule: Arc<Schedule>,
     /// One thread on each of these CPUs.
@@ -171,46 +204,68 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
     }
 }
 
-/// The distinct tasks of all models, in the order of their first place.
+/// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
 pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
-    let mut index_of = std::collections::HashMap::new();
-    for (model_index, model) in config.models.iter().enumerate() {
-        let failed = |source| PlanningError::Model { name: model.name.clone(), source };
-        for found in tasks_of(&load(model)?, config).map_err(failed)? {
-            let index = *index_of.entry((found.task.hash(), found.partner.clone())).or_insert_with(|| {
-                planned.push(PlannedTask {
-                    json: serde_json::to_string(&found.task).expect("a task holds only JSON values"),
-                    task: found.task.clone(),
-                    model: model.clone(),
-                    places: found.places.clone(),
-                    counts: Vec::new(),
-                    partner: found.partner.clone(),
-                });
-                planned.len() - 1
+    let mut index_of = HashMap::new();
+    let mut add = |found: TaskUse, model: usize, symbolic: Option<Symbolic>, bound_because: Option<String>| {
+        let compiled = symbolic.as_ref().map(|symbolic| symbolic.task.hash());
+        let index = *index_of.entry((found.task.hash(), found.partner.clone(), compiled)).or_insert_with(|| {
+            planned.push(PlannedTask {
+                json: json(&found.task),
+                task: found.task,
+                model: config.models[model].clone(),
+                places: found.places.clone(),
+                counts: Vec::new(),
+                partner: found.partner,
+                symbolic,
+                bound_because,
             });
-            planned[index].counts.push((model_index, found.places.len()));
+            planned.len() - 1
+        });
+        planned[index].counts.push((model, found.places.len()));
+    };
+    match config.executor {
+        Executor::Default => {
+            for (index, model) in config.models.iter().enumerate() {
+                let failed = |source| PlanningError::Model { name: model.name.clone(), source };
+                for found in tasks_of(&load(model)?, config).map_err(failed)? {
+                    add(found, index, None, None);
+                }
+            }
         }
+        Executor::Vm => sizes::plan(config, &mut add)?,
     }
     Ok(planned)
 }
 
 /// The distinct tasks of one graph as the configuration wants them cut.
 fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
+    let mut tasks: Vec<TaskUse> = Vec::new();
+    for (_, plan) in cuts(graph, config)? {
+        let is_known = |found: &TaskUse, tasks: &[TaskUse]| {
+            tasks.iter().any(|known| known.task == found.task && known.partner == found.partner)
+        };
+        let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
+        tasks.extend(new);
+    }
+    Ok(tasks)
+}
+
+/// The ways to cut a graph into calls that the configuration asks for, each with the graph that is cut.
+pub(super) fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
     let graph = models::passes::simplify(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
-    let cut = |graph: &Graph| Ok(plan_with(graph, config.fuse.into(), &claims(graph, &partners))?.tasks);
+    let cut = |graph: Graph| {
+        let plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
+        Ok((graph, plan))
+    };
     match config.attention {
-        AttentionChoice::Fused => cut(&graph),
-        AttentionChoice::Split => cut(&models::passes::split_attention(&graph)?),
+        AttentionChoice::Fused => Ok(vec![cut(graph)?]),
+        AttentionChoice::Split => Ok(vec![cut(models::passes::split_attention(&graph)?)?]),
         AttentionChoice::Both => {
-            let mut tasks = cut(&graph)?;
-            for found in cut(&models::passes::split_attention(&graph)?)? {
-                if !tasks.iter().any(|known: &TaskUse| known.task == found.task && known.partner == found.partner) {
-                    tasks.push(found);
-                }
-            }
-            Ok(tasks)
+            let split = models::passes::split_attention(&graph)?;
+            Ok(vec![cut(graph)?, cut(split)?])
         }
     }
 }
@@ -242,7 +297,7 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     schedules
 }
 
-/// All attempts, in order: by task, by schedule, by cache state, by threads.
+/// All attempts, in order: by task, by schedule, by size where it is compiled for several, by cache state, by threads.
 ///
 /// `base` is a record with the columns of host, target and run filled; `cpus` are those that may be used; a cold
 /// cache is made by writing `flush_bytes`.
@@ -255,25 +310,24 @@ pub fn attempts(
     flush_bytes: u64,
 ) -> Result<Vec<Attempt>, PlanningError> {
     let mut attempts = Vec::new();
-    for (index, planned) in tasks.iter().enumerate() {
-        let with_task = Arc::new(describe_task(planned, base)?);
-        let default = Schedule::Template { knobs: space::space(&planned.task, &target.machine).default };
-        for schedule in schedules(&planned.task, target, config) {
+    let mut first = 0;
+    for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
+        let compiled = family[0].scheduled();
+        let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
+        let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
+        let default = Schedule::Template { knobs: space::space(&compiled, &target.machine).default };
+        for schedule in schedules(&compiled, target, config) {
             let (source, schedule) = (source_of(&schedule, &default), Arc::new(schedule));
-            for &cache in &config.cache {
-                let mut plan = config.measure.clone();
-                let state = CacheState::from(cache);
-                if state == CacheState::Cold {
-                    plan.cache = Cache::Cold { flush_bytes };
-                }
-                for &threads in &config.threads {
+            for (place, with_task) in records.iter().enumerate() {
+                for (state, method, threads) in runs(config, flush_bytes) {
                     let mut attempt = Attempt {
-                        task: index,
+                        task: first + place,
+                        family: first,
                         schedule: Arc::clone(&schedule),
                         cpus: cpus[..threads].to_vec(),
-                        method: Method::Sample(plan.clone()),
+                        method,
                         key: Key::default(),
-                        with_task: Arc::clone(&with_task),
+                        with_task: Arc::clone(with_task),
                         source,
                         state,
                     };
@@ -282,8 +336,21 @@ pub fn attempts(
                 }
             }
         }
+        first += family.len();
     }
     Ok(attempts)
+}
+
+/// The ways to run one schedule: in every cache state, on every number of threads.
+fn runs(config: &Config, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
+    config.cache.iter().flat_map(move |&cache| {
+        let mut plan = config.measure.clone();
+        let state = CacheState::from(cache);
+        if state == CacheState::Cold {
+            plan.cache = Cache::Cold { flush_bytes };
+        }
+        config.threads.iter().map(move |&threads| (state, Method::Sample(plan.clone()), threads))
+    })
 }
 
 fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
@@ -323,6 +390,8 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     record.op_name = task.name();
     record.op_text = task.describe();
     record.task = Some(Json::parse(&planned.json)?);
+    record.symbolic_task = planned.symbolic.as_ref().map(|symbolic| symbolic.task.to_text());
+    record.sizes = planned.symbolic.as_ref().map(|symbolic| Json::new(&symbolic.sizes)).transpose()?;
     let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
     record.input_shapes = Some(Json::new(&extents)?);
     record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);

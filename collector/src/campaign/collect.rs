@@ -132,7 +132,7 @@ enum End<E> {
 impl<E: From<RowError>> Pass<'_, '_, E> {
     fn all(&mut self, attempts: &[Attempt], outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let groups: Vec<&[Attempt]> =
-            attempts.chunk_by(|left, right| left.task == right.task && left.schedule == right.schedule).collect();
+            attempts.chunk_by(|left, right| left.family == right.family && left.schedule == right.schedule).collect();
         let mut batches = groups.chunks(self.campaign.config.limits.build_batch).peekable();
         if let Some(first) = batches.peek() {
             self.request(first);
@@ -223,7 +223,7 @@ fn elapsed_ms(since: Instant) -> u64 {
 /// The job that builds an attempt's schedule.
 pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
     BuildJob {
-        task: tasks[attempt.task].json.clone(),
+        task: tasks[attempt.task].compiled_json().to_owned(),
         target: target.text.clone(),
         schedule: attempt.schedule.to_json(),
         wants_trace: matches!(*attempt.schedule, Schedule::MetaSchedule { .. }),

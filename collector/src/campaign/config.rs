@@ -25,6 +25,8 @@ pub struct RawConfig {
     pub phase: Option<Vec<Phase>>,
     /// What becomes of attention: `fused`, `split`, `both`.
     pub attention: Option<AttentionChoice>,
+    /// Whether code is made for one size or for several at once: `default`, `vm`.
+    pub executor: Option<Executor>,
     /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
     /// GPU architectures for the target `cuda`, such as `sm_90`.
@@ -106,6 +108,17 @@ pub enum AttentionChoice {
     Split,
     /// Both.
     Both,
+}
+
+/// What code is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Executor {
+    /// One size.
+    #[default]
+    Default,
+    /// All sizes of a model, compiled once and measured at each.
+    Vm,
 }
 
 /// What caches hold before a timed run.
@@ -227,6 +240,9 @@ pub struct Config {
     pub fuse: FuseChoice,
     /// What becomes of attention.
     pub attention: AttentionChoice,
+    /// What code is made for.
+    #[serde(default)]
+    pub executor: Executor,
     /// Cache states.
     pub cache: Vec<CacheChoice>,
     /// Seed of schedules and input values.
@@ -297,6 +313,12 @@ impl RawConfig {
         self.measure.check()?;
         let samplers = self.samplers.unwrap_or_else(|| vec![Sampler::Template]);
         each("samplers", &samplers, "", |_| true)?;
+        let executor = self.executor.unwrap_or_default();
+        let is_served = |executor: &Executor| match executor {
+            Executor::Default => true,
+            Executor::Vm => is_llvm(&target) && samplers == [Sampler::Template],
+        };
+        each("executor", &[executor], "`vm` is for the target `llvm` and the sampler `template`", is_served)?;
         let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
         each("cache", &cache, "", |_| true)?;
         let tokens = tokens(&self.models, self.sequence, self.phase)?;
@@ -322,6 +344,7 @@ impl RawConfig {
             schedules,
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             attention: self.attention.unwrap_or(AttentionChoice::Fused),
+            executor,
             cache,
             seed: self.seed.unwrap_or(0),
             budget_seconds: self.budget_seconds,

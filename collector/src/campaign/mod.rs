@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod builders;
 pub mod collect;
 pub mod config;
+mod sizes;
 pub mod workers;
 
 pub use attempt::{Attempt, PlannedTask, attempts, planned_tasks};

@@ -76,7 +76,8 @@ pub struct Models {
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
     ///
-    /// Without it, dimensions that are called a batch become the batch size, and others are an error.
+    /// Without it, dimensions that are called a batch become the batch size, and others are an error. An input that is
+    /// given several shapes makes the model one of several sizes.
     #[arg(long, value_name = "NAME=SHAPE")]
     pub shape: Vec<String>,
     /// Leave out operators of a file that this version cannot represent, and tell which
@@ -101,6 +102,13 @@ pub struct Models {
     /// Whether pointwise operators join the operator before them [default: epilogue]
     #[arg(long, value_enum)]
     pub fuse: Option<FuseArgument>,
+    /// Whether code is made for one size, or once for all the sizes that are given [default: default]
+    ///
+    /// With `vm`, the batch sizes and lengths of sequences of a model stay open when its tasks are compiled; each piece
+    /// of code is then measured, and checked, at every size. What needs numbers is compiled for each size: `opcollect
+    /// tasks --executor vm` says which tasks and why. No tile may be larger than 1 along a size that is open.
+    #[arg(long, value_enum)]
+    pub executor: Option<ExecutorArgument>,
     /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
     ///
     /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`.
@@ -146,6 +154,15 @@ impl ModelSource {
             ModelSource::Transformers => "transformers",
         }
     }
+}
+
+/// What code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExecutorArgument {
+    /// One size
+    Default,
+    /// All sizes of a model
+    Vm,
 }
 
 /// Parts of a decoder's work.

@@ -136,7 +136,9 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
     let cpus = settings::allowed_cpus()?;
     let attempts = crate::campaign::attempts(tasks, target, &one, &base, &cpus, 0);
     let attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
-    Ok(attempts.iter().map(|attempt| (attempt.task, build_job(attempt, tasks, target))).collect())
+    // The sizes of one task share a build too.
+    let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
+    Ok(attempts.map(|attempt| (attempt.task, build_job(attempt, tasks, target))).collect())
 }
 
 /// A folder being written beside its final place.
@@ -270,6 +272,8 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     }
     for planned in &plan.tasks {
         planned.task.check().map_err(|error| wrong(&error))?;
+        let symbolic = planned.symbolic.as_ref().map_or(Ok(()), |symbolic| symbolic.task.check());
+        symbolic.map_err(|error| wrong(&error))?;
     }
     Ok(plan)
 }
@@ -300,7 +304,7 @@ impl Stored {
                     codegen_ms: built.codegen_ms,
                 }),
             };
-            stored.insert((planned.json.clone(), built.schedule.clone()), build);
+            stored.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);
         }
         Ok(Stored { builds: stored, requested: VecDeque::new() })
     }

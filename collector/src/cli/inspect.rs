@@ -4,7 +4,8 @@ use super::arguments::{GraphFormat, Models, Sweep};
 use super::failure::{Failure, chain};
 use super::{DONE, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::{load_with_notes, notes};
-use crate::campaign::{Config, planned_tasks};
+use crate::campaign::config::Executor;
+use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::report::number;
 use crate::report::table::{new_table, right_align};
 use crate::space;
@@ -12,6 +13,7 @@ use models::partition::{claims, partner};
 use models::{Graph, transformers};
 use serde::Serialize;
 use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// A model that has a name, as it is listed.
@@ -119,7 +121,10 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
                         "text": planned.task.describe(), "model": planned.model.label(), "places": planned.places,
                         "flops": work.flops, "macs": work.macs, "bytes_in": work.bytes_in,
                         "bytes_out": work.bytes_out, "bytes_weights": work.bytes_weights, "task": planned.task,
-                        "partner": planned.partner })
+                        "partner": planned.partner,
+                        "symbolic": planned.symbolic.as_ref().map(|symbolic| symbolic.task.to_text()),
+                        "sizes": planned.symbolic.as_ref().map(|symbolic| &symbolic.sizes),
+                        "bound_because": planned.bound_because })
             })
             .collect();
         print_json(&tasks)?;
@@ -151,7 +156,25 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     let total: f64 = rows.iter().map(|(planned, work)| work.flops as f64 * planned.places.len() as f64).sum();
     let calls: usize = rows.iter().map(|(planned, _)| planned.places.len()).sum();
     print(&format!("{} tasks, {calls} calls, {} GFLOP", rows.len(), number(total / 1e9)))?;
+    if config.executor == Executor::Vm {
+        print(&compiled(&planned))?;
+    }
     Ok(DONE)
+}
+
+/// What is compiled for several sizes, and why the rest is not.
+fn compiled(planned: &[PlannedTask]) -> String {
+    let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
+    let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();
+    let mut text = format!("{} tasks are compiled {} times with open sizes", open.len(), once.len());
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in bound.iter().filter_map(|planned| planned.bound_because.as_deref()) {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    for (reason, count) in reasons {
+        text.push_str(&format!("\n{count} are compiled for their own size: {reason}"));
+    }
+    text
 }
 
 /// The schedule space of each task.
@@ -161,7 +184,7 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut documents = Vec::new();
     for planned in &planned {
-        let space = space::space(&planned.task, &machine);
+        let space = space::space(&planned.scheduled(), &machine);
         let samples = if sample > 0 { space::sample(&space, seed, sample) } else { Vec::new() };
         if as_json {
             let axes: Vec<_> = space

@@ -2,10 +2,10 @@
 
 use super::Result;
 use super::arguments::{
-    AttentionArgument, CacheArgument, FuseArgument, ModelSource, Models, PhaseArgument, SamplerArgument, Sweep,
+    AttentionArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument, SamplerArgument, Sweep,
 };
 use super::failure::Failure;
-use crate::campaign::config::{AttentionChoice, CacheChoice, FuseChoice, RawModel, Sampler};
+use crate::campaign::config::{AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
 use crate::counters::Backend;
 use crate::measure::affinity;
@@ -39,11 +39,15 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
         let source = models.modelsource.ok_or_else(|| {
             Failure::usage("`--modelname` needs `--modelsource`").with_hint("add `--modelsource local` for the zoo")
         })?;
-        raw.models = models.modelname.iter().map(|name| model(source, name)).collect();
-        let shapes = models.shape.iter().map(|text| shape(text)).collect::<Result<BTreeMap<_, _>>>()?;
-        for model in &mut raw.models {
-            model.shapes.clone_from(&shapes);
-            model.skip_unsupported = models.skip_unsupported;
+        let sizes = sizes(&models.shape)?;
+        raw.models.clear();
+        for name in &models.modelname {
+            raw.models.extend(sizes.iter().map(|shapes| RawModel {
+                source: source.name().to_owned(),
+                name: name.clone(),
+                shapes: shapes.clone(),
+                skip_unsupported: models.skip_unsupported,
+            }));
         }
     } else if !models.shape.is_empty() || models.skip_unsupported {
         let message = "`--shape` and `--skip-unsupported` need `--modelname`";
@@ -71,6 +75,12 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
             AttentionArgument::Both => AttentionChoice::Both,
         });
     }
+    if let Some(executor) = models.executor {
+        raw.executor = Some(match executor {
+            ExecutorArgument::Default => Executor::Default,
+            ExecutorArgument::Vm => Executor::Vm,
+        });
+    }
     if let Some(target) = &models.target {
         raw.target = Some(target.clone());
     }
@@ -86,8 +96,22 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
     Ok(())
 }
 
-fn model(source: ModelSource, name: &str) -> RawModel {
-    RawModel { source: source.name().to_owned(), name: name.to_owned(), ..RawModel::default() }
+/// Shapes by name, once for each size: an input that is named several times has as many.
+fn sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
+    let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
+    for text in texts {
+        let (name, extents) = shape(text)?;
+        given.entry(name).or_default().push(extents);
+    }
+    let count = given.values().map(Vec::len).max().unwrap_or(1);
+    if let Some((name, shapes)) = given.iter().find(|(_, shapes)| shapes.len() != 1 && shapes.len() != count) {
+        let message = format!("`--shape` gives `{name}` {} shapes and another input {count}", shapes.len());
+        return Err(Failure::usage(message).with_hint("give each input one shape, or one for each size"));
+    }
+    let at = |place: usize| {
+        given.iter().map(move |(name, shapes)| (name.clone(), shapes[place.min(shapes.len() - 1)].clone()))
+    };
+    Ok((0..count).map(|place| at(place).collect()).collect())
 }
 
 /// `x=1x3x224x224`; the name may hold any sign.

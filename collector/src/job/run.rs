@@ -23,10 +23,14 @@ pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 /// Answers run jobs; keeps what the next job of the same task can use.
 #[derive(Default)]
 pub struct Runner {
-    prepared: Option<Prepared>,
+    /// The latest first.
+    prepared: Vec<Prepared>,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
     device: Option<Device>,
 }
+
+/// Tasks whose data is kept: code that serves several sizes is run at one after the other.
+const KEPT_TASKS: usize = 4;
 
 /// A task with its data.
 struct Prepared {
@@ -52,12 +56,12 @@ impl Runner {
         self.prepare(job)?;
         if let Some(code) = &job.device {
             let device = self.device.as_ref().context("this runner has no GPU")?;
-            let Prepared { task, inputs, expected, .. } = self.prepared.as_ref().expect("just prepared");
+            let Prepared { task, inputs, expected, .. } = self.prepared.first().expect("just prepared");
             let expected = expected.as_ref().filter(|_| job.is_checked);
             return super::device::run(device, code, job, task, inputs, expected);
         }
         let buffers = self.buffers(&job.packings)?;
-        let prepared = self.prepared.as_ref().expect("just prepared");
+        let prepared = self.prepared.first().expect("just prepared");
         // The buffers move into the measuring thread and come back with its answer.
         let (reply, buffers) = std::thread::scope(|scope| {
             let measuring = scope.spawn(move || (run_on_this_thread(job, prepared, &buffers), buffers));
@@ -69,14 +73,22 @@ impl Runner {
 
     /// Reads the task, draws its inputs and computes what must come out, unless the last job did.
     fn prepare(&mut self, job: &RunJob) -> Result<()> {
-        let is_known = self.prepared.as_ref().is_some_and(|known| known.text == job.task && known.seed == job.seed);
-        if !is_known {
-            let task: Task = serde_json::from_str(&job.task).context("cannot read the task")?;
-            let inputs = reference::random_inputs(&task, job.seed)?;
+        let is_known = |known: &Prepared| known.text == job.task && known.seed == job.seed;
+        let found = self.prepared.iter().position(is_known);
+        if found != Some(0) {
+            let prepared = match found {
+                Some(place) => self.prepared.remove(place),
+                None => {
+                    let task: Task = serde_json::from_str(&job.task).context("cannot read the task")?;
+                    let inputs = reference::random_inputs(&task, job.seed)?;
+                    Prepared { text: job.task.clone(), seed: job.seed, task, inputs, expected: None }
+                }
+            };
             self.buffers = None;
-            self.prepared = Some(Prepared { text: job.task.clone(), seed: job.seed, task, inputs, expected: None });
+            self.prepared.insert(0, prepared);
+            self.prepared.truncate(KEPT_TASKS);
         }
-        let prepared = self.prepared.as_mut().expect("just set");
+        let prepared = self.prepared.first_mut().expect("just put there");
         if job.is_checked && prepared.expected.is_none() {
             let expected = reference::evaluate(&prepared.task, &prepared.inputs);
             prepared.expected = Some(expected.context("cannot compute the reference")?);
@@ -91,7 +103,7 @@ impl Runner {
         {
             return Ok(buffers);
         }
-        let prepared = self.prepared.as_ref().expect("a job prepares first");
+        let prepared = self.prepared.first().expect("a job prepares first");
         ensure!(
             packings.len() == prepared.inputs.len(),
             "the artifact takes another number of parameters than the task"

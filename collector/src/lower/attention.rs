@@ -6,7 +6,7 @@
 use super::pointwise::{broadcast_read, unary};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use models::{Op, UnaryOp};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -34,13 +34,13 @@ impl Sight {
         &self,
         own: &Expression,
         place: &Expression,
-        places: i64,
+        places: Option<i64>,
     ) -> std::result::Result<Option<Expression>, TvmError> {
         let mut seen = None;
         if self.causal {
             seen = Some(place.at_most(own)?);
         }
-        if let Some(window) = self.window {
+        if let (Some(window), Some(places)) = (self.window, places) {
             // A window beyond all places is none; the difference must fit an index.
             let first = own.sub(&index(window.min(2 * places))?)?;
             seen = Some(super::movement::both(seen, place.greater(&first)?)?);
@@ -52,16 +52,23 @@ impl Sight {
 fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
     let dtype = output.dtype;
-    let [batch, heads, rows] = [output.extents[0], output.extents[1], output.extents[2]];
-    let places = k.extents[2];
-    let shared = heads / k.extents[1];
-    let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };
-    let all = [batch, heads, rows, places];
-    let seen = |i: &[Expression], place: &Expression| {
-        let own = i[2].add(&index(places - rows)?)?;
-        sight.condition(&own, place, places.max(rows))
+    let [batch, heads, rows] = [0, 1, 2].map(|d| output.extents[d].clone());
+    let places = k.extents[2].clone();
+    let shared = writer.number(&heads)? / writer.number(&k.extents[1])?;
+    let sizes = match sight.window {
+        Some(_) => Some(writer.number(&places)?.max(writer.number(&rows)?)),
+        None => None,
     };
-    let width = axis("d", q.extents[3], true)?;
+    let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };
+    let all = [batch.clone(), heads.clone(), rows.clone(), places.clone()];
+    let seen = |i: &[Expression], place: &Expression| {
+        let earlier = match (&places, &rows) {
+            (Extent::Known(places), Extent::Known(rows)) => index(places - rows)?,
+            (places, rows) => places.expression()?.sub(&rows.expression()?)?,
+        };
+        sight.condition(&i[2].add(&earlier)?, place, sizes)
+    };
+    let width = axis("d", &q.extents[3], true)?;
     let products = writer.block(&output.name("attention_products"), Part::Helper, (dtype, &all), |i| {
         let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let right = k.at(&[i[0].clone(), source(&i[1])?, i[3].clone(), width.variable.clone()])?;
@@ -81,8 +88,8 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             None => Ok(score),
         }
     })?;
-    let row = [batch, heads, rows];
-    let place = axis("t", places, true)?;
+    let row = [batch, heads, rows.clone()];
+    let place = axis("t", &places, true)?;
     let at =
         |i: &[Expression], place: &Expression| -> Vec<Expression> { i[..3].iter().chain([place]).cloned().collect() };
     let largest = writer.block(&output.name("attention_largest"), Part::Helper, (dtype, &row), |i| {
@@ -96,11 +103,11 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             None => Ok(weight),
         }
     })?;
-    let place = axis("t", places, true)?;
+    let place = axis("t", &places, true)?;
     let sum = writer.block(&output.name("attention_sum"), Part::Helper, (dtype, &row), |i| {
         reduce(Reduction::Sum, dtype, &weights.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
-    let place = axis("t", places, true)?;
+    let place = axis("t", &places, true)?;
     let weighted = writer.block(&output.name("attention_values"), Part::Anchor, output.like(), |i| {
         let value = v.at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
         let weight = weights.at(&at(i, &place.variable))?;
@@ -121,6 +128,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
 fn rope(writer: &mut Writer, rotary: i64, interleaved: bool, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, cos, sin] = inputs else { unreachable!("rope has three inputs") };
     let half = rotary / 2;
+    let last = writer.number(output.extents.last().expect("at least one dimension"))?;
     writer.block(&output.name("rope"), output.part(), output.like(), |i| {
         let (own, leading) = i.split_last().expect("at least one dimension");
         let with = |last: Expression| -> Vec<Expression> { leading.iter().cloned().chain([last]).collect() };
@@ -137,7 +145,6 @@ fn rope(writer: &mut Writer, rotary: i64, interleaved: bool, inputs: &[Tensor], 
             (own.floor_mod(&half_index)?, own.less(&half_index)?, other)
         };
         // Beyond the turned elements there is no angle, and perhaps no other element.
-        let last = *output.extents.last().expect("at least one dimension");
         let is_partial = rotary < last;
         let pair = if is_partial { pair.min(&index(half - 1)?)? } else { pair };
         let other = if is_partial { other.min(&index(last - 1)?)? } else { other };

@@ -5,10 +5,10 @@
 //! dimension is cut into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one vector holds
 //! a block of channels; a second block puts the result back into the task's order.
 
-use super::{LowerError, Output, Part, Result, Writer};
+use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::space::Layout;
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use models::einsum::Equation;
 use models::{DType, Op, TensorType};
 
@@ -58,9 +58,10 @@ const NO_ZEROS: Zeros = [0, 0];
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = shape.strides.len();
     let is_packed = weight.extents.len() > shape.strides.len() + 2;
-    let outputs_per_group = output.extents[1] / shape.groups;
-    let block = block_of(writer.layout, outputs_per_group, !is_packed || shape.groups > 1)?;
-    let is_depthwise = shape.groups > 1 && shape.groups == data.extents[1];
+    let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
+    let outputs_per_group = channels / shape.groups;
+    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
+    let is_depthwise = shape.groups > 1 && shape.groups == sources;
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
     // The plain form always has a padding block, as the definitions have that it shares names with.
     let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
@@ -69,12 +70,12 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
         data.clone()
     };
     let kernel = weight.extents[2..2 + spatial].to_vec();
-    let per_group = data.extents[1] / shape.groups;
-    let channel_axis = (!is_depthwise).then(|| axis("rc", per_group, true)).transpose()?;
+    let per_group = sources / shape.groups;
+    let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
     let kernel_axes = kernel
         .iter()
         .enumerate()
-        .map(|(d, &extent)| axis(&format!("r{d}"), extent, true))
+        .map(|(d, extent)| axis(&format!("r{d}"), extent, true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let product =
         |batch: &Expression, channel: &Expression, place: &[Expression], lane: Option<&Expression>| -> Element {
@@ -104,7 +105,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
         });
     };
-    let blocked = blocked_extents(&output.extents, 1, block);
+    let blocked = blocked_extents(writer, &output.extents, 1, block)?;
     let last = blocked.len() - 1;
     let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
         reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
@@ -171,20 +172,21 @@ fn conv_transpose(
     output: &Output,
 ) -> Result<Tensor> {
     let spatial = shape.strides.len();
-    let kernel = weight.extents[2..].to_vec();
+    let kernel = writer.numbers(&weight.extents[2..])?;
+    let spread_over = writer.numbers(&data.extents[2..])?;
     let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
     let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
     let mut extents = data.extents.clone();
     for d in 0..spatial {
         let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
-        extents[d + 2] = (data.extents[d + 2] - 1) * shape.strides[d] + 1 + heads[d] + tail;
+        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.strides[d] + 1 + heads[d] + tail);
     }
     let zero = constant(data.dtype, 0.0)?;
     let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
         let mut at = i[..2].to_vec();
         let mut inside: Option<Expression> = None;
         for d in 0..spatial {
-            let (stride, old) = (index(shape.strides[d])?, index(data.extents[d + 2])?);
+            let (stride, old) = (index(shape.strides[d])?, index(spread_over[d])?);
             let place = i[d + 2].sub(&index(heads[d])?)?;
             let source = place.floor_div(&stride)?;
             let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
@@ -194,13 +196,13 @@ fn conv_transpose(
         }
         inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
     })?;
-    let per_group = data.extents[1] / shape.groups;
-    let outputs_per_group = output.extents[1] / shape.groups;
-    let channel_axis = axis("rc", per_group, true)?;
+    let per_group = writer.number(&data.extents[1])? / shape.groups;
+    let outputs_per_group = writer.number(&output.extents[1])? / shape.groups;
+    let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
     let kernel_axes = kernel
         .iter()
         .enumerate()
-        .map(|(d, &extent)| axis(&format!("r{d}"), extent, true))
+        .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
     writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
@@ -224,11 +226,10 @@ fn conv_transpose(
 
 fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
     let rank = output.extents.len();
-    let columns = output.extents[rank - 1];
-    let block = block_of(writer.layout, columns, false)?;
+    let block = block_of(writer, &output.extents[rank - 1], false)?;
     // An unpacked weight cannot be read as a vector of columns, only a packed one can.
     let is_packed = weight.extents.len() == 3;
-    let depth = axis("k", data.extents[rank - 1], true)?;
+    let depth = axis("k", &data.extents[rank - 1], true)?;
     let product = |rows: &[Expression], column: &[Expression]| -> Element {
         let mut at = rows.to_vec();
         at.push(depth.variable.clone());
@@ -242,7 +243,7 @@ fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, outp
             reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
         }),
         Some(block) => {
-            let blocked = blocked_extents(&output.extents, rank - 1, block);
+            let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
             let accumulated =
                 writer.block(&output.name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
                     reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
@@ -261,7 +262,7 @@ fn matmul(
     output: &Output,
 ) -> Result<Tensor> {
     let rank = output.extents.len();
-    let depth = axis("k", a.extents[if transpose_a { a.extents.len() - 2 } else { a.extents.len() - 1 }], true)?;
+    let depth = axis("k", &a.extents[a.extents.len() - if transpose_a { 2 } else { 1 }], true)?;
     let at = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
         let mut at = leading(tensor, place)?;
         at.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
@@ -274,14 +275,14 @@ fn matmul(
         let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
         multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
     };
-    let block = block_of(writer.layout, output.extents[rank - 1], true)?;
+    let block = block_of(writer, &output.extents[rank - 1], true)?;
     let Some(block) = block else {
         let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
         return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
             reduce(Reduction::Sum, output.dtype, &product(i, &i[rank - 1])?, &axes)
         });
     };
-    let blocked = blocked_extents(&output.extents, rank - 1, block);
+    let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
     let accumulated = writer.block(&output.name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
         let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
         reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
@@ -296,7 +297,7 @@ fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Exp
     tensor.extents[..batch]
         .iter()
         .zip(&place[skipped..])
-        .map(|(&extent, variable)| if extent == 1 { index(0) } else { Ok(variable.clone()) })
+        .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
         .collect()
 }
 
@@ -313,16 +314,17 @@ fn multiply(a: (&Tensor, &[Expression]), b: (&Tensor, &[Expression]), zeros: Zer
 
 /// A sum over all letters that the result lacks.
 fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let types: Vec<TensorType> = inputs.iter().map(|input| TensorType::new(input.dtype, &input.extents)).collect();
+    let types = inputs.iter().map(|input| Ok(TensorType::new(input.dtype, &writer.numbers(&input.extents)?)));
+    let types = types.collect::<Result<Vec<TensorType>>>()?;
     let unsupported = |why: String| LowerError::Unsupported { operator: "einsum".to_owned(), why };
     let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
     let extents = TensorType { dtype: output.dtype, shape: equation.extents.clone() }.extents();
-    let extents = extents.ok_or(LowerError::Symbolic)?;
+    let extents = known(&extents.expect("letters stand for numbers when all operands have them"));
     let axes = equation
         .summed
         .iter()
         .enumerate()
-        .map(|(place, &letter)| axis(&format!("r{place}"), extents[letter], true))
+        .map(|(place, &letter)| axis(&format!("r{place}"), &extents[letter], true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
     writer.block(&output.name("einsum"), Part::Anchor, output.like(), |i| {
         let variable = |letter: usize| match equation.output.iter().position(|&used| used == letter) {
@@ -336,7 +338,7 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
         for (input, letters) in inputs.iter().zip(&equation.operands) {
             let places = letters.iter().zip(&input.extents);
             let at = places
-                .map(|(&letter, &extent)| if extent == 1 { index(0) } else { Ok(variable(letter)) })
+                .map(|(&letter, extent)| if extent.is(1) { index(0) } else { Ok(variable(letter)) })
                 .collect::<std::result::Result<Vec<_>, _>>()?;
             let read = input.at(&at)?;
             let wide = if input.dtype == output.dtype { read } else { read.cast(output.dtype)? };
@@ -350,11 +352,11 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
     })
 }
 
-fn blocked_extents(extents: &[i64], dimension: usize, block: i64) -> Vec<i64> {
+fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block: i64) -> Result<Vec<Extent>> {
     let mut blocked = extents.to_vec();
-    blocked[dimension] = (blocked[dimension] + block - 1) / block;
-    blocked.push(block);
-    blocked
+    blocked[dimension] = Extent::Known((writer.number(&extents[dimension])? + block - 1) / block);
+    blocked.push(Extent::Known(block));
+    Ok(blocked)
 }
 
 /// Puts a blocked result back into the task's order.
@@ -367,14 +369,15 @@ fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, 
     })
 }
 
-/// The block of a layout; `must_divide` where the operand is read as it is.
-fn block_of(layout: Layout, extent: i64, must_divide: bool) -> Result<Option<i64>> {
-    match layout {
-        Layout::Plain => Ok(None),
-        Layout::Blocked { block } if block > 0 && (extent % block == 0 || !must_divide) => Ok(Some(block)),
-        Layout::Blocked { block } => Err(LowerError::Unsupported {
-            operator: "contraction".to_owned(),
-            why: format!("a block of {block} does not divide the extent {extent}"),
-        }),
+/// The block of the layout; `must_divide` where the operand is read as it is.
+fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
+    let Layout::Blocked { block } = writer.layout else { return Ok(None) };
+    let extent = writer.number(extent)?;
+    if block > 0 && (extent % block == 0 || !must_divide) {
+        return Ok(Some(block));
     }
+    Err(LowerError::Unsupported {
+        operator: "contraction".to_owned(),
+        why: format!("a block of {block} does not divide the extent {extent}"),
+    })
 }

@@ -7,7 +7,7 @@ use super::pointwise::axis_of;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
-    Axis, Expression, INDEX, Reduction, Tensor, axis, constant, highest, index, lowest, reduce,
+    Axis, Expression, Extent, INDEX, Reduction, Tensor, axis, constant, highest, index, lowest, reduce,
 };
 use models::{Op, ScatterOp};
 
@@ -20,17 +20,21 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let axis = axis_of(*axis, inputs[0].extents.len());
             writer.block(&output.name("gather_elements"), output.part(), output.like(), |i| {
                 let mut at = i.to_vec();
-                at[axis] = wrapped(&inputs[1], i, inputs[0].extents[axis])?;
+                at[axis] = wrapped(&inputs[1], i, &inputs[0].extents[axis])?;
                 inputs[0].at(&at)
             })
         }
         Op::GatherNd { batch } => gather_nd(writer, axis_of(*batch, inputs[0].extents.len()), inputs, output),
         Op::ScatterElements { axis, combine } => {
-            let target = Elements { axis: axis_of(*axis, inputs[0].extents.len()) };
+            let axis = axis_of(*axis, inputs[0].extents.len());
+            let (data, indices) = (writer.numbers(&inputs[0].extents)?, writer.numbers(&inputs[1].extents)?);
+            let target = Elements { axis, data, indices };
             scatter(writer, &target, *combine, inputs, output)
         }
         Op::ScatterNd { combine } => {
-            let target = Slices { looked_up: *inputs[1].extents.last().expect("indices have a last dimension") };
+            let mut tuples = writer.numbers(&inputs[1].extents)?;
+            let looked_up = tuples.pop().expect("indices have a last dimension");
+            let target = Slices { looked_up, tuples, data: writer.numbers(&inputs[0].extents)? };
             scatter(writer, &target, *combine, inputs, output)
         }
         Op::OneHot { axis, depth, on, off, to } => {
@@ -38,7 +42,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             writer.block(&output.name("one_hot"), output.part(), output.like(), |i| {
                 let mut at = i.to_vec();
                 let class = at.remove(axis);
-                let is_on = wrapped(&inputs[0], &at, *depth)?.equal(&class)?;
+                let is_on = wrapped(&inputs[0], &at, &Extent::Known(*depth))?.equal(&class)?;
                 is_on.select(&constant(*to, *on)?, &constant(*to, *off)?)
             })
         }
@@ -47,9 +51,9 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 }
 
 /// An index as stored: negative ones count from the end.
-fn wrapped(indices: &Tensor, at: &[Expression], extent: i64) -> Element {
+fn wrapped(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
     let stored = indices.at(at)?.cast(INDEX)?;
-    stored.less(&index(0)?)?.select(&stored.add(&index(extent)?)?, &stored)
+    stored.less(&index(0)?)?.select(&stored.add(&extent.expression()?)?, &stored)
 }
 
 fn gather(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -57,7 +61,7 @@ fn gather(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: &Output) 
     let inner = axis + indices.extents.len();
     writer.block(&output.name("gather"), output.part(), output.like(), |i| {
         let mut at = i[..axis].to_vec();
-        at.push(wrapped(indices, &i[axis..inner], data.extents[axis])?);
+        at.push(wrapped(indices, &i[axis..inner], &data.extents[axis])?);
         at.extend_from_slice(&i[inner..]);
         data.at(&at)
     })
@@ -66,12 +70,13 @@ fn gather(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: &Output) 
 fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, indices] = inputs else { unreachable!("gather_nd has two inputs") };
     let tuples = indices.extents.len() - 1;
+    let looked_up = writer.number(&indices.extents[tuples])?;
     writer.block(&output.name("gather_nd"), output.part(), output.like(), |i| {
         let mut at = i[..batch].to_vec();
-        for place in 0..indices.extents[tuples] {
+        for place in 0..looked_up {
             let mut tuple = i[..tuples].to_vec();
             tuple.push(index(place)?);
-            at.push(wrapped(indices, &tuple, data.extents[at.len()])?);
+            at.push(wrapped(indices, &tuple, &data.extents[at.len()])?);
         }
         at.extend_from_slice(&i[tuples..]);
         data.at(&at)
@@ -81,11 +86,10 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 /// How updates find their element.
 trait Target {
     /// Loops over the updates that may be meant for an element.
-    fn loops(&self, indices: &Tensor) -> Result<Vec<Axis>>;
+    fn loops(&self) -> Result<Vec<Axis>>;
     /// Where the update of these loops stands for an element, and whether it is meant for it.
     fn update(
         &self,
-        data: &Tensor,
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
@@ -95,16 +99,19 @@ trait Target {
 /// `ScatterElements`: all updates along one dimension.
 struct Elements {
     axis: usize,
+    /// Extents of the data.
+    data: Vec<i64>,
+    /// Extents of the indices.
+    indices: Vec<i64>,
 }
 
 impl Target for Elements {
-    fn loops(&self, indices: &Tensor) -> Result<Vec<Axis>> {
-        Ok(vec![axis("u", indices.extents[self.axis], true)?])
+    fn loops(&self) -> Result<Vec<Axis>> {
+        Ok(vec![axis("u", &Extent::Known(self.indices[self.axis]), true)?])
     }
 
     fn update(
         &self,
-        data: &Tensor,
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
@@ -115,13 +122,13 @@ impl Target for Elements {
         // must be inside whatever the condition says; a condition around the read would simplify that away.
         let mut exists: Option<Expression> = None;
         for (dimension, place) in own.iter().enumerate() {
-            let extent = indices.extents[dimension];
-            if dimension != self.axis && extent < data.extents[dimension] {
+            let extent = self.indices[dimension];
+            if dimension != self.axis && extent < self.data[dimension] {
                 exists = Some(super::movement::both(exists, place.less(&index(extent)?)?)?);
                 at[dimension] = place.min(&index(extent - 1)?)?;
             }
         }
-        let meant = wrapped(indices, &at, data.extents[self.axis])?.equal(&own[self.axis])?;
+        let meant = wrapped(indices, &at, &Extent::Known(self.data[self.axis]))?.equal(&own[self.axis])?;
         let meant = match exists {
             Some(exists) => meant.and(&exists)?,
             None => meant,
@@ -133,33 +140,36 @@ impl Target for Elements {
 /// `ScatterNd`: all index tuples.
 struct Slices {
     looked_up: i64,
+    /// Extents of the tuples, without the last dimension that holds them.
+    tuples: Vec<i64>,
+    /// Extents of the data.
+    data: Vec<i64>,
 }
 
 impl Target for Slices {
-    fn loops(&self, indices: &Tensor) -> Result<Vec<Axis>> {
-        let (_, tuples) = indices.extents.split_last().expect("indices have a last dimension");
-        let axes = tuples.iter().enumerate().map(|(d, &extent)| axis(&format!("u{d}"), extent, true));
+    fn loops(&self) -> Result<Vec<Axis>> {
+        let tuples = self.tuples.iter().enumerate();
+        let axes = tuples.map(|(d, &extent)| axis(&format!("u{d}"), &Extent::Known(extent), true));
         let mut axes = axes.collect::<std::result::Result<Vec<_>, _>>()?;
         if axes.is_empty() {
-            axes.push(axis("u", 1, true)?);
+            axes.push(axis("u", &Extent::Known(1), true)?);
         }
         Ok(axes)
     }
 
     fn update(
         &self,
-        data: &Tensor,
         indices: &Tensor,
         own: &[Expression],
         loops: &[Expression],
     ) -> std::result::Result<(Vec<Expression>, Expression), TvmError> {
-        let tuples = &loops[..indices.extents.len() - 1];
+        let tuples = &loops[..self.tuples.len()];
         let mut meant: Option<Expression> = None;
         let mut inner = 0;
         for place in 0..self.looked_up {
             let mut tuple = tuples.to_vec();
             tuple.push(index(place)?);
-            let is_own = wrapped(indices, &tuple, data.extents[inner])?.equal(&own[inner])?;
+            let is_own = wrapped(indices, &tuple, &Extent::Known(self.data[inner]))?.equal(&own[inner])?;
             meant = Some(super::movement::both(meant, is_own)?);
             inner += 1;
         }
@@ -176,11 +186,11 @@ fn scatter(
     output: &Output,
 ) -> Result<Tensor> {
     let [data, indices, updates] = inputs else { unreachable!("a scatter has three inputs") };
-    let loops = target.loops(indices)?;
+    let loops = target.loops()?;
     let variables: Vec<Expression> = loops.iter().map(|axis| axis.variable.clone()).collect();
     // A term of the reduction, or what changes nothing where there is no update.
     let term = |i: &[Expression], value: &dyn Fn(&[Expression]) -> Element, none: Expression| -> Element {
-        let (at, meant) = target.update(data, indices, i, &variables)?;
+        let (at, meant) = target.update(indices, i, &variables)?;
         meant.if_then_else(&value(&at)?, &none)
     };
     let dtype = output.dtype;
@@ -219,7 +229,7 @@ fn replace(
     let [data, indices, updates] = inputs else { unreachable!("a scatter has three inputs") };
     let tuples: Vec<i64> = match loops.len() {
         1 => vec![i64::MAX],
-        count => indices.extents[..count].to_vec(),
+        count => writer.numbers(&indices.extents[..count])?,
     };
     let mut number = loops[0].variable.clone();
     for (axis, &extent) in loops.iter().zip(&tuples).skip(1) {
@@ -237,7 +247,7 @@ fn replace(
         }
         chosen.push(rest);
         chosen.reverse();
-        let (at, _) = target.update(data, indices, i, &chosen)?;
+        let (at, _) = target.update(indices, i, &chosen)?;
         last.at(i)?.at_least(&index(0)?)?.if_then_else(&updates.at(&at)?, &data.at(i)?)
     })
 }

@@ -14,12 +14,14 @@ mod pool;
 mod quantised;
 mod reduce;
 mod resample;
+pub mod symbols;
 
 use crate::space::Layout;
 use crate::tvm::TvmError;
-use crate::tvm::expression::{self, Expression, Module, Tensor};
-use models::{Op, Operand, Step, Task};
+use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
+use models::{Dim, Op, Operand, Step, Task, TensorType};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
 /// A task that TVM can schedule.
 #[derive(Clone)]
@@ -72,8 +74,8 @@ pub enum Packing {
 pub enum LowerError {
     #[error("`{operator}` has no lowering: {why}")]
     Unsupported { operator: String, why: String },
-    #[error("a dimension of the task is a symbol; bind it to a number first")]
-    Symbolic,
+    #[error("`{operator}` needs a number for a dimension that is a symbol; bind it first")]
+    Symbolic { operator: String },
     #[error(transparent)]
     Tvm(#[from] TvmError),
 }
@@ -84,15 +86,48 @@ type Result<T> = std::result::Result<T, LowerError>;
 pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
+    /// Sizes that a call decides, by name.
+    symbols: HashMap<String, Extent>,
+    /// Name of the operator at hand.
+    operator: &'static str,
 }
 
 impl Writer {
+    /// The extents of a type.
+    fn extents(&mut self, ty: &TensorType) -> Result<Vec<Extent>> {
+        let mut extents = Vec::with_capacity(ty.rank());
+        for dim in &ty.shape {
+            extents.push(match dim {
+                Dim::Known(number) => Extent::Known(*number),
+                Dim::Symbol(name) => match self.symbols.get(name) {
+                    Some(extent) => extent.clone(),
+                    None => {
+                        let extent = Extent::symbol(name)?;
+                        self.symbols.insert(name.clone(), extent.clone());
+                        extent
+                    }
+                },
+            });
+        }
+        Ok(extents)
+    }
+
+    /// An extent that must be a number.
+    fn number(&self, extent: &Extent) -> Result<i64> {
+        extent.number().ok_or_else(|| LowerError::Symbolic { operator: self.operator.to_owned() })
+    }
+
+    /// Extents that must be numbers.
+    fn numbers(&self, extents: &[Extent]) -> Result<Vec<i64>> {
+        extents.iter().map(|extent| self.number(extent)).collect()
+    }
+
     /// A computed tensor that is also a block.
     fn block(
         &mut self,
         name: &str,
         part: Part,
-        like: (models::DType, &[i64]),
+        like: (models::DType, &[Extent]),
         element: impl FnOnce(&[Expression]) -> std::result::Result<Expression, TvmError>,
     ) -> Result<Tensor> {
         let tensor = expression::compute(name, like.0, like.1, element)?;
@@ -103,13 +138,17 @@ impl Writer {
 
 /// Writes a task down for TVM in a layout.
 pub fn lower(task: &Task, layout: Layout) -> Result<Lowered> {
-    let mut writer = Writer { blocks: Vec::new(), layout };
+    let anchor = task.steps.first().map_or("", |step| step.op.name());
+    let mut writer = Writer { blocks: Vec::new(), layout, symbols: HashMap::new(), operator: anchor };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
-        let extents = parameter.ty.extents().ok_or(LowerError::Symbolic)?;
+        let extents = writer.extents(&parameter.ty)?;
         let packing = packing_of(task, place, layout);
-        let stored = packing.extents(&extents);
+        let stored = match packing {
+            Packing::Plain => extents,
+            Packing::Blocked { .. } => known(&packing.extents(&writer.numbers(&extents)?)),
+        };
         parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
         packings.push(packing);
     }
@@ -123,6 +162,7 @@ pub fn lower(task: &Task, layout: Layout) -> Result<Lowered> {
                 Operand::Step(index) => outputs[*index].clone(),
             })
             .collect();
+        writer.operator = step.op.name();
         outputs.push(lower_step(&mut writer, place, step, &inputs)?);
     }
     let output = outputs.last().expect("a task has at least one step");
@@ -131,7 +171,7 @@ pub fn lower(task: &Task, layout: Layout) -> Result<Lowered> {
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
-    let extents = step.output.extents().ok_or(LowerError::Symbolic)?;
+    let extents = writer.extents(&step.output)?;
     let output = Output { dtype: step.output.dtype, extents, place };
     match &step.op {
         Op::Conv { .. }
@@ -143,7 +183,7 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::QMatMul { .. }
         | Op::Einsum { .. } => contraction::lower(writer, &step.op, inputs, &output),
         Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
-        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::CumSum { .. } => {
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
             reduce::lower(writer, &step.op, inputs, &output)
         }
         Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. } => {
@@ -193,7 +233,7 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
 /// What a step must produce.
 pub(crate) struct Output {
     dtype: models::DType,
-    extents: Vec<i64>,
+    extents: Vec<Extent>,
     place: usize,
 }
 
@@ -203,7 +243,7 @@ impl Output {
         if self.place == 0 { Part::Anchor } else { Part::Epilogue }
     }
 
-    fn like(&self) -> (models::DType, &[i64]) {
+    fn like(&self) -> (models::DType, &[Extent]) {
         (self.dtype, &self.extents)
     }
 
@@ -211,6 +251,11 @@ impl Output {
     fn name(&self, operator: &str) -> String {
         if self.place == 0 { operator.to_owned() } else { format!("{operator}_{}", self.place) }
     }
+}
+
+/// Extents that are numbers.
+fn known(numbers: &[i64]) -> Vec<Extent> {
+    numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
 /// Which parameters a blocked layout stores packed: the weight of a contraction, when it is a constant.

@@ -3,7 +3,7 @@
 use super::{Output, Part, Result, Writer};
 use crate::lower::pointwise::axis_of;
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, Tensor, constant, index};
+use crate::tvm::expression::{Expression, Extent, Tensor, constant, index};
 use models::{Border, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -25,7 +25,9 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         }),
         Op::Concat { axis } => {
             let axis = axis_of(*axis, output.extents.len());
-            writer.block(&output.name("concat"), output.part(), output.like(), |i| concat(inputs, axis, i))
+            let lengths = inputs.iter().map(|input| writer.number(&input.extents[axis]));
+            let lengths = lengths.collect::<Result<Vec<i64>>>()?;
+            writer.block(&output.name("concat"), output.part(), output.like(), |i| concat(inputs, &lengths, axis, i))
         }
         Op::Slice { axes, starts, stops: _, steps } => {
             writer.block(&output.name("slice"), output.part(), output.like(), |i| {
@@ -42,30 +44,36 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let value = constant(data.dtype, *value)?;
             pad(writer, (&output.name("pad"), output.part()), data, &pads[..rank], &pads[rank..], &value)
         }
-        Op::BorderPad { border, pads } => writer.block(&output.name("border_pad"), output.part(), output.like(), |i| {
-            let mut at = Vec::with_capacity(i.len());
-            for (d, variable) in i.iter().enumerate() {
-                at.push(inside(*border, variable, data.extents[d], pads[d], pads[d + i.len()])?);
-            }
-            data.at(&at)
-        }),
+        Op::BorderPad { border, pads } => {
+            let extents = writer.numbers(&data.extents)?;
+            writer.block(&output.name("border_pad"), output.part(), output.like(), |i| {
+                let mut at = Vec::with_capacity(i.len());
+                for (d, variable) in i.iter().enumerate() {
+                    at.push(inside(*border, variable, extents[d], pads[d], pads[d + i.len()])?);
+                }
+                data.at(&at)
+            })
+        }
         Op::Expand { .. } => writer
             .block(&output.name("expand"), output.part(), output.like(), |i| super::pointwise::broadcast_read(data, i)),
         Op::Tile { repeats } => writer.block(&output.name("tile"), output.part(), output.like(), |i| {
             let mut at = i.to_vec();
             for (d, _) in repeats.iter().enumerate().filter(|(_, repeat)| **repeat > 1) {
-                at[d] = i[d].floor_mod(&index(data.extents[d])?)?;
+                at[d] = i[d].floor_mod(&data.extents[d].expression()?)?;
             }
             data.at(&at)
         }),
-        Op::Trilu { upper, diagonal } => writer.block(&output.name("trilu"), output.part(), output.like(), |i| {
+        Op::Trilu { upper, diagonal } => {
             // A diagonal outside of the matrix is as good as the last one just outside.
-            let bound = output.extents[i.len() - 2].max(output.extents[i.len() - 1]);
+            let matrix = writer.numbers(&output.extents[output.extents.len() - 2..])?;
+            let bound = matrix[0].max(matrix[1]);
             let diagonal = index((*diagonal).clamp(-bound, bound))?;
-            let right = i[i.len() - 1].sub(&i[i.len() - 2])?;
-            let is_kept = if *upper { right.at_least(&diagonal)? } else { right.at_most(&diagonal)? };
-            is_kept.select(&data.at(i)?, &constant(data.dtype, 0.0)?)
-        }),
+            writer.block(&output.name("trilu"), output.part(), output.like(), |i| {
+                let right = i[i.len() - 1].sub(&i[i.len() - 2])?;
+                let is_kept = if *upper { right.at_least(&diagonal)? } else { right.at_most(&diagonal)? };
+                is_kept.select(&data.at(i)?, &constant(data.dtype, 0.0)?)
+            })
+        }
         other => unreachable!("`{other:?}` does not move elements"),
     }
 }
@@ -88,17 +96,17 @@ fn inside(border: Border, place: &Expression, extent: i64, head: i64, tail: i64)
 }
 
 /// Reads from the last input whose start lies at or before the position.
-fn concat(inputs: &[Tensor], axis: usize, place: &[Expression]) -> Element {
-    let mut start = inputs.iter().map(|input| input.extents[axis]).sum::<i64>();
+fn concat(inputs: &[Tensor], lengths: &[i64], axis: usize, place: &[Expression]) -> Element {
+    let mut start = lengths.iter().sum::<i64>();
     let mut chosen: Option<Expression> = None;
-    for input in inputs.iter().rev() {
-        start -= input.extents[axis];
+    for (input, length) in inputs.iter().zip(lengths).rev() {
+        start -= length;
         let mut at = place.to_vec();
         at[axis] = place[axis].sub(&index(start)?)?;
         let read = input.at(&at)?;
         chosen = Some(match chosen {
             None => read,
-            Some(later) => place[axis].less(&index(start + input.extents[axis])?)?.if_then_else(&read, &later)?,
+            Some(later) => place[axis].less(&index(start + length)?)?.if_then_else(&read, &later)?,
         });
     }
     Ok(chosen.expect("concat has at least one input"))
@@ -113,7 +121,10 @@ pub(super) fn pad(
     tails: &[i64],
     value: &Expression,
 ) -> Result<Tensor> {
-    let extents: Vec<i64> = data.extents.iter().zip(heads.iter().zip(tails)).map(|(n, (h, t))| n + h + t).collect();
+    let mut extents = data.extents.clone();
+    for (d, extent) in extents.iter_mut().enumerate().filter(|(d, _)| heads[*d] + tails[*d] != 0) {
+        *extent = Extent::Known(heads[d] + writer.number(extent)? + tails[d]);
+    }
     writer.block(name, part, (data.dtype, &extents), |i| {
         let mut inside: Option<Expression> = None;
         let mut at = Vec::with_capacity(i.len());
@@ -123,7 +134,7 @@ pub(super) fn pad(
                 inside = Some(both(inside, variable.at_least(&index(heads[d])?)?)?);
             }
             if tails[d] > 0 {
-                inside = Some(both(inside, variable.less(&index(heads[d] + data.extents[d])?)?)?);
+                inside = Some(both(inside, variable.less(&index(heads[d])?.add(&data.extents[d].expression()?)?)?)?);
             }
         }
         match inside {
@@ -142,21 +153,21 @@ pub(super) fn both(left: Option<Expression>, right: Expression) -> Element {
 }
 
 /// Position in row-major order.
-fn ravel(place: &[Expression], extents: &[i64]) -> Element {
+fn ravel(place: &[Expression], extents: &[Extent]) -> Element {
     let mut position = index(0)?;
-    for (variable, &extent) in place.iter().zip(extents) {
-        position = position.mul(&index(extent)?)?.add(variable)?;
+    for (variable, extent) in place.iter().zip(extents) {
+        position = position.mul(&extent.expression()?)?.add(variable)?;
     }
     Ok(position)
 }
 
 /// Indices of a row-major position.
-fn unravel(position: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+fn unravel(position: &Expression, extents: &[Extent]) -> std::result::Result<Vec<Expression>, TvmError> {
     let mut indices = Vec::with_capacity(extents.len());
     let mut rest = position.clone();
-    for &extent in extents.iter().rev() {
-        indices.push(rest.floor_mod(&index(extent)?)?);
-        rest = rest.floor_div(&index(extent)?)?;
+    for extent in extents.iter().rev() {
+        indices.push(rest.floor_mod(&extent.expression()?)?);
+        rest = rest.floor_div(&extent.expression()?)?;
     }
     indices.reverse();
     Ok(indices)

@@ -4,7 +4,7 @@ use super::pointwise::{axis_of, unary, wide};
 use super::reduce::Rows;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use models::{Op, UnaryOp};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -41,17 +41,17 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
     let [data, scale, shift] = inputs else { unreachable!("layer_norm has three inputs") };
     let dtype = output.dtype;
     let (rows, row) = output.extents.split_at(first);
-    let count: i64 = row.iter().product();
+    let count: i64 = writer.numbers(row)?.iter().product();
     let part = constant(dtype, 1.0 / count as f64)?;
     let axes = || -> Result<Vec<Axis>> {
-        let axes = row.iter().enumerate().map(|(d, &extent)| axis(&format!("k{d}"), extent, true));
+        let axes = row.iter().enumerate().map(|(d, extent)| axis(&format!("k{d}"), extent, true));
         Ok(axes.collect::<std::result::Result<_, _>>()?)
     };
     let along = |i: &[Expression], axes: &[Axis]| -> Vec<Expression> {
         i.iter().cloned().chain(axes.iter().map(|axis| axis.variable.clone())).collect()
     };
     // A function of a whole tensor still has one row.
-    let (rows, is_whole) = if rows.is_empty() { (vec![1], true) } else { (rows.to_vec(), false) };
+    let (rows, is_whole) = if rows.is_empty() { (vec![Extent::Known(1)], true) } else { (rows.to_vec(), false) };
     let row_of = |i: &[Expression]| -> std::result::Result<Vec<Expression>, TvmError> {
         if is_whole { Ok(vec![index(0)?]) } else { Ok(i[..first].to_vec()) }
     };
@@ -78,7 +78,7 @@ fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], 
     let [data, scale] = inputs else { unreachable!("rms_norm has two inputs") };
     let dtype = output.dtype;
     let rows = Rows { axes: (first..output.extents.len()).collect(), keep: true };
-    let part = constant(dtype, 1.0 / rows.count(data) as f64)?;
+    let part = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
     let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, _| x.mul(&x))?;
     writer.block(&output.name("rms_norm"), Part::Anchor, output.like(), |i| {
         let mean = squares.at(&rows.row(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
@@ -110,7 +110,7 @@ fn mean_variance_norm(
     let dtype = output.dtype;
     let rank = output.extents.len();
     let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: true };
-    let part = constant(dtype, 1.0 / rows.count(data) as f64)?;
+    let part = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
     let total = sum(writer, &output.name("norm_sum"), &rows, data, |x, _| Ok(x))?;
     let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, row| {
         let centred = x.sub(&total.at(row)?.mul(&part)?)?;
@@ -141,13 +141,13 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
 fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale, shift] = inputs else { unreachable!("group_norm has three inputs") };
     let dtype = output.dtype;
-    let per_group = data.extents[1] / groups;
-    let count: i64 = per_group * data.extents[2..].iter().product::<i64>();
-    let part = constant(dtype, 1.0 / count as f64)?;
-    let rows = [data.extents[0], groups];
+    let per_group = writer.number(&data.extents[1])? / groups;
+    let spatial = writer.numbers(&data.extents[2..])?;
+    let part = constant(dtype, 1.0 / (per_group * spatial.iter().product::<i64>()) as f64)?;
+    let rows = [data.extents[0].clone(), Extent::Known(groups)];
     let loops = || -> Result<Vec<Axis>> {
-        let channels = std::iter::once(&per_group).chain(&data.extents[2..]).enumerate();
-        let axes = channels.map(|(d, &extent)| axis(&format!("k{d}"), extent, true));
+        let extents = std::iter::once(&per_group).chain(&spatial).enumerate();
+        let axes = extents.map(|(d, &extent)| axis(&format!("k{d}"), &Extent::Known(extent), true));
         Ok(axes.collect::<std::result::Result<_, _>>()?)
     };
     let read = |i: &[Expression], loops: &[Axis]| {
@@ -184,10 +184,11 @@ fn lrn(
     output: &Output,
 ) -> Result<Tensor> {
     let dtype = output.dtype;
-    let near = axis("k", size, true)?;
+    let near = axis("k", &Extent::Known(size), true)?;
+    let channels = writer.number(&data.extents[1])?;
     let squares = writer.block(&output.name("lrn_squares"), Part::Anchor, output.like(), |i| {
         let channel = i[1].add(&near.variable)?.sub(&index((size - 1) / 2)?)?;
-        let inside = channel.at_least(&index(0)?)?.and(&channel.less(&index(data.extents[1])?)?)?;
+        let inside = channel.at_least(&index(0)?)?.and(&channel.less(&index(channels)?)?)?;
         let mut at = i.to_vec();
         at[1] = channel;
         let x = data.at(&at)?;
@@ -206,9 +207,9 @@ fn lrn(
 fn softmax(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dimension = axis_of(dimension, output.extents.len());
     let dtype = output.dtype;
-    let rows: Vec<i64> = without(&output.extents, dimension);
+    let rows: Vec<Extent> = without(&output.extents, dimension);
     let row_reduction = |writer: &mut Writer, name: &str, how: Reduction, source: &Tensor| -> Result<Tensor> {
-        let along: Axis = axis("k", output.extents[dimension], true)?;
+        let along: Axis = axis("k", &output.extents[dimension], true)?;
         writer.block(&output.name(name), Part::Helper, (dtype, &rows), |i| {
             reduce(how, dtype, &source.at(&with(i, dimension, &along.variable))?, std::slice::from_ref(&along))
         })

@@ -63,7 +63,7 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
         .extents
         .iter()
         .zip(&place[skipped..])
-        .map(|(&extent, variable)| if extent == 1 { index(0) } else { Ok(variable.clone()) })
+        .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
         .collect::<std::result::Result<Vec<_>, _>>()?;
     operand.at(&indices)
 }

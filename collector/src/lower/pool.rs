@@ -4,7 +4,7 @@ use super::movement::{both, pad};
 use super::pointwise::unary;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use models::{Op, PoolMode, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -25,7 +25,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     let spatial = data.extents.len() - 2;
     let (mode, window) = match op {
         Op::GlobalPool { mode } => {
-            let all = data.extents[2..].to_vec();
+            let all = writer.numbers(&data.extents[2..])?;
             let (zeros, ones) = (vec![0; spatial], vec![1; spatial]);
             let window = Window {
                 kernel: all,
@@ -56,12 +56,12 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 
 fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = window.kernel.len();
+    let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
     // Rounding up may let the last window reach past the padding.
     let reach: Vec<i64> = (0..spatial)
         .map(|d| {
-            let last =
-                (output.extents[d + 2] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1;
-            (last - window.heads[d] - data.extents[d + 2]).max(0)
+            let last = (new[d] - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1;
+            (last - window.heads[d] - old[d]).max(0)
         })
         .collect();
     let is_padded = window.heads.iter().chain(&reach).any(|&extent| extent > 0);
@@ -93,7 +93,7 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
         PoolMode::Lp { order } => return root(writer, order, &reduced, output),
         PoolMode::Average => {}
     }
-    let share = share(writer, window, is_padded, data, output)?;
+    let share = share(writer, window, is_padded, &old, output)?;
     writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| match &share {
         Share::Same(count) => reduced.at(i)?.mul(&constant(output.dtype, 1.0 / *count as f64)?),
         Share::Counted(counts) => reduced.at(i)?.div(&counts.at(&i[2..])?),
@@ -133,17 +133,17 @@ fn root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) -> Resu
 
 /// Windows that differ in size by at most two: the largest is walked, and what lies outside of the own is left out.
 fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
     let ends = |d: usize, place: &Expression| -> std::result::Result<[Expression; 2], TvmError> {
-        let (old, new) = (index(data.extents[d])?, index(output.extents[d])?);
-        let first = place.mul(&old)?.floor_div(&new)?;
-        let end = place.add(&index(1)?)?.mul(&old)?.add(&index(output.extents[d] - 1)?)?.floor_div(&new)?;
+        let (old, divisor) = (index(old[d])?, index(new[d])?);
+        let first = place.mul(&old)?.floor_div(&divisor)?;
+        let end = place.add(&index(1)?)?.mul(&old)?.add(&index(new[d] - 1)?)?.floor_div(&divisor)?;
         Ok([first, end])
     };
     let mut taps = Vec::new();
-    for d in 2..data.extents.len() {
-        let (old, new) = (data.extents[d], output.extents[d]);
+    for (d, (&old, &new)) in old.iter().zip(&new).enumerate() {
         let largest = (0..new).map(|place| ((place + 1) * old + new - 1) / new - place * old / new).max();
-        taps.push(axis(&format!("r{d}"), largest.unwrap_or(1), true)?);
+        taps.push(axis(&format!("r{}", d + 2), &Extent::Known(largest.unwrap_or(1)), true)?);
     }
     let (how, outside) = match mode {
         PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
@@ -153,7 +153,7 @@ fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output)
         let mut at = i[..2].to_vec();
         let mut inside: Option<Expression> = None;
         for (d, tap) in taps.iter().enumerate() {
-            let [first, end] = ends(d + 2, &i[d + 2])?;
+            let [first, end] = ends(d, &i[d + 2])?;
             let place = first.add(&tap.variable)?;
             inside = Some(both(inside, place.less(&end)?)?);
             at.push(place);
@@ -167,7 +167,7 @@ fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output)
         PoolMode::Lp { order } => root(writer, order, &reduced, output),
         PoolMode::Average => writer.block(&output.name("pool_avg"), Part::Epilogue, output.like(), |i| {
             let mut count: Option<Expression> = None;
-            for (d, place) in i.iter().enumerate().skip(2) {
+            for (d, place) in i[2..].iter().enumerate() {
                 let [first, end] = ends(d, place)?;
                 let length = end.sub(&first)?;
                 count = Some(match count {
@@ -181,7 +181,8 @@ fn adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output)
 }
 
 fn taps(window: &Window) -> Result<Vec<Axis>> {
-    let axes = window.kernel.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), extent, true));
+    let axes =
+        window.kernel.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true));
     Ok(axes.collect::<std::result::Result<_, _>>()?)
 }
 
@@ -197,7 +198,7 @@ enum Share {
     Counted(Tensor),
 }
 
-fn share(writer: &mut Writer, window: &Window, is_padded: bool, data: &Tensor, output: &Output) -> Result<Share> {
+fn share(writer: &mut Writer, window: &Window, is_padded: bool, old: &[i64], output: &Output) -> Result<Share> {
     if !is_padded {
         return Ok(Share::Same(window.kernel.iter().product()));
     }
@@ -207,9 +208,9 @@ fn share(writer: &mut Writer, window: &Window, is_padded: bool, data: &Tensor, o
         for (d, tap) in taps.iter().enumerate() {
             let at = position(window, d, &i[d], tap)?;
             let (first, last) = if window.count_pad {
-                (0, window.heads[d] + data.extents[d + 2] + window.tails[d])
+                (0, window.heads[d] + old[d] + window.tails[d])
             } else {
-                (window.heads[d], window.heads[d] + data.extents[d + 2])
+                (window.heads[d], window.heads[d] + old[d])
             };
             inside = Some(both(inside, at.at_least(&index(first)?)?.and(&at.less(&index(last)?)?)?)?);
         }

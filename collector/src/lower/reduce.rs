@@ -3,7 +3,7 @@
 use super::pointwise::{axis_of, unary};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, INDEX, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{Axis, Expression, Extent, INDEX, Reduction, Tensor, axis, constant, index, reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -21,6 +21,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             let rows = Rows { axes: vec![axis_of(*axis, data.extents.len())], keep: *keep };
             arg_reduce(writer, *largest, *last, &rows, data, output)
         }
+        Op::ArgTop { axis, largest, .. } => arg_top(writer, axis_of(*axis, data.extents.len()), *largest, data, output),
         Op::CumSum { axis, exclusive, reverse } => {
             let along = axis_of(*axis, data.extents.len());
             cum_sum(writer, along, *exclusive, *reverse, data, output)
@@ -39,7 +40,7 @@ pub(super) struct Rows {
 impl Rows {
     /// New loops over the reduced dimensions.
     pub(super) fn loops(&self, data: &Tensor) -> Result<Vec<Axis>> {
-        let axes = self.axes.iter().map(|&dimension| axis(&format!("k{dimension}"), data.extents[dimension], true));
+        let axes = self.axes.iter().map(|&dimension| axis(&format!("k{dimension}"), &data.extents[dimension], true));
         Ok(axes.collect::<std::result::Result<_, _>>()?)
     }
 
@@ -73,19 +74,19 @@ impl Rows {
     }
 
     /// The extents of the result.
-    pub(super) fn extents(&self, data: &Tensor) -> Vec<i64> {
+    pub(super) fn extents(&self, data: &Tensor) -> Vec<Extent> {
         let extents =
-            data.extents.iter().enumerate().filter_map(|(dimension, &extent)| match self.axes.contains(&dimension) {
-                true if self.keep => Some(1),
+            data.extents.iter().enumerate().filter_map(|(dimension, extent)| match self.axes.contains(&dimension) {
+                true if self.keep => Some(Extent::Known(1)),
                 true => None,
-                false => Some(extent),
+                false => Some(extent.clone()),
             });
         extents.collect()
     }
 
     /// How many elements become one.
-    pub(super) fn count(&self, data: &Tensor) -> i64 {
-        self.axes.iter().map(|&axis| data.extents[axis]).product()
+    pub(super) fn count(&self, writer: &Writer, data: &Tensor) -> Result<i64> {
+        self.axes.iter().map(|&axis| writer.number(&data.extents[axis])).product()
     }
 }
 
@@ -114,7 +115,7 @@ fn reduce_rows(writer: &mut Writer, function: ReduceOp, rows: &Rows, data: &Tens
     };
     match function {
         ReduceOp::Mean => {
-            let share = constant(dtype, 1.0 / rows.count(data) as f64)?;
+            let share = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
             last(writer, "reduce_share", &|sum| sum.mul(&share))
         }
         ReduceOp::L2 => last(writer, "reduce_root", &|sum| unary(UnaryOp::Sqrt, sum, dtype)),
@@ -155,12 +156,38 @@ fn arg_reduce(
         reduce(how, data.dtype, &data.at(&rows.at(i, &loops))?, &loops)
     })?;
     let loops = rows.loops(data)?;
-    let (nearest, elsewhere) = if last { (Reduction::Max, -1) } else { (Reduction::Min, rows.count(data)) };
+    let (nearest, elsewhere) =
+        if last { (Reduction::Max, index(-1)?) } else { (Reduction::Min, data.extents[rows.axes[0]].expression()?) };
     let place = writer.block(&output.name("arg_place"), Part::Anchor, (INDEX, &output.extents), |i| {
         let is_extreme = data.at(&rows.at(i, &loops))?.equal(&extreme.at(i)?)?;
-        reduce(nearest, INDEX, &is_extreme.select(&loops[0].variable, &index(elsewhere)?)?, &loops)
+        reduce(nearest, INDEX, &is_extreme.select(&loops[0].variable, &elsewhere)?, &loops)
     })?;
     writer.block(&output.name("arg_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
+}
+
+/// The rank of each element is the number of those that come before it; the result looks for its rank. More work than
+/// sorting, but a tensor expression, and every element is independent.
+fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
+    let other = axis("k", &data.extents[along], true)?;
+    let rank = writer.block(&output.name("top_rank"), Part::Helper, (INDEX, &data.extents), |i| {
+        let mut at = i.to_vec();
+        at[along] = other.variable.clone();
+        let (theirs, own) = (data.at(&at)?, data.at(i)?);
+        let is_better = if largest { theirs.greater(&own)? } else { theirs.less(&own)? };
+        let is_earlier = other.variable.less(&i[along])?.select(&index(1)?, &index(0)?)?;
+        let of_equals = theirs.equal(&own)?.select(&is_earlier, &index(0)?)?;
+        let term = is_better.select(&index(1)?, &of_equals)?;
+        reduce(Reduction::Sum, INDEX, &term, std::slice::from_ref(&other))
+    })?;
+    let other = axis("k", &data.extents[along], true)?;
+    // The largest place instead of the sum: what is no number has no rank, and must not lead outside.
+    let place = writer.block(&output.name("top_place"), Part::Anchor, (INDEX, &output.extents), |i| {
+        let mut at = i.to_vec();
+        at[along] = other.variable.clone();
+        let term = rank.at(&at)?.equal(&i[along])?.select(&other.variable, &index(0)?)?;
+        reduce(Reduction::Max, INDEX, &term, std::slice::from_ref(&other))
+    })?;
+    writer.block(&output.name("top_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
 }
 
 /// Every element adds up those before it: more work than a scan, but each is independent and the sum is the same.
@@ -172,7 +199,7 @@ fn cum_sum(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let other = axis("k", data.extents[along], true)?;
+    let other = axis("k", &data.extents[along], true)?;
     writer.block(&output.name("cum_sum"), Part::Anchor, output.like(), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();

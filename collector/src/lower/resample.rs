@@ -10,10 +10,11 @@ type Element = std::result::Result<Expression, TvmError>;
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let Op::Resize { mode, .. } = op else { unreachable!("`{op:?}` does not resample") };
     let data = &inputs[0];
+    let (old, new) = (writer.numbers(&data.extents[2..])?, writer.numbers(&output.extents[2..])?);
     writer.block(&output.name("resize"), output.part(), output.like(), |i| {
         let mut terms = vec![(i[..2].to_vec(), None)];
-        for (d, place) in i.iter().enumerate().skip(2) {
-            let sources = sources(*mode, place, data.extents[d], output.extents[d], output.dtype)?;
+        for (d, place) in i[2..].iter().enumerate() {
+            let sources = sources(*mode, place, old[d], new[d], output.dtype)?;
             terms = blend(&terms, &sources)?;
         }
         let mut sum: Option<Expression> = None;

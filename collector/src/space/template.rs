@@ -26,6 +26,7 @@ pub(super) fn template(task: &Task) -> Template {
         | Op::LpNorm { .. }
         | Op::Attention { .. }
         | Op::ArgReduce { .. }
+        | Op::ArgTop { .. }
         | Op::Reduce { function: ReduceOp::LogSumExp, .. }
         | Op::ScatterElements { combine: ScatterOp::Replace, .. }
         | Op::ScatterNd { combine: ScatterOp::Replace } => Template::Rows,
@@ -89,7 +90,7 @@ pub(super) fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
     let one = |axis: i64| vec![usize::try_from(axis).unwrap_or(0)];
     let last = || vec![rank - 1];
     match &anchor.op {
-        Op::Softmax { axis, .. } | Op::LpNorm { axis, .. } => one(*axis),
+        Op::Softmax { axis, .. } | Op::LpNorm { axis, .. } | Op::ArgTop { axis, .. } => one(*axis),
         Op::LayerNorm { axis, .. } | Op::RmsNorm { axis, .. } => from(*axis).collect(),
         Op::MeanVarianceNorm { axes, .. } => axes.iter().flat_map(|&axis| one(axis)).collect(),
         Op::GroupNorm { .. } => (1..rank).collect(),

@@ -20,7 +20,16 @@ pub struct Tensor {
     /// Element type.
     pub dtype: DType,
     /// Extents, outermost first.
-    pub extents: Vec<i64>,
+    pub extents: Vec<Extent>,
+}
+
+/// How many elements a dimension has.
+#[derive(Clone)]
+pub enum Extent {
+    /// So many.
+    Known(i64),
+    /// As many as the tensors have that the function is called with.
+    Symbol(Expression),
 }
 
 /// A loop variable with its range.
@@ -59,6 +68,34 @@ pub fn constant(dtype: DType, number: f64) -> Result<Expression> {
 /// An index constant.
 pub fn index(number: i64) -> Result<Expression> {
     call!(names::INT_IMMEDIATE, INDEX, number, Value::none()).map(Expression)
+}
+
+impl Extent {
+    /// A size of this name that a call decides.
+    pub fn symbol(name: &str) -> Result<Extent> {
+        call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none()).map(Expression).map(Extent::Symbol)
+    }
+
+    /// The number, where there is one.
+    pub fn number(&self) -> Option<i64> {
+        match self {
+            Extent::Known(number) => Some(*number),
+            Extent::Symbol(_) => None,
+        }
+    }
+
+    /// Whether it is this number at every call.
+    pub fn is(&self, number: i64) -> bool {
+        self.number() == Some(number)
+    }
+
+    /// To be used in indices.
+    pub fn expression(&self) -> Result<Expression> {
+        match self {
+            Extent::Known(number) => index(*number),
+            Extent::Symbol(variable) => Ok(variable.clone()),
+        }
+    }
 }
 
 fn two(name: &Name, left: &Expression, right: &Expression) -> Result<Expression> {
@@ -185,10 +222,10 @@ fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Ex
 }
 
 /// A loop over `0..extent`; `is_reduction` when its results are combined.
-pub fn axis(name: &str, extent: i64, is_reduction: bool) -> Result<Axis> {
+pub fn axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
     const DATA: i64 = 0;
     const REDUCTION: i64 = 2;
-    let range = call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none())?;
+    let range = call!(names::RANGE, index(0)?.0, extent.expression()?.0, Value::none())?;
     let variable = call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none())?;
     let kind = if is_reduction { REDUCTION } else { DATA };
     let iterator = call!(names::ITERATOR, range, &variable, kind, "", Value::none())?;
@@ -196,8 +233,8 @@ pub fn axis(name: &str, extent: i64, is_reduction: bool) -> Result<Axis> {
 }
 
 /// A tensor given from outside.
-pub fn placeholder(name: &str, dtype: DType, extents: &[i64]) -> Result<Tensor> {
-    let shape = extents.iter().map(|&extent| index(extent).map(|e| e.0)).collect::<Result<Vec<_>>>()?;
+pub fn placeholder(name: &str, dtype: DType, extents: &[Extent]) -> Result<Tensor> {
+    let shape = extents.iter().map(|extent| extent.expression().map(|e| e.0)).collect::<Result<Vec<_>>>()?;
     let value = call!(names::PLACEHOLDER, shape, dtype, name)?;
     Ok(Tensor { value, dtype, extents: extents.to_vec() })
 }
@@ -273,13 +310,13 @@ pub fn highest(dtype: DType) -> Result<Expression> {
 pub fn compute(
     name: &str,
     dtype: DType,
-    extents: &[i64],
+    extents: &[Extent],
     element: impl FnOnce(&[Expression]) -> Result<Expression>,
 ) -> Result<Tensor> {
     let axes = extents
         .iter()
         .enumerate()
-        .map(|(place, &extent)| axis(&format!("i{place}"), extent, false))
+        .map(|(place, extent)| axis(&format!("i{place}"), extent, false))
         .collect::<Result<Vec<_>>>()?;
     let variables: Vec<Expression> = axes.iter().map(|axis| axis.variable.clone()).collect();
     let body = element(&variables)?;

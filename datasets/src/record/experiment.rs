@@ -30,6 +30,8 @@ pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::cache_state,
     ColumnId::seed,
     ColumnId::plan,
+    // The sizes of this run follow from its task.
+    ColumnId::symbolic_task,
 ];
 
 impl Record {

@@ -63,6 +63,10 @@ columns! {
         output_shape: Option<Json> = Json, "JSON", Before, since 1;
         /// Element type of the anchor's first input.
         dtype: Option<String> = Label, "name", Before, since 1;
+        /// The task that was compiled, with symbols for sizes, where the code serves several sizes.
+        symbolic_task: Option<String> = Label, "text", Before, since 2;
+        /// What the symbols of `symbolic_task` stand for in this row, name to number.
+        sizes: Option<Json> = Json, "JSON", Before, since 2;
     }
     "Work" {
         /// Floating-point (or integer) operations of one run, a multiply-add counting as two.

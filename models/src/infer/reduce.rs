@@ -22,6 +22,18 @@ pub(super) fn arg_reduce(x: &TensorType, axis: i64, keep: bool) -> Rule<TensorTy
     Ok(TensorType { dtype: DType::I64, shape: reduced.shape })
 }
 
+pub(super) fn arg_top(x: &TensorType, count: i64, axis: i64) -> Rule<TensorType> {
+    numeric(x)?;
+    let axis = axis_of(axis, x)?;
+    let extent = known(&x.shape[axis], "the extent to search")?;
+    if !(1..=extent).contains(&count) {
+        return Err(format!("the {count} best of {extent} elements cannot be found"));
+    }
+    let mut shape = x.shape.clone();
+    shape[axis] = Dim::Known(count);
+    Ok(TensorType { dtype: DType::I64, shape })
+}
+
 /// The type without these dimensions, none of which may be empty: nothing has no maximum.
 fn without(x: &TensorType, axes: &[usize], keep: bool) -> Rule<TensorType> {
     if let Some(axis) = axes.iter().find(|axis| x.shape[**axis] == Dim::Known(0)) {

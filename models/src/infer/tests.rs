@@ -272,6 +272,9 @@ fn reductions() {
     let arg = |axis, keep| Op::ArgReduce { largest: true, axis, keep, last: false };
     check(arg(1, false), "f16[2,3,4]", expect!["i64[2,4]"]);
     check(arg(3, false), "f16[2,3,4]", expect!["axis 3 is not below the rank 3"]);
+    let top = |count| Op::ArgTop { count, axis: 1, largest: true };
+    check(top(3), "f16[n,5,4]", expect!["i64[n,3,4]"]);
+    check(top(6), "f16[n,5,4]", expect!["the 6 best of 5 elements cannot be found"]);
     check(
         Op::GroupNorm { groups: 4, epsilon: 1e-5 },
         "f32[n,6,4] f32[6] f32[6]",

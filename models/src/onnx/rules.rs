@@ -171,6 +171,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Tanh", pointwise::tanh),
     ("ThresholdedRelu", pointwise::thresholded_relu),
     ("Tile", movement::tile),
+    ("TopK", reduce::top_k),
     ("Transpose", movement::transpose),
     ("Trilu", lookup::trilu),
     ("Unsqueeze", movement::unsqueeze),

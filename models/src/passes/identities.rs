@@ -57,6 +57,7 @@ fn changes_nothing(graph: &Graph, node: &Node) -> bool {
         | Op::AdaptivePool { .. }
         | Op::Reduce { .. }
         | Op::ArgReduce { .. }
+        | Op::ArgTop { .. }
         | Op::CumSum { .. }
         | Op::Compare { .. }
         | Op::Where

@@ -223,7 +223,9 @@ fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
         Op::Quantize { axis, .. } | Op::Dequantize { axis } | Op::Requantize { axis, .. } => {
             *axis = Some(at(*axis)?).filter(|&moved| (moved == 0) == (*axis == 0))?;
         }
-        Op::Softmax { axis, .. } | Op::CumSum { axis, .. } | Op::ArgReduce { axis, .. } => *axis = at(*axis)?,
+        Op::Softmax { axis, .. } | Op::CumSum { axis, .. } | Op::ArgReduce { axis, .. } | Op::ArgTop { axis, .. } => {
+            *axis = at(*axis)?
+        }
         Op::Reduce { axes, .. } | Op::MeanVarianceNorm { axes, .. } => {
             *axes = all(axes)?;
             axes.sort_unstable();

@@ -155,6 +155,7 @@ fn terms(op: &Op, inputs: &[&TensorType]) -> i64 {
         Op::Pool { mode: PoolMode::Max, .. }
         | Op::GlobalPool { mode: PoolMode::Max }
         | Op::ArgReduce { .. }
+        | Op::ArgTop { .. }
         | Op::Compare { .. }
         | Op::Where
         | Op::PRelu

@@ -61,6 +61,21 @@ pub(super) fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mu
     });
 }
 
+pub(super) fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
+    let count = usize::try_from(count).unwrap_or(0);
+    let stride = strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
+    along(x, axis, |row, place| {
+        let start = place / stride * stride * count + place % stride;
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        // Both zeros are equal.
+        let compare = |a: usize, b: usize| (row[a] + 0.0).total_cmp(&(row[b] + 0.0));
+        order.sort_by(|&a, &b| if largest { compare(b, a) } else { compare(a, b) });
+        for (rank, index) in order.into_iter().take(count).enumerate() {
+            y.data[start + rank * stride] = index as f64;
+        }
+    });
+}
+
 /// Calls with every row along an axis and its place among the rows.
 fn along(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
     let axis = usize::try_from(axis).unwrap_or(0);

@@ -115,6 +115,7 @@ pub(super) fn round(dtype: DType, x: f64) -> f64 {
         DType::U8 => f64::from(whole as u8),
         DType::U16 => f64::from(whole as u16),
         DType::U32 => f64::from(whole as u32),
+        DType::U64 if x < 0.0 => (whole as u64) as f64,
         DType::U64 => (x as u64) as f64,
         DType::Bool => f64::from(u8::from(x != 0.0)),
     }
@@ -133,7 +134,7 @@ fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
         DType::I16 | DType::U16 => each(numbers, |x| ((x as i64) as u16).to_le_bytes()),
         DType::I32 | DType::U32 => each(numbers, |x| ((x as i64) as u32).to_le_bytes()),
         DType::I64 => each(numbers, |x| (x as i64).to_le_bytes()),
-        DType::U64 => each(numbers, |x| (x as u64).to_le_bytes()),
+        DType::U64 => each(numbers, |x| if x < 0.0 { (x as i64) as u64 } else { x as u64 }.to_le_bytes()),
         DType::Bool => each(numbers, |x| [u8::from(x != 0.0)]),
     }
 }
@@ -249,7 +250,6 @@ mod tests {
             let tensor = Tensor::from_numbers(ty.clone(), &numbers).unwrap();
             prop_assert_eq!(&Tensor::from_bytes(ty.clone(), tensor.bytes().to_vec()).unwrap(), &tensor);
             let expected: Vec<f64> = numbers.iter().map(|&number| round(dtype, number)).collect();
-            // Unsigned 64-bit integers saturate below zero in both.
             prop_assert_eq!(tensor.numbers(), expected);
         }
     }

@@ -138,6 +138,9 @@ fn reductions_by_hand() {
     check(arg(true, true), &x(), &[3.0]);
     check(arg(false, false), &x(), &[0.0]);
     check(arg(false, true), &x(), &[2.0]);
+    let top = |largest| Op::ArgTop { count: 3, axis: 0, largest };
+    check(top(true), &[f32(&[4, 2], &[2.0, 1.0, 7.0, 3.0, 2.0, 3.0, 7.0, 0.0])], &[1.0, 1.0, 3.0, 2.0, 0.0, 0.0]);
+    check(top(false), &x(), &[0.0, 2.0, 1.0]);
     let sums = |exclusive, reverse| Op::CumSum { axis: 1, exclusive, reverse };
     check(sums(false, false), &[counting(&[2, 2])], &[1.0, 3.0, 3.0, 7.0]);
     check(sums(true, true), &[counting(&[2, 2])], &[2.0, 0.0, 4.0, 0.0]);

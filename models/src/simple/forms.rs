@@ -172,6 +172,10 @@ pub(super) const FORMS: &[Form] = &[
     form("reduce_sum_square", "reduce_sum_square:shape=1x64x56x56,axes=2x3,keep=1", |a| reduce(a, ReduceOp::SumSquare)),
     form("arg_max", "arg_max:shape=1x1000,axis=1", |a| arg_reduce(a, true)),
     form("arg_min", "arg_min:shape=1x1000,axis=1", |a| arg_reduce(a, false)),
+    form("arg_top", "arg_top:shape=1x1000,axis=1,count=5", |a| {
+        let (count, axis) = (a.integer("count")?, a.integer_or("axis", -1)?);
+        plain(a, Op::ArgTop { count, axis, largest: !a.is_set("smallest")? })
+    }),
     form("cum_sum", "cum_sum:shape=8x256,axis=1", |a| {
         let (exclusive, reverse) = (a.is_set("exclusive")?, a.is_set("reverse")?);
         plain(a, Op::CumSum { axis: a.integer_or("axis", -1)?, exclusive, reverse })

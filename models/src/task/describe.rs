@@ -109,6 +109,7 @@ pub(crate) fn kind(op: &Op, inputs: &[&TensorType]) -> String {
         | Op::Lrn { .. }
         | Op::Reduce { .. }
         | Op::ArgReduce { .. }
+        | Op::ArgTop { .. }
         | Op::CumSum { .. }
         | Op::Compare { .. }
         | Op::Where
@@ -228,6 +229,11 @@ fn describe_attributes(op: &Op, line: &mut String) {
             attribute(line, "axis", axis, true);
             flag(line, "keep", *keep);
             flag(line, "last", *last);
+        }
+        Op::ArgTop { count, axis, largest } => {
+            attribute(line, "count", count, true);
+            attribute(line, "axis", axis, true);
+            flag(line, "smallest", !*largest);
         }
         Op::CumSum { axis, exclusive, reverse } => {
             attribute(line, "axis", axis, true);

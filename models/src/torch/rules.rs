@@ -117,9 +117,7 @@ pub(super) fn rule(operator: &str) -> Option<Rule> {
 /// Why an operator has no rule.
 pub(super) fn reason(operator: &str) -> &'static str {
     match operator {
-        "topk" | "sort" | "argsort" | "nonzero" | "unique" | "masked_select" | "unique2" => {
-            "its result is found by sorting or its size depends on the data"
-        }
+        "nonzero" | "unique" | "masked_select" | "unique2" => "the size of its result depends on the data",
         "rand" | "randn" | "rand_like" | "randn_like" | "randint" | "bernoulli" | "multinomial" => {
             "its result is random"
         }
@@ -176,6 +174,7 @@ const RULES: &[(&str, Rule)] = &[
     ("arange", create::arange),
     ("argmax", |call| reduce::arg_reduce(call, true)),
     ("argmin", |call| reduce::arg_reduce(call, false)),
+    ("argsort", reduce::top),
     ("asin", unary!(UnaryOp::Asin)),
     ("asinh", unary!(UnaryOp::Asinh)),
     ("atan", unary!(UnaryOp::Atan)),
@@ -339,6 +338,7 @@ const RULES: &[(&str, Rule)] = &[
     ("softmax", |call| normalise::softmax(call, false)),
     ("softplus", pointwise::softplus),
     ("softshrink", pointwise::softshrink),
+    ("sort", reduce::top),
     ("split", movement::split),
     ("split_with_sizes", movement::split),
     ("sqrt", unary!(UnaryOp::Sqrt)),
@@ -352,6 +352,7 @@ const RULES: &[(&str, Rule)] = &[
     ("tan", unary!(UnaryOp::Tan)),
     ("tanh", unary!(UnaryOp::Tanh)),
     ("to", create::to),
+    ("topk", reduce::top),
     ("transpose", movement::transpose),
     ("tril", |call| movement::triangle(call, false)),
     ("triu", |call| movement::triangle(call, true)),

@@ -1,8 +1,8 @@
 //! Attention and rotated positions.
 
-use crate::graph::ValueId;
+use crate::graph::{Const, ValueId};
 use crate::onnx::call::Call;
-use crate::operator::{BinaryOp, Op, UnaryOp};
+use crate::operator::{BinaryOp, CompareOp, Op, UnaryOp};
 use crate::reader::{Emit, Outcome, malformed, unsupported};
 use crate::reference::Tensor;
 use crate::types::{DType, TensorType};
@@ -13,9 +13,6 @@ type Outputs = Outcome<Vec<ValueId>>;
 const MAX_MASK: i64 = 1 << 24;
 
 pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if call.optional(6).is_some() {
-        return unsupported("the number of keys that count is data");
-    }
     let is_flat = emit.rank(call.input(0)?)? == 3;
     let mut q = heads(emit, call, call.input(0)?, "q_num_heads")?;
     let mut k = heads(emit, call, call.input(1)?, "kv_num_heads")?;
@@ -108,9 +105,13 @@ struct Mask {
 fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i64, dtype: DType) -> Outcome<Mask> {
     let (left, right) = (call.int("left_window_size", -1), call.int("right_window_size", -1));
     let causal = call.flag("is_causal");
-    let is_fused = causal && left < 0 && right < 0 && past == total - places;
+    let lengths = call.optional(6);
+    let is_fused = causal && left < 0 && right < 0 && past == total - places && lengths.is_none();
     let mut masks = Vec::new();
-    if (causal || left >= 0 || right >= 0) && !is_fused {
+    if let Some(lengths) = lengths {
+        let sight = Sight { causal, left, right };
+        masks.push(beyond(emit, lengths, [places, total], dtype, &sight)?);
+    } else if (causal || left >= 0 || right >= 0) && !is_fused {
         masks.push(hiding(emit, [places, total], dtype, |at, key| {
             let at = at + past;
             (causal && key > at)
@@ -118,7 +119,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
                 || (right >= 0 && key > at.saturating_add(right))
         })?);
     }
-    let mut is_hiding = false;
+    let mut is_hiding = lengths.is_some();
     if let Some(given) = call.optional(3) {
         let mut given = given;
         if emit.dtype(given)? == DType::Bool {
@@ -142,6 +143,55 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
         [one, two, ..] => Some(emit.binary(BinaryOp::Add, one, two)?),
     };
     Ok(Mask { value, is_causal: is_fused, is_hiding })
+}
+
+/// Which places a query may look at, counted from its own.
+struct Sight {
+    causal: bool,
+    left: i64,
+    right: i64,
+}
+
+/// A mask that hides keys beyond how many count in each sequence. The queries are the last places of those.
+fn beyond(
+    emit: &mut Emit<'_>,
+    lengths: ValueId,
+    [places, total]: [i64; 2],
+    dtype: DType,
+    sight: &Sight,
+) -> Outcome<ValueId> {
+    let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
+    let lengths = emit.cast(lengths, DType::I64)?;
+    let lengths = emit.reshape(lengths, &[batch, 1, 1, 1])?;
+    let keys = counted(emit, total, &[1, 1, 1, total])?;
+    let rows = counted(emit, places, &[1, 1, places, 1])?;
+    let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
+    let own = emit.binary(BinaryOp::Add, rows, ends)?;
+    let mut visible = emit.push(Op::Compare { function: CompareOp::Less }, &[keys, lengths])?;
+    let mut bound = |emit: &mut Emit<'_>, function: CompareOp, shift: i64| -> Outcome<()> {
+        let limit = emit.binary_with(BinaryOp::Add, own, shift as f64)?;
+        let inside = emit.push(Op::Compare { function }, &[keys, limit])?;
+        visible = emit.binary(BinaryOp::And, visible, inside)?;
+        Ok(())
+    };
+    if sight.causal {
+        bound(emit, CompareOp::LessOrEqual, 0)?;
+    }
+    if sight.left >= 0 {
+        bound(emit, CompareOp::GreaterOrEqual, -sight.left)?;
+    }
+    if sight.right >= 0 {
+        bound(emit, CompareOp::LessOrEqual, sight.right)?;
+    }
+    let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
+    emit.push(Op::Where, &[visible, open, hidden])
+}
+
+/// The numbers from 0 on.
+fn counted(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
+    let data = Const::counting(DType::I64, &[count], 0, 0);
+    let numbers = emit.constant(TensorType::new(DType::I64, &[count]), data)?;
+    emit.reshape(numbers, shape)
 }
 
 /// A constant mask that hides keys from places.

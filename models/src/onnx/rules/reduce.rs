@@ -123,6 +123,18 @@ fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
     Ok(vec![emit.push(Op::ArgReduce { largest, axis, keep, last }, &[x])?])
 }
 
+/// Values and places of the best. Any order will do where none is asked for.
+pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let count = match call.optional(1) {
+        Some(count) => emit.known_number(count, "K")? as i64,
+        None => call.optional_int("k").unwrap_or(1),
+    };
+    let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
+    let place = emit.push(Op::ArgTop { count, axis, largest: call.int("largest", 1) != 0 }, &[x])?;
+    Ok(vec![emit.push(Op::GatherElements { axis }, &[x, place])?, place])
+}
+
 pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let axis = emit.known_number(call.input(1)?, "axis")? as i64;

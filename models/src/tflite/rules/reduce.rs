@@ -52,6 +52,18 @@ fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     Ok(vec![call.emit.cast(y, to)?])
 }
 
+/// Values and places of the largest along the last dimension.
+pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
+    // As stored: the values keep their scale.
+    let x = call.movable(&[0])?[0];
+    let count = call.emit.known_number(call.input(1)?, "k")? as i64;
+    let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
+    let place = call.emit.push(Op::ArgTop { count, axis, largest: true }, &[x])?;
+    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    let to = call.output_dtype(1)?;
+    Ok(vec![value, call.emit.cast(place, to)?])
+}
+
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;

@@ -51,6 +51,26 @@ pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     push(call, Op::ArgReduce { largest, axis: 0, keep: false, last: false }, &[flat])
 }
 
+/// Values and places of the best, or of all in order.
+pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    if call.emit.rank(x)? == 0 {
+        return unsupported("a number has no order");
+    }
+    let axis = call.axis(x, "dim", -1)?;
+    let (count, largest) = match call.operator {
+        "topk" => (call.int("k", 1)?, call.flag("largest", true)?),
+        _ => (call.emit.extents(x)?[axis], call.flag("descending", false)?),
+    };
+    let axis = axis as i64;
+    let place = call.emit.push(Op::ArgTop { count, axis, largest }, &[x])?;
+    if call.operator == "argsort" {
+        return own(place);
+    }
+    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    Ok([value, place].map(|id| Made { id, window: Window::Own }).into())
+}
+
 /// The largest of all, of a dimension with its place, or of two tensors.
 pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     if call.has("other") {

@@ -1,0 +1,180 @@
+//! One task for several sizes.
+//!
+//! The tasks of a model at two sizes are the same line of steps over other extents. Where the extents of a dimension
+//! differ, a symbol takes their place; dimensions that have equal extents at every size get the same symbol, and what is
+//! equal everywhere stays a number. The shape rules then decide whether those symbols say it all: where they need a sum
+//! or a product of symbols, or where an attribute changed with the size, there is no such task, and the sizes stay
+//! tasks of their own.
+
+use crate::operator::Op;
+use crate::task::{Parameter, Step, Task};
+use crate::types::{Dim, TensorType};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Numbers for the symbols of a task, by name.
+pub type Sizes = BTreeMap<String, i64>;
+
+/// A task whose sizes have names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Family {
+    /// The task; without a symbol when all sizes are equal.
+    pub task: Task,
+    /// What the symbols stand for in each task it was made of.
+    pub sizes: Vec<Sizes>,
+}
+
+/// The task that these tasks are at different sizes, or why there is none. `names` are symbols for extents that are
+/// known to mean something, such as the batch, one number per task.
+pub fn unify(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
+    let Some((first, others)) = tasks.split_first() else { return Err("there are no tasks".to_owned()) };
+    if others.iter().any(|other| !is_alike(first, other)) {
+        return Err("its operators, or attributes of them, change with the size".to_owned());
+    }
+    let mut symbols = Symbols { names, found: Vec::new() };
+    let mut ty = |of: &dyn Fn(&Task) -> &TensorType| {
+        let types: Vec<&TensorType> = tasks.iter().map(|task| of(task)).collect();
+        symbols.ty(&types)
+    };
+    let parameters = first.parameters.iter().enumerate().map(|(index, parameter)| {
+        Ok(Parameter { ty: ty(&|task: &Task| &task.parameters[index].ty)?, is_constant: parameter.is_constant })
+    });
+    let parameters = parameters.collect::<Result<Vec<_>, String>>()?;
+    let steps = first.steps.iter().enumerate().map(|(index, step)| {
+        let output = ty(&|task: &Task| &task.steps[index].output)?;
+        Ok(Step { op: step.op.clone(), inputs: step.inputs.clone(), output })
+    });
+    let task = Task { parameters, steps: steps.collect::<Result<Vec<_>, String>>()? };
+    task.check().map_err(|error| error.to_string())?;
+    let sizes = (0..tasks.len()).map(|place| {
+        let found = symbols.found.iter().map(|(name, numbers)| (name.clone(), numbers[place]));
+        found.collect()
+    });
+    Ok(Family { task, sizes: sizes.collect() })
+}
+
+/// Whether two tasks differ in nothing but extents.
+fn is_alike(a: &Task, b: &Task) -> bool {
+    let is_like = |a: &TensorType, b: &TensorType| a.dtype == b.dtype && a.rank() == b.rank();
+    let ops = |task: &Task| -> Vec<Op> { task.steps.iter().map(|step| step.op.clone()).collect() };
+    a.parameters.len() == b.parameters.len()
+        && ops(a) == ops(b)
+        && a.parameters.iter().zip(&b.parameters).all(|(a, b)| a.is_constant == b.is_constant && is_like(&a.ty, &b.ty))
+        && a.steps.iter().zip(&b.steps).all(|(a, b)| a.inputs == b.inputs && is_like(&a.output, &b.output))
+}
+
+/// Symbols so far, each with its numbers.
+struct Symbols<'a> {
+    names: &'a [(&'a str, Vec<i64>)],
+    found: Vec<(String, Vec<i64>)>,
+}
+
+impl Symbols<'_> {
+    fn ty(&mut self, types: &[&TensorType]) -> Result<TensorType, String> {
+        let extents = types.iter().map(|ty| ty.extents()).collect::<Option<Vec<_>>>();
+        let extents = extents.ok_or("a dimension is a symbol already")?;
+        let dims = (0..types[0].rank()).map(|place| self.dim(extents.iter().map(|extents| extents[place]).collect()));
+        Ok(TensorType { dtype: types[0].dtype, shape: dims.collect() })
+    }
+
+    fn dim(&mut self, numbers: Vec<i64>) -> Dim {
+        if numbers.iter().all(|number| *number == numbers[0]) {
+            return Dim::Known(numbers[0]);
+        }
+        if let Some((name, _)) = self.found.iter().find(|(_, known)| *known == numbers) {
+            return Dim::Symbol(name.clone());
+        }
+        let given = self.names.iter().find(|(_, known)| *known == numbers).map(|(name, _)| (*name).to_owned());
+        let name = given.unwrap_or_else(|| format!("n{}", self.found.len()));
+        self.found.push((name.clone(), numbers));
+        Dim::Symbol(name)
+    }
+}
+
+impl Task {
+    /// The same task with numbers for its symbols.
+    pub fn with_sizes(&self, size_of: impl Fn(&str) -> i64) -> Task {
+        let mut task = self.clone();
+        let outputs = task.steps.iter_mut().map(|step| &mut step.output);
+        let types = task.parameters.iter_mut().map(|parameter| &mut parameter.ty).chain(outputs);
+        for dim in types.flat_map(|ty| &mut ty.shape) {
+            if let Dim::Symbol(name) = dim {
+                *dim = Dim::Known(size_of(name));
+            }
+        }
+        task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::{Fuse, tasks};
+    use crate::passes::simplify;
+    use crate::transformers::{self, Options};
+
+    fn of(text: &str) -> Task {
+        Task::from_text(text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(texts: &[&str], expected: Result<&str, &str>) {
+        let tasks: Vec<Task> = texts.iter().map(|text| of(text)).collect();
+        let names = [("batch", vec![1, 8])];
+        match (unify(&tasks.iter().collect::<Vec<_>>(), &names), expected) {
+            (Ok(family), Ok(text)) => {
+                assert_eq!(family.task.to_text(), text);
+                for (task, sizes) in tasks.iter().zip(&family.sizes) {
+                    assert_eq!(family.task.with_sizes(|name| sizes[name]), *task);
+                }
+            }
+            (Err(reason), Err(says)) => assert!(reason.contains(says), "{reason}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn extents_that_differ_become_symbols() {
+        check(
+            &[
+                "dense(f32[1,32,64], f32[16,64]) | bias_add(_, f32[16]) axis=2",
+                "dense(f32[8,48,64], f32[16,64]) | bias_add(_, f32[16]) axis=2",
+            ],
+            Ok("dense(f32[batch,n1,64], f32[16,64]) | bias_add(_, f32[16]) axis=2"),
+        );
+        // Equal at every size, so one symbol.
+        check(
+            &["softmax(f32[2,7,7]) axis=2 log=false", "softmax(f32[2,9,9]) axis=2 log=false"],
+            Ok("softmax(f32[2,n0,n0]) axis=2 log=false"),
+        );
+        check(&["unary(f32[3]) function=\"exp\""; 2], Ok("unary(f32[3]) function=\"exp\""));
+    }
+
+    #[test]
+    fn what_needs_more_than_symbols_stays_as_it_is() {
+        check(&["concat(f32[4,2], f32[1,2]) axis=0", "concat(f32[6,2], f32[1,2]) axis=0"], Err("concat"));
+        check(
+            &[
+                "slice(f32[9]) axes=[0] starts=[0] steps=[1] stops=[4]",
+                "slice(f32[9]) axes=[0] starts=[0] steps=[1] stops=[5]",
+            ],
+            Err("change with the size"),
+        );
+    }
+
+    /// A transformer at two lengths is one list of families.
+    #[test]
+    fn a_transformer_keeps_its_length() {
+        let cut = |sequence: i64| {
+            let options = Options { sequence, ..Options::default() };
+            let graph = transformers::load("bert-base-uncased:num_hidden_layers=1", &options).unwrap().graph;
+            tasks(&simplify(&graph).unwrap(), Fuse::Epilogue).unwrap()
+        };
+        let (short, long) = (cut(32), cut(96));
+        assert_eq!(short.len(), long.len());
+        let names = [("sequence", vec![32, 96])];
+        let families = short.iter().zip(&long).map(|(a, b)| unify(&[&a.task, &b.task], &names));
+        let kept = families.filter(|family| family.as_ref().is_ok_and(|family| !family.sizes[0].is_empty())).count();
+        assert!(kept + 3 >= short.len(), "{kept} of {}", short.len());
+    }
+}
