@@ -41,9 +41,10 @@ pub fn heat_map(found: &[Correlation]) -> String {
             groups.push(name);
             groups.len() - 1
         });
-        let best = strength.entry(&one.feature).or_default();
+        // What matters to many rows comes first, and what may be chance counts for nothing.
+        let strength = strength.entry(&one.feature).or_default();
         if one.chance <= CHANCE {
-            *best = best.max(one.spearman.abs());
+            *strength += one.spearman.abs() * one.rows as f64;
         }
         cells.insert((&one.feature, group), one);
     }

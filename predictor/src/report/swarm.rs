@@ -105,7 +105,11 @@ fn lane(one: &OfFeature, middle: f64, across: &Scale) -> String {
         // Up and down in turns, and at last on the edge of the lane.
         let aside = (height.div_ceil(2) as f64 * 1.5).min(LANE / 2.0 - 2.0) * if *height % 2 == 0 { 1.0 } else { -1.0 };
         *height += 1;
-        let rank = values.partition_point(|known| known < value) as f64 / values.len().saturating_sub(1).max(1) as f64;
+        // A feature that only has one value is there or not.
+        let rank = match values.len() {
+            0 | 1 => 1.0,
+            count => values.partition_point(|known| known < value) as f64 / (count - 1) as f64,
+        };
         let colour = match value.is_nan() {
             true => "class=\"none\"".to_owned(),
             false => format!("fill=\"color-mix(in oklab, var(--up) {:.0}%, var(--down))\"", 100.0 * rank),
