@@ -38,11 +38,11 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
             for (learner, one) in sorted {
                 let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
                 let interval = one.interval.as_ref().map_or("<td><td>".to_owned(), |interval| {
-                    format!("<td>{:.1} %<td>± {:.1} %", interval.coverage, interval.half_width)
+                    format!("<td>{:.1} %<td>±\u{a0}{:.1}\u{a0}%", interval.coverage, interval.half_width)
                 });
                 let _ = write!(
                     body,
-                    "<tr{class}><td>{}<td>{}<td>{}<td>{:.2}<td>{:.2} … {:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.2}<td>{:+.2}{interval}",
+                    "<tr{class}><td>{}<td>{}<td>{}<td>{:.2}<td>{:.2}\u{a0}…\u{a0}{:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.2}<td>{:+.2}{interval}",
                     escape(group),
                     escape(learner),
                     one.rows,
