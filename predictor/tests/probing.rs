@@ -3,7 +3,15 @@
 use predictor::probe::measure;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// One at a time: a process that another test starts while a script is being written would hold the script open, and
+/// what is open for writing cannot be run.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A program that is this shell script.
 fn program(folder: &tempfile::TempDir, script: &str) -> PathBuf {
@@ -14,6 +22,7 @@ fn program(folder: &tempfile::TempDir, script: &str) -> PathBuf {
 }
 
 fn problem(script: &str, deadline: Duration) -> String {
+    let _turn = alone();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = program(&folder, script);
     let error = measure(&program, "matmul:m=8,n=8,k=8", 2, deadline).expect_err("it does not measure");
@@ -46,6 +55,7 @@ fn a_program_that_hangs_is_ended() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
+    let _turn = alone();
     let error =
         measure(&PathBuf::from("/nowhere/opcollect"), "x", 1, Duration::from_secs(1)).expect_err("it is not there");
     assert!(error.to_string().starts_with("cannot start `/nowhere/opcollect`: "), "{error}");

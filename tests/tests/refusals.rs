@@ -396,7 +396,7 @@ fn stores_that_are_none() {
         collect("newer"),
         2,
         expect![[r#"
-        error: `newer` has schema version 999, this program reads up to 1
+        error: `newer` has schema version 999, this program reads up to 2
         hint: update the program; nothing was changed
     "#]],
     );

@@ -122,9 +122,8 @@ fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setti
             guesses.push(*guess);
         }
     }
-    let middle = |(shape, (mut measured, mut guesses)): (u64, Times)| {
-        (shape, (median(&mut measured), median(&mut guesses)))
-    };
+    let middle =
+        |(shape, (mut measured, mut guesses)): (u64, Times)| (shape, (median(&mut measured), median(&mut guesses)));
     all.into_iter().map(|(setting, shapes)| (setting, shapes.into_iter().map(middle).collect())).collect()
 }
 
