@@ -117,7 +117,7 @@ fn judge(workers: &mut Workers, task: &Task, build: Build, cpus: &[usize], is_dr
             measured.check.map(|_| ()).ok_or_else(|| "was not compared with the reference".to_owned())
         }
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result: {check:?}")),
-        Ok(RunReply::Failed(why)) => Err(format!("run failed: {why}")),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(format!("run failed: {why}")),
         Err(fault) => Err(format!("runner: {fault}")),
     }
 }

@@ -7,7 +7,7 @@
 mod common;
 
 use collector::campaign::Build;
-use collector::campaign::{Artifacts, Attempt, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers};
+use collector::campaign::{Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers};
 use collector::campaign::{attempts, collect, planned_tasks};
 use collector::job::{Artifact, BuildJob, RunReply};
 use collector::lower::Packing;
@@ -67,7 +67,7 @@ fn ending(result: Result<RunReply, Fault>) -> String {
             format!("measured, off by {}", measured.check.expect("checked").max_abs_error)
         }
         Ok(RunReply::WrongResult(check)) => format!("wrong by {}", check.max_abs_error),
-        Ok(RunReply::Failed(why)) => format!("failed: {why}"),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => format!("failed: {why}"),
         Err(fault) => fault.to_string(),
     };
     text.lines().next().unwrap_or_default().trim_end_matches("; its last words:").to_owned()
@@ -252,7 +252,8 @@ fn run_campaign(config: &Config, artifacts: &mut dyn Artifacts, workers: &mut Wo
         program_version: "0".to_owned(),
         ..Record::default()
     };
-    let planned = attempts(&tasks, &target, config, &base, &cpus, 0).expect("the attempts can be described");
+    let bases = Bases { library: base.clone(), compiled: base };
+    let planned = attempts(&tasks, &[], &target, config, &bases, &cpus, 0).expect("the attempts can be described");
     let mut records = Vec::new();
     let mut keep = |record: &Record| -> Result<(), RowError> {
         record.check()?;

@@ -19,9 +19,12 @@ pub struct Partner {
     pub patterns: &'static [&'static str],
 }
 
+/// The name of the vendor's library of CPU operators.
+pub const CPU_VENDOR: &str = "cpu-vendor";
+
 /// Every partner a target may name.
 pub const PARTNERS: &[Partner] = &[Partner {
-    name: "cpu-vendor",
+    name: CPU_VENDOR,
     what: "a vendor's library of CPU operators, such as oneDNN",
     patterns: &[
         "relu?(add(bias_add?(conv(x, #w), #b), residual))",
@@ -29,6 +32,7 @@ pub const PARTNERS: &[Partner] = &[Partner {
         "relu/clip/sigmoid/tanh/gelu/gelu_tanh?(bias_add?(dense(x, #w), #b))",
         "requantize(bias_add?(q_conv/q_dense(x, #w), #b), #multiplier)",
         "mat_mul(a, b)",
+        "attention(q, k, v, ..)",
         "pool(x)",
         "global_pool(x)",
         "softmax(x)",

@@ -40,6 +40,15 @@ pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
     from_store(Store::Memory(bytes), file, options)
 }
 
+/// Whether a file is TorchScript: a program of another kind, which only PyTorch itself can run. Nothing of it is run.
+pub fn is_torchscript(path: &Path) -> bool {
+    let archive = Store::open(path).ok().and_then(|store| Archive::read(store).ok());
+    archive.is_some_and(|archive| {
+        let has = |part: &str| archive.names().any(|name| name.split('/').any(|own| own == part));
+        program_name(&archive).is_err() && has("data.pkl") && has("code")
+    })
+}
+
 fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
@@ -79,7 +88,7 @@ fn program_name(archive: &Archive) -> Result<&str, String> {
         (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
         (None, _) if archive.names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
             Err("it is no archive of `torch.export` but TorchScript or pickled weights; export the model with \
-             `torch.export.save` or `torch.onnx.export`"
+             `torch.export.save` or `torch.onnx.export`, or time TorchScript as a whole with `--backend torch`"
                 .to_owned())
         }
         (None, _) => Err("it holds no exported program".to_owned()),

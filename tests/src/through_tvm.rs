@@ -123,7 +123,7 @@ fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -
     match workers.run(&job, PATIENCE) {
         Ok(RunReply::Measured(_)) => None,
         Ok(RunReply::WrongResult(check)) => Some(format!("wrong by {}", check.max_abs_error)),
-        Ok(RunReply::Failed(why)) => Some(format!("not run: {why}")),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Some(format!("not run: {why}")),
         Err(fault) => Some(format!("not run: {fault:?}")),
     }
 }

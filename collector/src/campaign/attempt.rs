@@ -3,14 +3,15 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{AttentionChoice, Config, Executor, ModelRequest, Sampler, TRANSFORMERS};
+use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, Sampler, TRANSFORMERS};
+use super::module::{self, ModuleError, PlannedModule};
 use super::sizes;
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
 use models::fuse::plan_with;
-use models::partition::{claims, partner};
+use models::partition::{CPU_VENDOR, claims, partner};
 use models::reader::{Imported, Options, Skipped};
 use models::symbolic::{Family, Sizes};
 use models::{Class, Graph, Op, Plan, Task, TaskUse, onnx, tflite, torch, transformers};
@@ -68,12 +69,12 @@ fn json(task: &Task) -> String {
 /// One thing to be measured.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Index of the task.
+    /// Index of the task; modules are counted after the tasks.
     pub task: usize,
     /// Index of the first task that is compiled together with it.
     pub family: usize,
-    /// The schedule.
-    pub schedule: Arc<Schedule>,
+    /// What computes it.
+    pub code: Code,
     /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
     /// How to measure.
@@ -82,17 +83,43 @@ pub struct Attempt {
     pub key: Key,
     /// What all attempts of the task share. A campaign has many attempts, and a record is large.
     with_task: Arc<Record>,
-    source: ScheduleSource,
     state: CacheState,
+}
+
+/// What computes a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Code {
+    /// Code that is built by a schedule.
+    Compiled {
+        /// The schedule.
+        schedule: Arc<Schedule>,
+        /// What proposed it.
+        source: ScheduleSource,
+    },
+    /// A library; nothing is built.
+    Library,
+    /// A program of the library's own.
+    Module(Arc<PlannedModule>),
+}
+
+/// Records with the columns of host, target and run filled, from which those of attempts are made.
+#[derive(Clone, Debug)]
+pub struct Bases {
+    /// For code that is built.
+    pub compiled: Record,
+    /// For tasks of a library.
+    pub library: Record,
 }
 
 impl Attempt {
     /// The record, all columns filled that are known before the run.
     pub fn record(&self) -> Result<Record, RowError> {
         let mut record = Record::clone(&self.with_task);
-        record.schedule_hash = Some(self.schedule.hash());
-        record.schedule_source = Some(self.source);
-        record.schedule = Some(Json::parse(&self.schedule.to_json())?);
+        if let Code::Compiled { schedule, source } = &self.code {
+            record.schedule_hash = Some(schedule.hash());
+            record.schedule_source = Some(*source);
+            record.schedule = Some(Json::parse(&schedule.to_json())?);
+        }
         record.threads = i64::try_from(self.cpus.len()).ok();
         record.cpus = Some(Json::new(&self.cpus)?);
         record.cache_state = Some(self.state);
@@ -117,6 +144,8 @@ pub enum PlanningError {
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
     )]
     NotLocal(String),
+    #[error("cannot run `{name}` as a whole")]
+    Module { name: String, source: ModuleError },
     #[error("cannot describe the attempt")]
     Record(#[from] datasets::RowError),
 }
@@ -153,7 +182,8 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 
 /// What to know about the models of a configuration.
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
-    let has_notes = |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | "simple");
+    let has_notes =
+        |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | "simple") && !module::is_whole(model, config);
     let mut notes = Vec::new();
     for model in config.models.iter().filter(has_notes) {
         for note in load_with_notes(model)?.notes {
@@ -227,7 +257,8 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
     };
     match config.executor {
         Executor::Default => {
-            for (index, model) in config.models.iter().enumerate() {
+            let with_graph = config.models.iter().enumerate().filter(|(_, model)| !module::is_whole(model, config));
+            for (index, model) in with_graph {
                 let failed = |source| PlanningError::Model { name: model.name.clone(), source };
                 for found in tasks_of(&load(model)?, config).map_err(failed)? {
                     add(found, index, None, None);
@@ -237,6 +268,15 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
         Executor::Vm => sizes::plan(config, &mut add)?,
     }
     Ok(planned)
+}
+
+/// The models that are run as a whole.
+pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
+    let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
+    let plan = |(index, model): (usize, &ModelRequest)| {
+        module::plan(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
+    };
+    whole.map(plan).collect()
 }
 
 /// The distinct tasks of one graph as the configuration wants them cut.
@@ -257,7 +297,12 @@ pub(super) fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>,
     let graph = models::passes::simplify(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
     let cut = |graph: Graph| {
-        let plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
+        let mut plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
+        match config.backend {
+            Backend::Tvm => {}
+            // The same tasks as the compiler's, so that times can be compared.
+            Backend::Torch => plan.tasks.iter_mut().for_each(|found| found.partner = Some(CPU_VENDOR.to_owned())),
+        }
         Ok((graph, plan))
     };
     match config.attention {
@@ -299,13 +344,14 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
 
 /// All attempts, in order: by task, by schedule, by size where it is compiled for several, by cache state, by threads.
 ///
-/// `base` is a record with the columns of host, target and run filled; `cpus` are those that may be used; a cold
-/// cache is made by writing `flush_bytes`.
+/// A task that a library computes has one attempt in place of those of its schedules. `cpus` are those that may be used;
+/// a cold cache is made by writing `flush_bytes`.
 pub fn attempts(
     tasks: &[PlannedTask],
+    modules: &[PlannedModule],
     target: &Target,
     config: &Config,
-    base: &Record,
+    bases: &Bases,
     cpus: &[usize],
     flush_bytes: u64,
 ) -> Result<Vec<Attempt>, PlanningError> {
@@ -313,32 +359,52 @@ pub fn attempts(
     let mut first = 0;
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
         let compiled = family[0].scheduled();
+        let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
         let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
-        let default = Schedule::Template { knobs: space::space(&compiled, &target.machine).default };
-        for schedule in schedules(&compiled, target, config) {
-            let (source, schedule) = (source_of(&schedule, &default), Arc::new(schedule));
+        for code in codes(&family[0], &compiled, target, config) {
             for (place, with_task) in records.iter().enumerate() {
-                for (state, method, threads) in runs(config, flush_bytes) {
-                    let mut attempt = Attempt {
-                        task: first + place,
-                        family: first,
-                        schedule: Arc::clone(&schedule),
-                        cpus: cpus[..threads].to_vec(),
-                        method,
-                        key: Key::default(),
-                        with_task: Arc::clone(with_task),
-                        source,
-                        state,
-                    };
-                    attempt.key = attempt.record()?.key;
-                    attempts.push(attempt);
+                for run in runs(config, flush_bytes) {
+                    attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);
                 }
             }
         }
         first += family.len();
     }
+    for module in modules {
+        let (record, code) = (Arc::new(module.record(&bases.library)?), Code::Module(Arc::new(module.clone())));
+        for run in runs(config, flush_bytes) {
+            attempts.push(attempt((first, first), code.clone(), run, &record, cpus)?);
+        }
+        first += 1;
+    }
     Ok(attempts)
+}
+
+/// One attempt, its key computed.
+fn attempt(
+    (task, family): (usize, usize),
+    code: Code,
+    (state, method, threads): (CacheState, Method, usize),
+    with_task: &Arc<Record>,
+    cpus: &[usize],
+) -> Result<Attempt, PlanningError> {
+    let with_task = Arc::clone(with_task);
+    let cpus = cpus[..threads].to_vec();
+    let mut attempt = Attempt { task, family, code, cpus, method, key: Key::default(), with_task, state };
+    attempt.key = attempt.record()?.key;
+    Ok(attempt)
+}
+
+/// What computes a task: the library it belongs to, or code of each of its schedules.
+fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config) -> Vec<Code> {
+    if planned.partner.is_some() {
+        return vec![Code::Library];
+    }
+    let default = Schedule::Template { knobs: space::space(compiled, &target.machine).default };
+    let schedules = schedules(compiled, target, config).into_iter();
+    let code = |schedule| Code::Compiled { source: source_of(&schedule, &default), schedule: Arc::new(schedule) };
+    schedules.map(code).collect()
 }
 
 /// The ways to run one schedule: in every cache state, on every number of threads.

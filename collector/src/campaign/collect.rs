@@ -1,10 +1,11 @@
 //! Attempts → records.
 
-use super::attempt::{Attempt, PlannedTask};
+use super::attempt::{Attempt, Code, PlannedTask};
 use super::builders::Build;
 use super::config::Config;
+use super::module::PlannedModule;
 use super::workers::Workers;
-use crate::job::{Artifact, BuildJob, Check, Measured, RunJob, RunReply};
+use crate::job::{Artifact, BuildJob, Check, LibraryJob, Measured, ModuleJob, RunJob, RunReply};
 use crate::measure::Method;
 use crate::space::Schedule;
 use crate::target::Target;
@@ -81,6 +82,8 @@ impl Artifacts for BuildNow {
 pub struct Campaign<'a> {
     /// Its tasks.
     pub tasks: &'a [PlannedTask],
+    /// Its models that are run as a whole.
+    pub modules: &'a [PlannedModule],
     /// What code is made for.
     pub target: &'a Target,
     /// What was asked for.
@@ -132,7 +135,7 @@ enum End<E> {
 impl<E: From<RowError>> Pass<'_, '_, E> {
     fn all(&mut self, attempts: &[Attempt], outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let groups: Vec<&[Attempt]> =
-            attempts.chunk_by(|left, right| left.family == right.family && left.schedule == right.schedule).collect();
+            attempts.chunk_by(|left, right| left.family == right.family && left.code == right.code).collect();
         let mut batches = groups.chunks(self.campaign.config.limits.build_batch).peekable();
         if let Some(first) = batches.peek() {
             self.request(first);
@@ -147,8 +150,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     fn request(&mut self, batch: &[&[Attempt]]) {
-        for group in batch {
-            let job = build_job(&group[0], self.campaign.tasks, self.campaign.target);
+        let jobs = batch.iter().filter_map(|group| build_job(&group[0], self.campaign.tasks, self.campaign.target));
+        for job in jobs {
             self.artifacts.request(job, self.workers);
         }
     }
@@ -156,17 +159,20 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn batch(&mut self, batch: &[&[Attempt]], outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let mut wide = Vec::new();
         for group in batch {
-            let build = self.build(outcomes)?;
+            let build = match group[0].code {
+                Code::Compiled { .. } => Some(self.build(outcomes)?),
+                Code::Library | Code::Module(_) => None,
+            };
             let (beside, alone): (Vec<&Attempt>, Vec<&Attempt>) =
                 group.iter().partition(|attempt| self.workers.can_build_beside(&attempt.cpus));
             for attempt in beside {
-                self.attempt(attempt, &build, outcomes)?;
+                self.attempt(attempt, build.as_ref(), outcomes)?;
             }
             wide.push((build, alone));
         }
         for (build, attempts) in wide {
             for attempt in attempts {
-                self.attempt(attempt, &build, outcomes)?;
+                self.attempt(attempt, build.as_ref(), outcomes)?;
             }
         }
         Ok(())
@@ -182,13 +188,16 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         build.ok_or(End::Stopped)
     }
 
-    fn attempt(&mut self, attempt: &Attempt, build: &Build, outcomes: &mut Outcomes) -> Result<(), End<E>> {
+    fn attempt(&mut self, attempt: &Attempt, build: Option<&Build>, outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let Campaign { tasks, config, .. } = self.campaign;
         if is_over(self.outside, &self.start, config) {
             return Err(End::Stopped);
         }
         let running = Instant::now();
-        let conclusion = conclude(attempt, build, tasks, config, self.workers);
+        let conclusion = match build {
+            Some(build) => conclude(attempt, build, tasks, config, self.workers),
+            None => conclude_library(attempt, tasks, config, self.workers),
+        };
         outcomes.run_ms += elapsed_ms(running);
         self.announce_builds();
         let record = match conclusion.map_err(|error| End::Failed(error.into()))? {
@@ -220,14 +229,15 @@ fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The job that builds an attempt's schedule.
-pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> BuildJob {
-    BuildJob {
+/// The job that builds an attempt's schedule; nothing where a library computes its task.
+pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> Option<BuildJob> {
+    let Code::Compiled { schedule, .. } = &attempt.code else { return None };
+    Some(BuildJob {
         task: tasks[attempt.task].compiled_json().to_owned(),
         target: target.text.clone(),
-        schedule: attempt.schedule.to_json(),
-        wants_trace: matches!(*attempt.schedule, Schedule::MetaSchedule { .. }),
-    }
+        schedule: schedule.to_json(),
+        wants_trace: matches!(**schedule, Schedule::MetaSchedule { .. }),
+    })
 }
 
 /// What became of an attempt.
@@ -246,35 +256,26 @@ fn conclude(
     config: &Config,
     workers: &mut Workers,
 ) -> Result<Conclusion, RowError> {
-    let mut record = Box::new(attempt.record()?);
-    record.attempt = 1;
-    record.started_at_us = now_us();
+    let mut record = begin(attempt)?;
     match build {
         Build::Built(artifact) => {
-            describe_artifact(&mut record, &attempt.schedule, artifact)?;
-            let job = run_job(attempt, artifact, tasks, config);
-            match workers.run(&job, run_deadline(attempt, tasks, config)) {
-                Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
-                Ok(RunReply::WrongResult(check)) => {
-                    describe_check(&mut record, &check);
-                    let why = format!(
-                        "differs from the reference by up to {:.3e} (relative {:.3e})",
-                        check.max_abs_error, check.max_rel_error
-                    );
-                    fail(&mut record, Outcome::WrongResult, why);
-                    // What wrote wrong numbers may have written elsewhere too.
-                    workers.recycle_runner();
-                }
-                Ok(RunReply::Failed(why)) => {
-                    fail(&mut record, Outcome::RunFailed, why);
-                    // A device stays in error after a failed launch.
-                    if artifact.device.is_some() {
-                        workers.recycle_runner();
-                    }
-                }
-                Err(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why)),
-                Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
+            if let Code::Compiled { schedule, .. } = &attempt.code {
+                describe_artifact(&mut record, schedule, artifact)?;
             }
+            let job = RunJob {
+                object: artifact.object.clone(),
+                device: artifact.device.clone(),
+                packings: artifact.packings.clone(),
+                ..run_job(attempt, tasks, config)
+            };
+            let reply = workers.run(&job, run_deadline(attempt, tasks, config));
+            // What wrote wrong numbers may have written elsewhere too, and a device stays in error after a failed launch.
+            match &reply {
+                Ok(RunReply::WrongResult(_)) => workers.recycle_runner(),
+                Ok(RunReply::Failed(_)) if artifact.device.is_some() => workers.recycle_runner(),
+                _ => {}
+            }
+            return describe_reply(record, reply);
         }
         Build::Failed(why) => fail(&mut record, Outcome::BuildFailed, why.clone()),
         Build::Rejected(why) => fail(&mut record, Outcome::Skipped, why.clone()),
@@ -284,13 +285,65 @@ fn conclude(
     Ok(Conclusion::Record(record))
 }
 
-fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config: &Config) -> RunJob {
+/// Runs a library and makes the record of what happened.
+fn conclude_library(
+    attempt: &Attempt,
+    tasks: &[PlannedTask],
+    config: &Config,
+    workers: &mut Workers,
+) -> Result<Conclusion, RowError> {
+    let record = begin(attempt)?;
+    let (job, deadline) = match &attempt.code {
+        Code::Module(module) => {
+            (LibraryJob::Module(module_job(attempt, module, config)), sampling_deadline(attempt, config))
+        }
+        Code::Compiled { .. } | Code::Library => {
+            (LibraryJob::Task(run_job(attempt, tasks, config)), run_deadline(attempt, tasks, config))
+        }
+    };
+    let reply = workers.run_library(&job, deadline);
+    if let Ok(RunReply::WrongResult(_)) = &reply {
+        workers.recycle_library();
+    }
+    describe_reply(record, reply)
+}
+
+/// The record of an attempt that begins now.
+fn begin(attempt: &Attempt) -> Result<Box<Record>, RowError> {
+    let mut record = Box::new(attempt.record()?);
+    record.attempt = 1;
+    record.started_at_us = now_us();
+    Ok(record)
+}
+
+/// Finishes a record with what became of the run.
+fn describe_reply(mut record: Box<Record>, reply: Result<RunReply, Fault>) -> Result<Conclusion, RowError> {
+    match reply {
+        Ok(RunReply::Measured(measured)) => describe_measured(&mut record, &measured)?,
+        Ok(RunReply::WrongResult(check)) => {
+            describe_check(&mut record, &check);
+            let why = format!(
+                "differs from the reference by up to {:.3e} (relative {:.3e})",
+                check.max_abs_error, check.max_rel_error
+            );
+            fail(&mut record, Outcome::WrongResult, why);
+        }
+        Ok(RunReply::Failed(why)) => fail(&mut record, Outcome::RunFailed, why),
+        Ok(RunReply::Unsupported(why)) => fail(&mut record, Outcome::Skipped, format!("unsupported: {why}")),
+        Err(Fault::CannotStart { why }) => return Ok(Conclusion::NoWorker(why)),
+        Err(fault) => fail(&mut record, fault_outcome(&fault, Outcome::RunFailed), format!("run: {fault}")),
+    }
+    Ok(Conclusion::Record(record))
+}
+
+/// The run of an attempt, without code.
+fn run_job(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> RunJob {
     RunJob {
         task: tasks[attempt.task].json.clone(),
         seed: config.seed,
-        object: artifact.object.clone(),
-        device: artifact.device.clone(),
-        packings: artifact.packings.clone(),
+        object: Vec::new(),
+        device: None,
+        packings: Vec::new(),
         cpus: attempt.cpus.clone(),
         method: attempt.method.clone(),
         counters: config.counters.clone(),
@@ -299,17 +352,33 @@ fn run_job(attempt: &Attempt, artifact: &Artifact, tasks: &[PlannedTask], config
     }
 }
 
-/// The plan's own limit, the slack of the configuration and what a slow reference computation may need.
-fn run_deadline(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> Duration {
-    /// A plain computation does far more than this on any machine that compiles models.
-    const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
+fn module_job(attempt: &Attempt, module: &PlannedModule, config: &Config) -> ModuleJob {
+    ModuleJob {
+        path: module.path.clone(),
+        hash: module.hash.clone(),
+        inputs: module.inputs.iter().map(ToString::to_string).collect(),
+        seed: config.seed,
+        cpus: attempt.cpus.clone(),
+        method: attempt.method.clone(),
+        counters: config.counters.clone(),
+    }
+}
+
+/// The plan's own limit and the slack of the configuration.
+fn sampling_deadline(attempt: &Attempt, config: &Config) -> Duration {
     let plan_ns = match &attempt.method {
         Method::Sample(plan) => plan.time_limit_ns,
         Method::Evaluate(_) => 0,
     };
+    Duration::from_nanos(plan_ns) + Duration::from_secs_f64(config.limits.run_seconds)
+}
+
+/// The same, and what a slow reference computation may need.
+fn run_deadline(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> Duration {
+    /// A plain computation does far more than this on any machine that compiles models.
+    const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
     let work = tasks[attempt.task].task.work().map_or(0, |work| work.flops);
-    let seconds = config.limits.run_seconds + work as f64 / REFERENCE_FLOPS_PER_SECOND;
-    Duration::from_nanos(plan_ns) + Duration::from_secs_f64(seconds)
+    sampling_deadline(attempt, config) + Duration::from_secs_f64(work as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
 fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {

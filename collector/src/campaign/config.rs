@@ -29,6 +29,8 @@ pub struct RawConfig {
     pub executor: Option<Executor>,
     /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
+    /// Who computes the tasks: `tvm`, `torch`.
+    pub backend: Option<Backend>,
     /// GPU architectures for the target `cuda`, such as `sm_90`.
     pub arch: Option<Vec<String>>,
     /// Thread counts.
@@ -119,6 +121,23 @@ pub enum Executor {
     Default,
     /// All sizes of a model, compiled once and measured at each.
     Vm,
+}
+
+/// Who computes the tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// Code that TVM compiles.
+    #[default]
+    Tvm,
+    /// PyTorch's library and the vendor's libraries in it.
+    Torch,
+}
+
+impl Backend {
+    fn is_default(&self) -> bool {
+        *self == Backend::default()
+    }
 }
 
 /// What caches hold before a timed run.
@@ -230,6 +249,9 @@ pub struct Config {
     /// Libraries that take the operators they support before the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<String>,
+    /// Who computes the tasks that no partner takes.
+    #[serde(default, skip_serializing_if = "Backend::is_default")]
+    pub backend: Backend,
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Where schedules come from.
@@ -288,7 +310,7 @@ impl RawConfig {
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
         let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
-        let partners = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
+        let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
         let target = target(composite.rest, self.arch)?;
         // A GPU is fed by one thread.
         let threads =
@@ -319,6 +341,13 @@ impl RawConfig {
             Executor::Vm => is_llvm(&target) && samplers == [Sampler::Template],
         };
         each("executor", &[executor], "`vm` is for the target `llvm` and the sampler `template`", is_served)?;
+        let backend = self.backend.unwrap_or_default();
+        let is_served = |backend: &Backend| match backend {
+            Backend::Tvm => true,
+            Backend::Torch => target == "llvm" && partners.is_empty() && executor == Executor::Default,
+        };
+        let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
+        each("backend", &[backend], allowed, is_served)?;
         let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
         each("cache", &cache, "", |_| true)?;
         let tokens = tokens(&self.models, self.sequence, self.phase)?;
@@ -339,6 +368,7 @@ impl RawConfig {
             models: models.collect(),
             target,
             partners,
+            backend,
             threads,
             samplers,
             schedules,

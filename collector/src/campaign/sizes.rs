@@ -98,8 +98,11 @@ fn names(members: &[Member<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     vec![("batch", batch), ("sequence", sequence)]
 }
 
-/// One task with symbols for these; nothing when they are equal.
+/// One task with symbols for these; nothing when they are equal, or a library computes them.
 fn together(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
+    if used.iter().any(|used| used.partner.is_some()) {
+        return Ok(None);
+    }
     let tasks: Vec<&Task> = used.iter().map(|used| &used.task).collect();
     let family = unify(&tasks, names)?;
     if family.sizes[0].is_empty() {

@@ -2,8 +2,9 @@
 
 use super::builders::{Build, Builders};
 use crate::job::run::SPIN_VARIABLE;
-use crate::job::{BuildJob, RunJob, RunReply};
+use crate::job::{BuildJob, LibraryJob, RunJob, RunReply};
 use crate::worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub struct Workers {
     builders: Builders,
     runner: Supervisor<RunJob, RunReply>,
     run: WorkerSpec,
+    library: Supervisor<LibraryJob, RunReply>,
     overlap: bool,
     builder_cpus: Vec<usize>,
 }
@@ -40,6 +42,11 @@ pub struct Workers {
 /// The worker program beside this one.
 pub fn worker_program() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("opcollect-worker"))
+}
+
+/// The program that computes tasks through PyTorch's library, beside the worker program where it was built.
+pub fn library_program(worker: &Path) -> PathBuf {
+    worker.with_file_name("opcollect-torch")
 }
 
 impl Workers {
@@ -57,7 +64,13 @@ impl Workers {
         run.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         // An idle pool thread that polls would be charged to the next operator.
         run.environment.push((SPIN_VARIABLE.into(), "0".into()));
+        let mut library = WorkerSpec::new(library_program(program), &[]);
+        (library.start_deadline, library.limits) = (run.start_deadline, run.limits.clone());
+        library.recycle = run.recycle.clone();
+        // Threads that wait for work would be charged to the next operator if they polled.
+        library.environment.push(("OMP_WAIT_POLICY".into(), "PASSIVE".into()));
         Workers {
+            library: Supervisor::new(library),
             builders: Builders::new(&build, limits.builders, &limits.builder_cpus, limits.build_deadline),
             runner: Supervisor::new(run.clone()),
             run,
@@ -74,6 +87,11 @@ impl Workers {
     /// What the runner says about itself: version of TVM.
     pub fn runner_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
         Ok(self.runner.ready()?.versions.clone())
+    }
+
+    /// What the library's worker says about itself: version of PyTorch.
+    pub fn library_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
+        Ok(self.library.ready()?.versions.clone())
     }
 
     /// From now on jobs run on this machine's GPU.
@@ -108,26 +126,53 @@ impl Workers {
 
     /// Runs one job. No builder touches its CPUs meanwhile; others go on if that is allowed.
     pub fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        if !self.can_build_beside(&job.cpus) {
-            self.builders.leave_all();
-            return self.runner.call(job, deadline);
-        }
-        self.builders.leave(&job.cpus);
-        self.runner.send(job, deadline)?;
-        loop {
-            self.builders.feed_beside(&job.cpus);
-            let mut waiting = self.builders.waiting();
-            let runner = waiting.len();
-            waiting.push(self.runner.waiting());
-            match wait_any(&waiting) {
-                Some(builder) if builder < runner => self.builders.receive(builder),
-                Some(_) | None => return self.runner.receive(),
-            }
-        }
+        let may_build = self.can_build_beside(&job.cpus);
+        run_beside(&mut self.runner, &mut self.builders, may_build.then_some(&job.cpus), job, deadline)
+    }
+
+    /// The same for a job of a library.
+    pub fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
+        let cpus = match job {
+            LibraryJob::Task(job) => &job.cpus,
+            LibraryJob::Module(job) => &job.cpus,
+        };
+        let may_build = self.can_build_beside(cpus);
+        run_beside(&mut self.library, &mut self.builders, may_build.then_some(cpus), job, deadline)
     }
 
     /// Ends the runner; the next job starts a fresh one.
     pub fn recycle_runner(&mut self) {
         self.runner.recycle();
+    }
+
+    /// The same for the library's worker.
+    pub fn recycle_library(&mut self) {
+        self.library.recycle();
+    }
+}
+
+/// Runs one job while builders work on other CPUs than the job's, or rest where there are none.
+fn run_beside<Job: Serialize>(
+    runner: &mut Supervisor<Job, RunReply>,
+    builders: &mut Builders,
+    run_cpus: Option<&Vec<usize>>,
+    job: &Job,
+    deadline: Duration,
+) -> Result<RunReply, Fault> {
+    let Some(run_cpus) = run_cpus else {
+        builders.leave_all();
+        return runner.call(job, deadline);
+    };
+    builders.leave(run_cpus);
+    runner.send(job, deadline)?;
+    loop {
+        builders.feed_beside(run_cpus);
+        let mut waiting = builders.waiting();
+        let place = waiting.len();
+        waiting.push(runner.waiting());
+        match wait_any(&waiting) {
+            Some(builder) if builder < place => builders.receive(builder),
+            Some(_) | None => return runner.receive(),
+        }
     }
 }

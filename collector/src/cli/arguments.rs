@@ -29,6 +29,7 @@ Examples:
   opcollect --modelsource simple --modelname conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1 --schedules 64 --threads 1
   opcollect --config configs/smoke.toml --modelsource local --modelname resnet-18 --store runs/smoke --json
   opcollect --modelsource local --modelname resnet-18 --shard 2/8 --store runs/node2
+  opcollect --modelsource local --modelname resnet-18 --backend torch --store runs/vendor
 
 Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
 or installation cannot do it; 130 or 143 interrupted, everything so far is in the store.";
@@ -111,9 +112,18 @@ pub struct Models {
     pub executor: Option<ExecutorArgument>,
     /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
     ///
-    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`.
+    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
+    /// `cpu-vendor` is PyTorch's library (see `--backend`).
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
+    /// Who computes the tasks: code that TVM compiles, or PyTorch's library, which shows what a vendor's library reaches
+    /// on the same tasks [default: tvm]
+    ///
+    /// `torch` computes on this machine's CPU, with one thread per CPU of the record and times as for compiled code; an
+    /// operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
+    /// `docs/torch.md`.
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendArgument>,
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub arch: Vec<String>,
@@ -154,6 +164,15 @@ impl ModelSource {
             ModelSource::Transformers => "transformers",
         }
     }
+}
+
+/// Who computes the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendArgument {
+    /// Code that TVM compiles
+    Tvm,
+    /// PyTorch's library
+    Torch,
 }
 
 /// What code is made for.

@@ -11,7 +11,7 @@ use super::failure::{Failure, chain};
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
-use crate::campaign::{Artifacts, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks};
+use crate::campaign::{Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks};
 use crate::cuda::{Architecture, Cubin, DeviceCode, Kernel, Launch};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};
@@ -92,7 +92,7 @@ impl Built {
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let config = settings::config(models, sweep)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
-    machine::require_partners(&tasks)?;
+    machine::refuse_library(&tasks)?;
     let folder = Folder::begin(out)?;
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
@@ -131,14 +131,15 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
 fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
     let base = machine::base_record(target, &Facts::read(), &machine::Versions::new(), "build");
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
+    let bases = Bases { library: base.clone(), compiled: base };
     // Threads and cache states share a build.
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
     let cpus = settings::allowed_cpus()?;
-    let attempts = crate::campaign::attempts(tasks, target, &one, &base, &cpus, 0);
+    let attempts = crate::campaign::attempts(tasks, &[], target, &one, &bases, &cpus, 0);
     let attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
     // The sizes of one task share a build too.
     let attempts = attempts.iter().filter(|attempt| attempt.task == attempt.family);
-    Ok(attempts.map(|attempt| (attempt.task, build_job(attempt, tasks, target))).collect())
+    Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
 }
 
 /// A folder being written beside its final place.
@@ -249,7 +250,7 @@ pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Resu
         versions.extend(plan.versions.get("llvm").map(|llvm| ("llvm".to_owned(), llvm.clone())));
         versions
     };
-    let campaign = Campaign { tasks: &plan.tasks, target: &plan.target, config: &plan.config };
+    let campaign = Campaign { tasks: &plan.tasks, modules: &[], target: &plan.target, config: &plan.config };
     let job = Job { campaign, versions, store: open_store(store)?, shard: None, again, as_json, start };
     job.run(&mut stored, &mut workers)
 }

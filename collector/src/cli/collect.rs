@@ -6,7 +6,8 @@ use super::peaks;
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
-use crate::campaign::{Artifacts, Attempt, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_tasks};
+use crate::campaign::config::Backend;
+use crate::campaign::{Artifacts, Attempt, Bases, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_modules, planned_tasks};
 use crate::host::Facts;
 use crate::report::operators::{Peaks, Summary, render, summarise};
 use datasets::{Journal, Origin, Outcome, Record, SealOptions, Shard, Store};
@@ -44,18 +45,22 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
-    machine::require_partners(&tasks)?;
-    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&config.target, &mut workers)?;
-    let mut versions = machine::versions(&mut workers)?;
+    let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    let library = machine::library_versions(&tasks, &modules, &mut workers)?;
+    tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
+    let (target, mut versions) = match config.backend {
+        Backend::Tvm => (machine::target(&config.target, &mut workers)?, machine::versions(&mut workers)?),
+        Backend::Torch => (machine::library_target(&library)?, machine::Versions::new()),
+    };
+    versions.extend(library);
     if target.kind == "cuda" {
         workers.run_on_device();
         versions.extend(machine::device_versions(&mut workers)?);
     }
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
-    let campaign = Campaign { tasks: &tasks, target: &target, config: &config };
+    let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }
@@ -81,7 +86,7 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// Makes the attempts that the store lacks, and reports.
     pub fn run(self, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<u8> {
-        let Campaign { tasks, target, config } = self.campaign;
+        let Campaign { tasks, modules, target, config } = self.campaign;
         let facts = Facts::read();
         let base = Record {
             config_hash: Some(config.hash()),
@@ -89,7 +94,8 @@ impl Job<'_> {
             ..machine::base_record(target, &facts, &self.versions, &run_id())
         };
         let cpus = settings::allowed_cpus()?;
-        let planned = attempts(tasks, target, config, &base, &cpus, facts.cold_cache_bytes());
+        let bases = Bases { library: machine::library_record(&base, &self.versions)?, compiled: base.clone() };
+        let planned = attempts(tasks, modules, target, config, &bases, &cpus, facts.cold_cache_bytes());
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
         planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.key)));
         let done = self.make(planned, artifacts, workers)?;
@@ -235,7 +241,7 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {
     let models = campaign.config.models.iter().enumerate();
-    models.map(|model| summarise(campaign.tasks, model, records, &campaign.target.machine, peaks)).collect()
+    models.map(|model| summarise((campaign.tasks, campaign.modules), model, records, &campaign.target.machine, peaks)).collect()
 }
 
 /// Whether the median's interval is wider than the default plan wants.

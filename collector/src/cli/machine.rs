@@ -6,7 +6,7 @@ use super::settings::allowed_cpus;
 use crate::campaign::attempt::PlannedTask;
 use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
-use crate::campaign::{WorkerLimits, Workers, workers};
+use crate::campaign::{PlannedModule, WorkerLimits, Workers, workers};
 use crate::cuda::driver;
 use crate::cuda::nvrtc::{self, Nvrtc};
 use crate::host::Facts;
@@ -15,7 +15,7 @@ use crate::space::{Schedule, space};
 use crate::target::{self, Machine, Target};
 use crate::worker::Fault;
 use datasets::{Record, Source};
-use models::partition::partner;
+use models::partition::CPU_VENDOR;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -44,16 +44,47 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// Refuses tasks that belong to a library which this program is not linked with.
-pub fn require_partners(tasks: &[PlannedTask]) -> Result<()> {
-    let Some(name) = tasks.iter().find_map(|planned| planned.partner.as_deref()) else { return Ok(()) };
+/// What to do when the library's worker cannot be used.
+const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
+                            which builds with it from then on; docs/torch.md says more";
+
+/// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
+/// it was not built.
+pub fn library_versions(
+    tasks: &[PlannedTask],
+    modules: &[PlannedModule],
+    workers: &mut Workers,
+) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
-    let what = partner(name).map_or("a library", |partner| partner.what);
-    let message = format!("{count} of {} tasks belong to `{name}`, which is not built into this program", tasks.len());
-    Err(Failure::environment(message).with_hint(format!(
-        "`{name}` is {what}: install it and a program linked with it, or compile everything with `--target llvm`; \
-         `opcollect tasks` shows which tasks it would take"
-    )))
+    if count == 0 && modules.is_empty() {
+        return Ok(Versions::new());
+    }
+    let worker = workers::worker_program().map_err(Failure::environment)?;
+    if !workers::library_program(&worker).exists() {
+        let what = match modules.first() {
+            Some(module) => format!("`{}` is TorchScript, which PyTorch's library runs", module.model.name),
+            None => format!("{count} of {} tasks belong to PyTorch's library (`{CPU_VENDOR}`)", tasks.len()),
+        };
+        let message = format!("{what}, and its worker `opcollect-torch` is not built");
+        return Err(Failure::environment(message).with_hint(LIBRARY_HINT));
+    }
+    workers.library_versions().map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
+}
+
+/// Refuses tasks that a library computes, where only code can be used.
+pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
+    if tasks.iter().all(|planned| planned.partner.is_none()) {
+        return Ok(());
+    }
+    Err(Failure::usage("`build` makes artifacts of compiled code, and some of the tasks belong to a library")
+        .with_hint("leave out `--backend torch` and partners in `--target`; a library needs no artifacts"))
+}
+
+/// What `--backend torch` computes on.
+pub fn library_target(versions: &Versions) -> Result<Target> {
+    let host = target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len());
+    let text = serde_json::json!({ "kind": "torch", "version": versions.get("torch") }).to_string();
+    Ok(Target { kind: "torch".to_owned(), text, machine: host.machine })
 }
 
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
@@ -155,7 +186,7 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
     };
     Record {
         run_id: run_id.to_owned(),
-        target: if target.kind == "cuda" { datasets::Target::Cuda } else { datasets::Target::Llvm },
+        target: datasets::Target::from_name(&target.kind).expect("every kind of target has its word"),
         target_text: Some(target.text.clone()),
         source: Source::Measured,
         spin_count: Some(0),
@@ -181,4 +212,16 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Record::default()
     }
+}
+
+/// The same for tasks of a library: nothing of TVM is in them, and their threads share the CPUs.
+pub fn library_record(compiled: &Record, versions: &Versions) -> Result<Record> {
+    Ok(Record {
+        target: datasets::Target::Torch,
+        target_text: Some(library_target(versions)?.text),
+        thread_mode: Some("threads share the CPUs".to_owned()),
+        tvm_version: None,
+        llvm_version: None,
+        ..compiled.clone()
+    })
 }

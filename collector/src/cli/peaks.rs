@@ -74,6 +74,6 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
     match workers.run(&job, RUN_DEADLINE) {
         // The least disturbed batch: a peak is what is possible.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
-        Ok(RunReply::WrongResult(_) | RunReply::Failed(_)) | Err(_) => None,
+        Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => None,
     }
 }

@@ -300,7 +300,7 @@ fn measure(
     match workers.run(&job, RUN_DEADLINE) {
         Ok(RunReply::Measured(measured)) => Ok(measured),
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
-        Ok(RunReply::Failed(why)) => Err(why),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
         Err(fault) => Err(fault.to_string()),
     }
 }

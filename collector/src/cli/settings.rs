@@ -2,10 +2,10 @@
 
 use super::Result;
 use super::arguments::{
-    AttentionArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument, SamplerArgument, Sweep,
+    AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument, SamplerArgument, Sweep,
 };
 use super::failure::Failure;
-use crate::campaign::config::{AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
+use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
 use crate::counters::Backend;
 use crate::measure::affinity;
@@ -83,6 +83,12 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
     }
     if let Some(target) = &models.target {
         raw.target = Some(target.clone());
+    }
+    if let Some(backend) = models.backend {
+        raw.backend = Some(match backend {
+            BackendArgument::Tvm => config::Backend::Tvm,
+            BackendArgument::Torch => config::Backend::Torch,
+        });
     }
     if !models.arch.is_empty() {
         raw.arch = Some(models.arch.clone());

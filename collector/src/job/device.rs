@@ -5,14 +5,13 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
-use super::{Check, Measured, RunJob, RunReply};
+use super::prepared::Prepared as PreparedTask;
+use super::{Measured, RunJob, RunReply};
 use crate::counters::{Backend, CounterRequest, CounterSession, Usage};
 use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Event, Prepared};
 use crate::cuda::{Argument, DeviceCode};
 use crate::measure::{Cache, Clock, HostClock, Method, measure};
 use anyhow::{Context, Result, ensure};
-use models::Task;
-use models::reference::{self, Tensor};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -21,10 +20,9 @@ pub(super) fn run(
     device: &Device,
     code: &DeviceCode,
     job: &RunJob,
-    task: &Task,
-    inputs: &[Tensor],
-    expected: Option<&Tensor>,
+    prepared: &PreparedTask,
 ) -> Result<RunReply> {
+    let (inputs, output) = (&prepared.inputs, prepared.output());
     code.check(inputs.len() + 1).map_err(anyhow::Error::msg)?;
     let facts = device.facts()?;
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
@@ -33,7 +31,6 @@ pub(super) fn run(
         format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
     })?;
     let module = device.load(&cubin.bytes)?;
-    let output = &task.steps.last().context("the task has no steps")?.output;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
     let mut tensors = Vec::with_capacity(inputs.len() + 1);
     for input in inputs {
@@ -78,19 +75,11 @@ pub(super) fn run(
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     let mut clock = DeviceClock { host: HostClock::new(), ahead_ns: &timer.ahead_ns };
     let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
-    let check = match expected {
-        Some(expected) => {
-            let result = tensors.last().expect("the output was put last");
-            let actual = Tensor::from_bytes(output.clone(), result.read()?)?;
-            let comparison = reference::compare(&actual, expected, reference::tolerance(task))?;
-            let check = Check { max_abs_error: comparison.max_abs_error, max_rel_error: comparison.max_rel_error };
-            if !comparison.ok {
-                return Ok(RunReply::WrongResult(check));
-            }
-            Some(check)
-        }
-        None => None,
-    };
+    let result = tensors.last().expect("the output was put last");
+    let check = if job.is_checked { Some(prepared.check(result.read()?)?) } else { None };
+    if let Some(check) = check.filter(|check| !check.is_right) {
+        return Ok(RunReply::WrongResult(check));
+    }
     ensure!(job.tvm_evaluator.is_none(), "TVM's evaluator does not run on a device here");
     let peak_memory_bytes = super::run::peak_memory_bytes();
     let measured = Measured { measurement, check, peak_memory_bytes, spin_count: 0, tvm_seconds: Vec::new() };

@@ -5,6 +5,7 @@
 
 pub mod build;
 mod device;
+pub mod prepared;
 pub mod run;
 
 use crate::counters::CounterRequest;
@@ -12,6 +13,7 @@ use crate::cuda::DeviceCode;
 use crate::lower::Packing;
 use crate::measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Compile one schedule of one task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,7 +67,7 @@ pub struct RunJob {
     pub task: String,
     /// Seed of the input values.
     pub seed: u64,
-    /// The artifact's object file.
+    /// The artifact's object file; empty where a library computes the task.
     pub object: Vec<u8>,
     /// The artifact's kernels, where it is for a device.
     pub device: Option<DeviceCode>,
@@ -92,6 +94,36 @@ pub enum RunReply {
     WrongResult(Check),
     /// The artifact could not be loaded or called; the text says why.
     Failed(String),
+    /// The library has no form of an operator of the task; the text says of which, and why.
+    Unsupported(String),
+}
+
+/// Run something through a library that compiles nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum LibraryJob {
+    /// A task; the job has no code.
+    Task(RunJob),
+    /// A whole TorchScript file.
+    Module(ModuleJob),
+}
+
+/// Run a TorchScript file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModuleJob {
+    /// The file.
+    pub path: PathBuf,
+    /// The BLAKE3 hash of its content: nothing else is run.
+    pub hash: String,
+    /// Types of its inputs, such as `f32[1,3,224,224]`, in the order of its arguments.
+    pub inputs: Vec<String>,
+    /// Seed of the input values.
+    pub seed: u64,
+    /// One thread for each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// What to count.
+    pub counters: CounterRequest,
 }
 
 /// A measured artifact.
@@ -116,4 +148,6 @@ pub struct Check {
     pub max_abs_error: f64,
     /// Largest relative difference.
     pub max_rel_error: f64,
+    /// Whether every element is within the tolerance.
+    pub is_right: bool,
 }

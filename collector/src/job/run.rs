@@ -5,7 +5,8 @@
 //! output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one; the
 //! comparison comes after measuring, and a wrong result throws the times away.
 
-use super::{Check, Measured, RunJob, RunReply};
+use super::prepared::{Prepared, PreparedTasks};
+use super::{Measured, RunJob, RunReply};
 use crate::counters::{CounterRequest, CounterSession};
 use crate::cuda::driver::Device;
 use crate::lower::Packing;
@@ -14,8 +15,6 @@ use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Placement;
 use crate::tvm::pool;
 use anyhow::{Context, Result, ensure};
-use models::Task;
-use models::reference::{self, Tensor};
 
 /// The variable TVM reads once per process.
 pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
@@ -23,22 +22,9 @@ pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 /// Answers run jobs; keeps what the next job of the same task can use.
 #[derive(Default)]
 pub struct Runner {
-    /// The latest first.
-    prepared: Vec<Prepared>,
+    prepared: PreparedTasks,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
     device: Option<Device>,
-}
-
-/// Tasks whose data is kept: code that serves several sizes is run at one after the other.
-const KEPT_TASKS: usize = 4;
-
-/// A task with its data.
-struct Prepared {
-    text: String,
-    seed: u64,
-    task: Task,
-    inputs: Vec<Tensor>,
-    expected: Option<Tensor>,
 }
 
 impl Runner {
@@ -53,15 +39,18 @@ impl Runner {
     }
 
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {
-        self.prepare(job)?;
+        if !self.prepared.is_latest(&job.task, job.seed) {
+            self.buffers = None;
+        }
+        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
         if let Some(code) = &job.device {
             let device = self.device.as_ref().context("this runner has no GPU")?;
-            let Prepared { task, inputs, expected, .. } = self.prepared.first().expect("just prepared");
-            let expected = expected.as_ref().filter(|_| job.is_checked);
-            return super::device::run(device, code, job, task, inputs, expected);
+            return super::device::run(device, code, job, prepared);
         }
-        let buffers = self.buffers(&job.packings)?;
-        let prepared = self.prepared.first().expect("just prepared");
+        let buffers = match self.buffers.take() {
+            Some((known, buffers)) if known == job.packings => buffers,
+            _ => buffers(prepared, &job.packings)?,
+        };
         // The buffers move into the measuring thread and come back with its answer.
         let (reply, buffers) = std::thread::scope(|scope| {
             let measuring = scope.spawn(move || (run_on_this_thread(job, prepared, &buffers), buffers));
@@ -70,58 +59,24 @@ impl Runner {
         self.buffers = Some((job.packings.clone(), buffers));
         reply
     }
+}
 
-    /// Reads the task, draws its inputs and computes what must come out, unless the last job did.
-    fn prepare(&mut self, job: &RunJob) -> Result<()> {
-        let is_known = |known: &Prepared| known.text == job.task && known.seed == job.seed;
-        let found = self.prepared.iter().position(is_known);
-        if found != Some(0) {
-            let prepared = match found {
-                Some(place) => self.prepared.remove(place),
-                None => {
-                    let task: Task = serde_json::from_str(&job.task).context("cannot read the task")?;
-                    let inputs = reference::random_inputs(&task, job.seed)?;
-                    Prepared { text: job.task.clone(), seed: job.seed, task, inputs, expected: None }
-                }
-            };
-            self.buffers = None;
-            self.prepared.insert(0, prepared);
-            self.prepared.truncate(KEPT_TASKS);
-        }
-        let prepared = self.prepared.first_mut().expect("just put there");
-        if job.is_checked && prepared.expected.is_none() {
-            let expected = reference::evaluate(&prepared.task, &prepared.inputs);
-            prepared.expected = Some(expected.context("cannot compute the reference")?);
-        }
-        Ok(())
+/// Native tensors for the arguments and, last, the output.
+fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
+    ensure!(packings.len() == prepared.inputs.len(), "the artifact takes another number of parameters than the task");
+    let mut buffers = Vec::with_capacity(packings.len() + 1);
+    for (input, packing) in prepared.inputs.iter().zip(packings) {
+        let extents = input.ty().extents().context("a dimension is a symbol")?;
+        let dtype = input.ty().dtype;
+        let buffer = Buffer::new(dtype, &packing.extents(&extents), Placement::Guarded)?;
+        let element_bytes = usize::try_from(dtype.bytes())?;
+        buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
+        buffers.push(buffer);
     }
-
-    /// Native tensors for the arguments and, last, the output.
-    fn buffers(&mut self, packings: &[Packing]) -> Result<Vec<Buffer>> {
-        if let Some((known, buffers)) = self.buffers.take()
-            && known == packings
-        {
-            return Ok(buffers);
-        }
-        let prepared = self.prepared.first().expect("a job prepares first");
-        ensure!(
-            packings.len() == prepared.inputs.len(),
-            "the artifact takes another number of parameters than the task"
-        );
-        let mut buffers = Vec::with_capacity(packings.len() + 1);
-        for (input, packing) in prepared.inputs.iter().zip(packings) {
-            let extents = input.ty().extents().context("a dimension is a symbol")?;
-            let dtype = input.ty().dtype;
-            let buffer = Buffer::new(dtype, &packing.extents(&extents), Placement::Guarded)?;
-            let element_bytes = usize::try_from(dtype.bytes())?;
-            buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
-            buffers.push(buffer);
-        }
-        let output = &prepared.task.steps.last().context("the task has no steps")?.output;
-        let extents = output.extents().context("a dimension is a symbol")?;
-        buffers.push(Buffer::new(output.dtype, &extents, Placement::Guarded)?);
-        Ok(buffers)
-    }
+    let output = prepared.output();
+    let extents = output.extents().context("a dimension is a symbol")?;
+    buffers.push(Buffer::new(output.dtype, &extents, Placement::Guarded)?);
+    Ok(buffers)
 }
 
 fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> Result<RunReply> {
@@ -134,22 +89,14 @@ fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> 
     let kernel = Kernel::load(&job.object).context("cannot load the artifact")?;
     let arguments: Vec<&Buffer> = buffers.iter().collect();
     let output = arguments.last().context("an artifact has an output")?;
-    let task_output = &prepared.task.steps.last().context("the task has no steps")?.output;
+    let task_output = prepared.output();
     poison(output, task_output)?;
     let mut call = |times: u32| kernel.call(&arguments, times);
     let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut counters)?;
-    let check = match &prepared.expected {
-        Some(expected) if job.is_checked => {
-            let actual = Tensor::from_bytes(task_output.clone(), output.read()?)?;
-            let comparison = reference::compare(&actual, expected, reference::tolerance(&prepared.task))?;
-            let check = Check { max_abs_error: comparison.max_abs_error, max_rel_error: comparison.max_rel_error };
-            if !comparison.ok {
-                return Ok(RunReply::WrongResult(check));
-            }
-            Some(check)
-        }
-        Some(_) | None => None,
-    };
+    let check = if job.is_checked { Some(prepared.check(output.read()?)?) } else { None };
+    if let Some(check) = check.filter(|check| !check.is_right) {
+        return Ok(RunReply::WrongResult(check));
+    }
     let tvm_seconds = match &job.tvm_evaluator {
         Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
         None => Vec::new(),
@@ -169,7 +116,7 @@ fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
 }
 
 /// High-water mark of this process's resident memory; 0 where procfs has none.
-pub(super) fn peak_memory_bytes() -> u64 {
+pub fn peak_memory_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024

@@ -1,9 +1,9 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 
 use super::{duration, number};
-use crate::campaign::{ModelRequest, PlannedTask};
+use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use crate::report::table::{new_table, right_align};
-use crate::space::{Schedule, space};
+use crate::space::{Knobs, Schedule, space};
 use crate::target::Machine;
 use datasets::{Outcome, Record};
 use serde::Serialize;
@@ -102,7 +102,7 @@ pub struct Summary {
 ///
 /// `model` comes with its index in the campaign; `records` may hold those of other models too.
 pub fn summarise(
-    tasks: &[PlannedTask],
+    (tasks, modules): (&[PlannedTask], &[PlannedModule]),
     model: (usize, &ModelRequest),
     records: &[Record],
     machine: &Machine,
@@ -118,9 +118,18 @@ pub fn summarise(
         let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model.0) else { continue };
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
-        match row(planned, *count, hash.clone(), attempts, machine, peaks) {
+        let default = space(&planned.task, machine).default;
+        match best_row(planned.task.describe(), *count, hash.clone(), attempts, Some(default), peaks) {
             Some(row) => rows.push(row),
             None => missing.push(planned.task.describe()),
+        }
+    }
+    for module in modules.iter().filter(|module| module.index == model.0) {
+        let hash = module.identity();
+        let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
+        match best_row(module.describe(), 1, hash.clone(), attempts, None, peaks) {
+            Some(row) => rows.push(row),
+            None => missing.push(module.describe()),
         }
     }
     // Not `sum`, which makes a negative zero of nothing.
@@ -131,12 +140,12 @@ pub fn summarise(
     Summary { model: model.1.label(), batch: model.1.batch, rows, missing, total_ns }
 }
 
-fn row(
-    planned: &PlannedTask,
+fn best_row(
+    task: String,
     count: usize,
     task_hash: String,
     attempts: &[&Record],
-    machine: &Machine,
+    default_knobs: Option<Knobs>,
     peaks: &Peaks,
 ) -> Option<Row> {
     let measured: Vec<(&Record, f64)> = attempts
@@ -145,10 +154,10 @@ fn row(
         .filter_map(|record| Some((*record, record.median_ns?)))
         .collect();
     let (best, median_ns) = measured.iter().copied().min_by(|left, right| left.1.total_cmp(&right.1))?;
-    let default_knobs = space(&planned.task, machine).default;
-    let default_hash = Schedule::Template { knobs: default_knobs.clone() }.hash();
+    let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.hash());
     let default = measured.iter().find(|(record, _)| {
-        record.schedule_hash.as_ref() == Some(&default_hash)
+        record.schedule_hash.is_some()
+            && record.schedule_hash == default_hash
             && record.threads == best.threads
             && record.cache_state == best.cache_state
     });
@@ -158,11 +167,14 @@ fn row(
     let threads = best.threads.unwrap_or(1);
     let attainable = peaks.attainable_ns(usize::try_from(threads).unwrap_or(1), flops, bytes);
     Some(Row {
-        task: planned.task.describe(),
+        task,
         task_hash,
         count,
         schedule: schedule.as_ref().map(Schedule::describe).unwrap_or_default(),
-        difference: schedule.map(|schedule| schedule.difference(&default_knobs)).unwrap_or_default(),
+        difference: match schedule.zip(default_knobs) {
+            Some((schedule, default)) => schedule.difference(&default),
+            None => best.target.to_string(),
+        },
         threads,
         median_ns,
         spread: best.median_interval_ns.unwrap_or(0.0) / median_ns,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A target with the facts its spaces need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// `llvm`, `cuda` or `pynq`.
+    /// `llvm`, `cuda` or `torch`.
     pub kind: String,
     /// TVM's JSON description.
     pub text: String,

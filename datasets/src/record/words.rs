@@ -124,5 +124,6 @@ words! {
         Cuda = "cuda": "An NVIDIA GPU.",
         Pynq = "pynq": "A PYNQ board: ARM cores and an FPGA.",
         Tpu = "tpu": "A Sophgo TPU card.",
+        Torch = "torch": "A CPU, through PyTorch's library and the vendor's libraries in it; nothing is compiled.",
     }
 }

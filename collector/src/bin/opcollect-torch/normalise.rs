@@ -1,0 +1,30 @@
+//! Normalisations that are not one call.
+
+use crate::operators::Result;
+use tch::Tensor;
+
+pub fn batch_norm(inputs: &[&Tensor], epsilon: f64) -> Result<Tensor> {
+    let [scale, shift, mean, variance] = [inputs[1], inputs[2], inputs[3], inputs[4]].map(Some);
+    Ok(inputs[0].f_batch_norm(scale, shift, mean, variance, false, 0.0, epsilon, false)?)
+}
+
+pub fn mean_variance_norm(x: &Tensor, axes: &[i64], epsilon: f64) -> Result<Tensor> {
+    let (variance, mean) = x.f_var_mean_correction(axes, 0, true)?;
+    Ok(x.f_sub(&mean)?.f_div(&variance.f_sqrt()?.f_add_scalar(epsilon)?)?)
+}
+
+pub fn lp_norm(x: &Tensor, axis: i64, order: i64) -> Result<Tensor> {
+    // Where the norm is zero so is `x`, and any divisor will do.
+    let norm = x.f_norm_scalaropt_dim(order, [axis], true)?.f_clamp_min(1e-30)?;
+    Ok(x.f_div(&norm)?)
+}
+
+pub fn lrn(x: &Tensor, size: i64, alpha: f64, beta: f64, bias: f64) -> Result<Tensor> {
+    // Channels and all of space are a plane, over which an average of `size` neighbours slides along the channels.
+    let sizes = x.size();
+    let squares = x.f_square()?.f_reshape([sizes[0], 1, sizes[1], -1])?;
+    let padded = squares.f_constant_pad_nd([0, 0, (size - 1) / 2, size / 2])?;
+    let means = padded.f_avg_pool2d([size, 1], [1, 1], [0, 0], false, true, None)?;
+    let divisor = means.f_mul_scalar(alpha)?.f_add_scalar(bias)?.f_pow_tensor_scalar(beta)?;
+    Ok(x.f_div(&divisor.f_reshape(sizes)?)?)
+}

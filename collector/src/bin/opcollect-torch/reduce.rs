@@ -1,0 +1,54 @@
+//! Reductions of whole dimensions, and sums up to each element.
+
+use crate::operators::Result;
+use models::ReduceOp;
+use tch::{Kind, Tensor};
+
+pub fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
+    if axes.is_empty() {
+        // To PyTorch no axes are all of them.
+        return reduce(&x.f_unsqueeze(0)?, function, &[0], false, kind);
+    }
+    let sum = |x: &Tensor| x.f_sum_dim_intlist(axes, keep, kind);
+    Ok(match function {
+        ReduceOp::Sum => sum(x)?,
+        ReduceOp::Mean => x.f_mean_dim(axes, keep, kind)?,
+        ReduceOp::Max => x.f_amax(axes, keep)?,
+        ReduceOp::Min => x.f_amin(axes, keep)?,
+        ReduceOp::Prod => {
+            // One dimension a call, the last first, so that the others keep their places.
+            let (last, rest) = axes.split_last().expect("there are axes");
+            let first = x.f_prod_dim_int(*last, keep, kind)?;
+            rest.iter().rev().try_fold(first, |x, axis| x.f_prod_dim_int(*axis, keep, kind))?
+        }
+        ReduceOp::L1 => x.f_norm_scalaropt_dim(1, axes, keep)?,
+        ReduceOp::L2 => x.f_norm_scalaropt_dim(2, axes, keep)?,
+        ReduceOp::LogSum => sum(x)?.f_log()?,
+        ReduceOp::LogSumExp => x.f_logsumexp(axes, keep)?,
+        ReduceOp::SumSquare => sum(&x.f_square()?)?,
+    })
+}
+
+pub fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) -> Result<Tensor> {
+    // PyTorch gives the first of equals; the last one is the first from the other end.
+    let x = if last { x.f_flip([axis])? } else { x.shallow_clone() };
+    let found = if largest { x.f_argmax(axis, keep)? } else { x.f_argmin(axis, keep)? };
+    let extent = x.size()[usize::try_from(axis).unwrap_or(0)];
+    Ok(if last { found.f_neg()?.f_add_scalar(extent - 1)? } else { found })
+}
+
+pub fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tensor> {
+    // Of equals the first counts, which only a stable order promises; among floats there are none.
+    if x.f_kind()?.is_floating() {
+        return Ok(x.f_topk(count, axis, largest, true)?.1);
+    }
+    let (_, order) = x.f_sort_stable(true, axis, largest)?;
+    Ok(order.f_narrow(axis, 0, count)?.f_alias_copy()?)
+}
+
+pub fn cum_sum(x: &Tensor, axis: i64, exclusive: bool, reverse: bool, kind: Kind) -> Result<Tensor> {
+    let turned = if reverse { x.f_flip([axis])? } else { x.shallow_clone() };
+    let sums = turned.f_cumsum(axis, kind)?;
+    let sums = if exclusive { sums.f_sub(&turned)? } else { sums };
+    Ok(if reverse { sums.f_flip([axis])? } else { sums })
+}

@@ -1,0 +1,104 @@
+//! Pools and resampling.
+
+use crate::contraction::Window;
+use crate::movement::from_last;
+use crate::operators::{Refusal, Result};
+use models::{PoolMode, ResizeMode};
+use tch::Tensor;
+
+pub fn pool(
+    x: &Tensor,
+    mode: PoolMode,
+    kernel: &[i64],
+    window: &Window<'_>,
+    ceil: bool,
+    count_pad: bool,
+) -> Result<Tensor> {
+    let is_dilated = window.dilations.iter().any(|&dilation| dilation != 1);
+    // PyTorch's pools take pads of up to half a window.
+    let small = |pads: &&[i64]| pads.iter().zip(kernel).all(|(pad, kernel)| 2 * pad <= *kernel);
+    let none = vec![0; kernel.len()];
+    let (pads, is_padded_before) = match window.even_pads().filter(small) {
+        Some(pads) => (pads, false),
+        None => (none.as_slice(), true),
+    };
+    let padded = |value: f64| -> Result<Tensor> {
+        let all = from_last(&window.all_pads());
+        Ok(if is_padded_before { x.f_pad(all, "constant", value)? } else { x.shallow_clone() })
+    };
+    match mode {
+        PoolMode::Max => {
+            let x = padded(f64::NEG_INFINITY)?;
+            let (strides, dilations) = (window.strides, window.dilations);
+            Ok(match kernel.len() {
+                1 => x.f_max_pool1d(kernel, strides, pads, dilations, ceil)?,
+                2 => x.f_max_pool2d(kernel, strides, pads, dilations, ceil)?,
+                _ => x.f_max_pool3d(kernel, strides, pads, dilations, ceil)?,
+            })
+        }
+        PoolMode::Average | PoolMode::Lp { .. } if is_dilated => {
+            Err(Refusal::unsupported("PyTorch's averages take no dilation"))
+        }
+        PoolMode::Average if is_padded_before && !count_pad => {
+            Err(Refusal::unsupported("PyTorch's averages take only even pads when these do not count"))
+        }
+        PoolMode::Average => {
+            let x = padded(0.0)?;
+            Ok(match kernel.len() {
+                1 => x.f_avg_pool1d(kernel, window.strides, pads, ceil, count_pad)?,
+                2 => x.f_avg_pool2d(kernel, window.strides, pads, ceil, count_pad, None)?,
+                _ => x.f_avg_pool3d(kernel, window.strides, pads, ceil, count_pad, None)?,
+            })
+        }
+        PoolMode::Lp { order } => {
+            let powers = padded(0.0)?.f_abs()?.f_pow_tensor_scalar(order)?;
+            // Averages that divide by one are sums; of one dimension there are none, so a second one is added.
+            let sums = match kernel.len() {
+                1 => powers
+                    .f_unsqueeze(2)?
+                    .f_avg_pool2d([1, kernel[0]], [1, window.strides[0]], [0, pads[0]], ceil, true, 1)?
+                    .f_squeeze_dim(2)?,
+                2 => powers.f_avg_pool2d(kernel, window.strides, pads, ceil, true, 1)?,
+                _ => powers.f_avg_pool3d(kernel, window.strides, pads, ceil, true, 1)?,
+            };
+            Ok(sums.f_pow_tensor_scalar(1.0 / order as f64)?)
+        }
+    }
+}
+
+pub fn global_pool(x: &Tensor, mode: PoolMode) -> Result<Tensor> {
+    let axes: Vec<i64> = (2..).take(x.dim().saturating_sub(2)).collect();
+    Ok(match mode {
+        PoolMode::Average => x.f_mean_dim(axes.as_slice(), true, None)?,
+        PoolMode::Max => x.f_amax(&axes, true)?,
+        PoolMode::Lp { order } => x.f_norm_scalaropt_dim(order, &axes, true)?,
+    })
+}
+
+pub fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tensor> {
+    Ok(match (mode, extents.len()) {
+        (PoolMode::Average, 1) => x.f_adaptive_avg_pool1d(extents)?,
+        (PoolMode::Average, 2) => x.f_adaptive_avg_pool2d(extents)?,
+        (PoolMode::Average, _) => x.f_adaptive_avg_pool3d(extents)?,
+        (PoolMode::Max, 1) => x.f_adaptive_max_pool1d(extents)?.0,
+        (PoolMode::Max, 2) => x.f_adaptive_max_pool2d(extents)?.0,
+        (PoolMode::Max, _) => x.f_adaptive_max_pool3d(extents)?.0,
+        (PoolMode::Lp { .. }, _) => return Err(Refusal::unsupported("PyTorch has no adaptive norm")),
+    })
+}
+
+pub fn resize(x: &Tensor, mode: ResizeMode, extents: &[i64]) -> Result<Tensor> {
+    let is_aligned = mode == ResizeMode::LinearAligned;
+    Ok(match (mode, extents.len()) {
+        (ResizeMode::Nearest, 1) => x.f_upsample_nearest1d(extents, None)?,
+        (ResizeMode::Nearest, 2) => x.f_upsample_nearest2d(extents, None, None)?,
+        (ResizeMode::Nearest, _) => x.f_upsample_nearest3d(extents, None, None, None)?,
+        (ResizeMode::Linear | ResizeMode::LinearAligned, 1) => x.f_upsample_linear1d(extents, is_aligned, None)?,
+        (ResizeMode::Linear | ResizeMode::LinearAligned, 2) => {
+            x.f_upsample_bilinear2d(extents, is_aligned, None, None)?
+        }
+        (ResizeMode::Linear | ResizeMode::LinearAligned, _) => {
+            x.f_upsample_trilinear3d(extents, is_aligned, None, None, None)?
+        }
+    })
+}

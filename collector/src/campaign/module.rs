@@ -1,0 +1,113 @@
+//! Whole TorchScript files, which only PyTorch's library can run: a baseline for a model, not a source of tasks.
+//!
+//! A file holds a program and says nothing of the shapes it takes, so they are given from outside. Running it runs code
+//! from the file, in the library's worker: only for files one trusts.
+
+use super::config::{Backend, Config, ModelRequest};
+use datasets::{Json, Record, RowError};
+use models::{DType, TensorType, torch};
+use std::path::{Path, PathBuf};
+
+/// A TorchScript file of the campaign.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedModule {
+    /// Index of the model it is.
+    pub index: usize,
+    /// The model.
+    pub model: ModelRequest,
+    /// The file.
+    pub path: PathBuf,
+    /// The BLAKE3 hash of its content.
+    pub hash: String,
+    /// Types of its inputs.
+    pub inputs: Vec<TensorType>,
+}
+
+/// Why a file cannot be run as a whole.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ModuleError {
+    #[error(
+        "TorchScript does not say the shapes of its inputs; give each with `--shape`, such as `--shape 0=1x3x224x224`, \
+         or `--shape 0:i64=1x128` for whole numbers"
+    )]
+    NoShapes,
+    #[error("`{name}` in `--shape` has no element type `{dtype}`; the types are {}", dtypes())]
+    UnknownType { name: String, dtype: String },
+    #[error("cannot read it: {0}")]
+    Unreadable(#[from] std::io::Error),
+}
+
+fn dtypes() -> String {
+    DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a model is run as a whole.
+pub(super) fn is_whole(model: &ModelRequest, config: &Config) -> bool {
+    config.backend == Backend::Torch && model.source == "torch" && torch::is_torchscript(Path::new(&model.name))
+}
+
+/// A model as a file that is run as a whole.
+pub(super) fn plan(index: usize, model: &ModelRequest) -> Result<PlannedModule, ModuleError> {
+    let path = Path::new(&model.name).canonicalize()?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(std::fs::File::open(&path)?)?;
+    // A map is in the order of the names, so these are the numbers of the arguments, or letters.
+    let inputs: Vec<TensorType> =
+        model.shapes.iter().map(|(name, extents)| input(name, extents)).collect::<Result<_, _>>()?;
+    if inputs.is_empty() {
+        return Err(ModuleError::NoShapes);
+    }
+    Ok(PlannedModule { index, model: model.clone(), path, hash: hasher.finalize().to_hex().to_string(), inputs })
+}
+
+/// `name` or `name:dtype` with its extents.
+fn input(name: &str, extents: &[i64]) -> Result<TensorType, ModuleError> {
+    let Some((_, dtype)) = name.rsplit_once(':') else { return Ok(TensorType::f32(extents)) };
+    let known = DType::from_name(dtype);
+    let unknown = || ModuleError::UnknownType { name: name.to_owned(), dtype: dtype.to_owned() };
+    Ok(TensorType::new(known.ok_or_else(unknown)?, extents))
+}
+
+impl PlannedModule {
+    /// The module in words.
+    pub fn describe(&self) -> String {
+        let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
+        format!("torchscript {}", inputs.join(" "))
+    }
+
+    /// Its identity among tasks: content and inputs.
+    pub fn identity(&self) -> String {
+        blake3::hash(format!("{} {}", self.hash, self.describe()).as_bytes()).to_hex()[..32].to_owned()
+    }
+
+    /// Fills the columns of model and operator. What work a program does is not known.
+    pub(super) fn record(&self, base: &Record) -> Result<Record, RowError> {
+        let extents: Vec<_> = self.inputs.iter().map(TensorType::extents).collect();
+        Ok(Record {
+            model_source: Some(self.model.source.clone()),
+            model_name: Some(self.model.label()),
+            batch: Some(self.model.batch),
+            place_count: Some(1),
+            task_hash: self.identity(),
+            op_kind: "module".to_owned(),
+            op_name: "torchscript".to_owned(),
+            op_text: self.describe(),
+            input_shapes: Some(Json::new(&extents)?),
+            dtype: self.inputs.first().map(|ty| ty.dtype.name().to_owned()),
+            ..base.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_may_say_its_element_type() {
+        assert_eq!(input("0", &[1, 3]).unwrap(), TensorType::f32(&[1, 3]));
+        assert_eq!(input("0:i64", &[1, 3]).unwrap(), TensorType::new(DType::I64, &[1, 3]));
+        assert!(input("0:f8", &[1]).unwrap_err().to_string().contains("`0:f8` in `--shape` has no element type `f8`"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Tasks with their data, kept for the next job of the same task.
+//!
+//! Inputs are drawn from the job's seed and the expected result comes from the reference computation, both once per
+//! task, whoever computes it.
+
+use super::Check;
+use anyhow::{Context, Result};
+use models::reference::{self, Tensor};
+use models::{Task, TensorType};
+
+/// Tasks whose data is kept: code that serves several sizes is run at one after the other.
+const KEPT_TASKS: usize = 4;
+
+/// A task with its data.
+pub struct Prepared {
+    text: String,
+    seed: u64,
+    /// The task.
+    pub task: Task,
+    /// One tensor per parameter.
+    pub inputs: Vec<Tensor>,
+    /// What must come out, once someone asked for it.
+    pub expected: Option<Tensor>,
+}
+
+impl Prepared {
+    /// Type of the result.
+    pub fn output(&self) -> &TensorType {
+        &self.task.steps.last().expect("a checked task has a step").output
+    }
+
+    /// Compares a result, given as the bytes of its tensor, with the expected one.
+    pub fn check(&self, result: Vec<u8>) -> Result<Check> {
+        let expected = self.expected.as_ref().context("the reference was not computed")?;
+        let actual = Tensor::from_bytes(self.output().clone(), result)?;
+        let found = reference::compare(&actual, expected, reference::tolerance(&self.task))?;
+        Ok(Check { max_abs_error: found.max_abs_error, max_rel_error: found.max_rel_error, is_right: found.ok })
+    }
+}
+
+/// The tasks of the latest jobs.
+#[derive(Default)]
+pub struct PreparedTasks {
+    /// The latest first.
+    tasks: Vec<Prepared>,
+}
+
+impl PreparedTasks {
+    /// Whether the latest job had this task and seed.
+    pub fn is_latest(&self, text: &str, seed: u64) -> bool {
+        self.tasks.first().is_some_and(|known| known.text == text && known.seed == seed)
+    }
+
+    /// The task of a text with its inputs and, if asked for, what must come out.
+    pub fn get(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&Prepared> {
+        let found = self.tasks.iter().position(|known| known.text == text && known.seed == seed);
+        let mut prepared = match found {
+            Some(place) => self.tasks.remove(place),
+            None => {
+                let task: Task = serde_json::from_str(text).context("cannot read the task")?;
+                task.check()?;
+                let inputs = reference::random_inputs(&task, seed)?;
+                Prepared { text: text.to_owned(), seed, task, inputs, expected: None }
+            }
+        };
+        if with_expected && prepared.expected.is_none() {
+            let expected = reference::evaluate(&prepared.task, &prepared.inputs);
+            prepared.expected = Some(expected.context("cannot compute the reference")?);
+        }
+        self.tasks.insert(0, prepared);
+        self.tasks.truncate(KEPT_TASKS);
+        Ok(&self.tasks[0])
+    }
+}
