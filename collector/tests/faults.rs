@@ -7,7 +7,9 @@
 mod common;
 
 use collector::campaign::Build;
-use collector::campaign::{Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers};
+use collector::campaign::{
+    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers,
+};
 use collector::campaign::{attempts, collect, planned_tasks};
 use collector::job::{Artifact, BuildJob, RunReply};
 use collector::lower::Packing;

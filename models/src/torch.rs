@@ -42,16 +42,24 @@ pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
 
 /// Whether a file is TorchScript: a program of another kind, which only PyTorch itself can run. Nothing of it is run.
 pub fn is_torchscript(path: &Path) -> bool {
-    let archive = Store::open(path).ok().and_then(|store| Archive::read(store).ok());
-    archive.is_some_and(|archive| {
-        let has = |part: &str| archive.names().any(|name| name.split('/').any(|own| own == part));
-        program_name(&archive).is_err() && has("data.pkl") && has("code")
-    })
+    Store::open(path).is_ok_and(|store| holds_torchscript(&store))
+}
+
+fn holds_torchscript(store: &Store) -> bool {
+    let names = archive::names(store).unwrap_or_default();
+    let has = |part: &str| names.iter().any(|name| name.split('/').nth(1) == Some(part));
+    has("data.pkl") && has("code")
 }
 
 fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
+    if holds_torchscript(&store) {
+        let reason = "it is TorchScript, a program that only PyTorch runs; export the model with `torch.export.save` or \
+                      `torch.onnx.export`, or time it as a whole with `--backend torch`";
+        let place = "as a whole".to_owned();
+        return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
+    }
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
     let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
     if let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) {
@@ -87,8 +95,8 @@ fn program_name(archive: &Archive) -> Result<&str, String> {
         (Some(name), None) => Ok(name),
         (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
         (None, _) if archive.names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
-            Err("it is no archive of `torch.export` but TorchScript or pickled weights; export the model with \
-             `torch.export.save` or `torch.onnx.export`, or time TorchScript as a whole with `--backend torch`"
+            Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
+             `torch.onnx.export`"
                 .to_owned())
         }
         (None, _) => Err("it holds no exported program".to_owned()),

@@ -175,7 +175,9 @@ fn uncertainty(record: &Record) -> Option<f64> {
 
 /// The name predictors know a record's device by.
 pub(crate) fn device_name(record: &Record) -> String {
-    record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone())
+    let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
+    // A library on a CPU is another device than what is compiled for it.
+    if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
 }
 
 /// The device of a record, with nominal figures where it has none.

@@ -11,7 +11,9 @@ use super::failure::{Failure, chain};
 use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
-use crate::campaign::{Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks};
+use crate::campaign::{
+    Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks,
+};
 use crate::cuda::{Architecture, Cubin, DeviceCode, Kernel, Launch};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};

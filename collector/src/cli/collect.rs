@@ -7,7 +7,9 @@ use super::progress::Progress;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
-use crate::campaign::{Artifacts, Attempt, Bases, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_modules, planned_tasks};
+use crate::campaign::{
+    Artifacts, Attempt, Bases, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_modules, planned_tasks,
+};
 use crate::host::Facts;
 use crate::report::operators::{Peaks, Summary, render, summarise};
 use datasets::{Journal, Origin, Outcome, Record, SealOptions, Shard, Store};
@@ -241,7 +243,9 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {
     let models = campaign.config.models.iter().enumerate();
-    models.map(|model| summarise((campaign.tasks, campaign.modules), model, records, &campaign.target.machine, peaks)).collect()
+    models
+        .map(|model| summarise((campaign.tasks, campaign.modules), model, records, &campaign.target.machine, peaks))
+        .collect()
 }
 
 /// Whether the median's interval is wider than the default plan wants.

@@ -50,11 +50,7 @@ const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's
 
 /// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
 /// it was not built.
-pub fn library_versions(
-    tasks: &[PlannedTask],
-    modules: &[PlannedModule],
-    workers: &mut Workers,
-) -> Result<Versions> {
+pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], workers: &mut Workers) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
         return Ok(Versions::new());

@@ -2,7 +2,8 @@
 
 use super::Result;
 use super::arguments::{
-    AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument, SamplerArgument, Sweep,
+    AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument,
+    SamplerArgument, Sweep,
 };
 use super::failure::Failure;
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};

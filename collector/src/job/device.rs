@@ -16,12 +16,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Runs device code on inputs, compares the result with what is expected.
-pub(super) fn run(
-    device: &Device,
-    code: &DeviceCode,
-    job: &RunJob,
-    prepared: &PreparedTask,
-) -> Result<RunReply> {
+pub(super) fn run(device: &Device, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let (inputs, output) = (&prepared.inputs, prepared.output());
     code.check(inputs.len() + 1).map_err(anyhow::Error::msg)?;
     let facts = device.facts()?;

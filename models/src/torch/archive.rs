@@ -81,6 +81,24 @@ pub(super) struct Archive {
     entries: BTreeMap<String, Range<u64>>,
 }
 
+/// The names in the directory of any archive, whatever its entries are like.
+pub(super) fn names(store: &Store) -> Result<Vec<String>, String> {
+    let directory = Directory::find(store)?;
+    let bytes = store.read(directory.range)?;
+    let mut fields = Fields { bytes: &bytes };
+    (0..directory.count)
+        .map(|_| {
+            fields.take(28)?;
+            let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
+            fields.take(12)?;
+            let name = String::from_utf8_lossy(fields.take(name.into())?).into_owned();
+            fields.take(extra.into())?;
+            fields.take(comment.into())?;
+            Ok(name)
+        })
+        .collect()
+}
+
 impl Archive {
     /// Reads the directory, and compares it with what stands before each entry.
     pub fn read(store: Store) -> Result<Archive, String> {

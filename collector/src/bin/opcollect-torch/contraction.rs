@@ -146,16 +146,7 @@ pub fn attention(
         // A single query of a causal attention is the last one, which sees all.
         let is_causal = causal && mask.is_none() && rows > 1;
         let shares_keys = q.size()[1] != k.size()[1];
-        return Ok(Tensor::f_scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            mask.as_ref(),
-            0.0,
-            is_causal,
-            scale,
-            shares_keys,
-        )?);
+        return Ok(Tensor::f_scaled_dot_product_attention(q, k, v, mask.as_ref(), 0.0, is_causal, scale, shares_keys)?);
     };
     // Groups of query heads beside the head of keys they share.
     let (sizes, heads) = (q.size(), k.size()[1]);

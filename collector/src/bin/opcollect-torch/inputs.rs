@@ -18,10 +18,9 @@ pub fn kind(dtype: DType) -> Result<Kind> {
         DType::I64 => Ok(Kind::Int64),
         DType::U8 => Ok(Kind::Uint8),
         DType::Bool => Ok(Kind::Bool),
-        DType::U16 | DType::U32 | DType::U64 => Err(Refusal::unsupported(format!(
-            "its operators do not take elements of type `{}`",
-            dtype.name()
-        ))),
+        DType::U16 | DType::U32 | DType::U64 => {
+            Err(Refusal::unsupported(format!("its operators do not take elements of type `{}`", dtype.name())))
+        }
     }
 }
 

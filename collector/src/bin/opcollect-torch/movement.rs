@@ -80,9 +80,9 @@ pub fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Re
     Ok(match combine {
         ScatterOp::Replace => x.f_scatter(axis, &at, updates)?,
         ScatterOp::Add => x.f_scatter_add(axis, &at, updates)?,
-        ScatterOp::Mul => x.f_scatter_reduce(axis, &at, updates, "prod")?,
-        ScatterOp::Max => x.f_scatter_reduce(axis, &at, updates, "amax")?,
-        ScatterOp::Min => x.f_scatter_reduce(axis, &at, updates, "amin")?,
+        ScatterOp::Mul => x.f_internal_scatter_reduce(axis, &at, updates, "prod", true)?,
+        ScatterOp::Max => x.f_internal_scatter_reduce(axis, &at, updates, "amax", true)?,
+        ScatterOp::Min => x.f_internal_scatter_reduce(axis, &at, updates, "amin", true)?,
     })
 }
 
@@ -112,7 +112,9 @@ pub fn rope(inputs: &[&Tensor], rotary: i64, interleaved: bool) -> Result<Tensor
     };
     let left = first.f_mul(cos)?.f_sub(&second.f_mul(sin)?)?;
     let right = second.f_mul(cos)?.f_add(&first.f_mul(sin)?)?;
-    let turned = if interleaved { Tensor::f_stack(&[left, right], -1)?.f_flatten(-2, -1)? } else {
+    let turned = if interleaved {
+        Tensor::f_stack(&[left, right], -1)?.f_flatten(-2, -1)?
+    } else {
         Tensor::f_cat(&[left, right], -1)?
     };
     let rest = x.size().last().copied().unwrap_or(0) - rotary;

@@ -91,9 +91,10 @@ fn joining_bias(task: &Task) -> Option<usize> {
 
 /// A step after the anchor: in place where PyTorch can.
 fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) -> Result<Tensor> {
-    let keeps_type = step.inputs.iter().any(|input| {
-        matches!(input, Operand::Step(_)) && task.operand_type(*input).is_ok_and(|ty| *ty == step.output)
-    });
+    let keeps_type = step
+        .inputs
+        .iter()
+        .any(|input| matches!(input, Operand::Step(_)) && task.operand_type(*input).is_ok_and(|ty| *ty == step.output));
     if keeps_type && pointwise::in_place(step, &mut value, parameters)? {
         return Ok(value);
     }
@@ -115,9 +116,7 @@ fn apply(step: &Step, inputs: &[&Tensor], bias: Option<&Tensor>, constants: &[Te
             let window = contraction::Window { strides, pads, dilations };
             contraction::conv_transpose(x, inputs[1], bias, &window, output_pads, *groups)
         }
-        Op::MatMul { transpose_a, transpose_b } => {
-            contraction::mat_mul(x, inputs[1], *transpose_a, *transpose_b, kind)
-        }
+        Op::MatMul { transpose_a, transpose_b } => contraction::mat_mul(x, inputs[1], *transpose_a, *transpose_b, kind),
         Op::Dense => contraction::dense(x, inputs[1], bias, kind),
         Op::Einsum { equation } => contraction::einsum(equation, inputs, kind),
         Op::Attention { causal, scale, softcap, .. } => {
@@ -130,8 +129,7 @@ fn apply(step: &Step, inputs: &[&Tensor], bias: Option<&Tensor>, constants: &[Te
         Op::BatchNorm { epsilon } => normalise::batch_norm(inputs, *epsilon),
         Op::ScaleShift { axis } => {
             let rank = output.rank();
-            let (scale, shift) =
-                (pointwise::along(inputs[1], *axis, rank)?, pointwise::along(inputs[2], *axis, rank)?);
+            let (scale, shift) = (pointwise::along(inputs[1], *axis, rank)?, pointwise::along(inputs[2], *axis, rank)?);
             Ok(shift.f_addcmul(x, &scale)?)
         }
         Op::LayerNorm { axis, epsilon } => {

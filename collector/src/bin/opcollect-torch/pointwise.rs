@@ -112,9 +112,7 @@ pub fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
         UnaryOp::Softplus => x.f_softplus()?,
         UnaryOp::Softsign => x.f_div(&x.f_abs()?.f_add_scalar(1.0)?)?,
         UnaryOp::Mish => x.f_mish()?,
-        UnaryOp::HardSigmoidOf { slope, offset } => {
-            x.f_mul_scalar(slope)?.f_add_scalar(offset)?.f_clamp(0.0, 1.0)?
-        }
+        UnaryOp::HardSigmoidOf { slope, offset } => x.f_mul_scalar(slope)?.f_add_scalar(offset)?.f_clamp(0.0, 1.0)?,
         UnaryOp::GeluTanh => x.f_gelu("tanh")?,
         UnaryOp::Swish { beta } => x.f_mul(&x.f_mul_scalar(beta)?.f_sigmoid()?)?,
         UnaryOp::ThresholdedRelu { alpha } => x.f_threshold(alpha, 0.0)?,

@@ -39,7 +39,7 @@ pub fn arg_reduce(x: &Tensor, largest: bool, axis: i64, keep: bool, last: bool) 
 
 pub fn arg_top(x: &Tensor, count: i64, axis: i64, largest: bool) -> Result<Tensor> {
     // Of equals the first counts, which only a stable order promises; among floats there are none.
-    if x.f_kind()?.is_floating() {
+    if matches!(x.f_kind()?, Kind::Float | Kind::Double | Kind::Half | Kind::BFloat16) {
         return Ok(x.f_topk(count, axis, largest, true)?.1);
     }
     let (_, order) = x.f_sort_stable(true, axis, largest)?;

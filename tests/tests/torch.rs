@@ -1,0 +1,112 @@
+//! Campaigns through PyTorch's library, with the real programs. `scripts/test-torch` builds what they need and runs them.
+#![allow(missing_docs)]
+
+use datasets::{Outcome, Record, Target};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tests::{Bench, program, run, stores};
+
+/// Whether the library's worker belongs to this build; says so when it does not.
+fn is_built() -> bool {
+    let is_built = std::env::var_os("OPCOLLECT_TEST_TORCH").is_some();
+    if is_built {
+        program("opcollect-torch");
+    } else {
+        tests::skip("`scripts/test-torch` builds PyTorch's worker and runs this");
+    }
+    is_built
+}
+
+fn records(bench: &Bench) -> Vec<Record> {
+    stores::records(&bench.path("store"))
+}
+
+fn file(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("torchscript").join(name).display().to_string()
+}
+
+#[test]
+fn the_library_computes_the_same_tasks() {
+    if !is_built() {
+        return;
+    }
+    let bench = Bench::new();
+    let common = "--modelsource local --modelname mlp --config quick.toml --store store --json";
+    let ran = run(bench.opcollect(&format!("{common} --backend torch"))).expect(0).json();
+    assert_eq!(ran["outcomes"]["counts"]["ok"], ran["attempts"]);
+    let vendor = records(&bench);
+    assert!(!vendor.is_empty());
+    for record in &vendor {
+        assert_eq!((record.target, record.outcome), (Target::Torch, Outcome::Ok));
+        assert!(record.target_text.as_ref().is_some_and(|text| text.contains(r#""version":"2."#)), "{record:?}");
+        assert!(record.schedule.is_none() && record.tvm_version.is_none() && record.max_abs_error.is_some());
+    }
+    // Nothing is measured twice, and TVM's times of the same tasks stand beside.
+    let again = run(bench.opcollect(&format!("{common} --backend torch"))).expect(0).json();
+    assert_eq!(again["known_before"], ran["attempts"]);
+    run(bench.opcollect(&format!("{common} --schedules 1"))).expect(0);
+    let all = records(&bench);
+    let hashes = |target: Target| -> BTreeSet<String> {
+        all.iter().filter(|record| record.target == target).map(|record| record.task_hash.clone()).collect()
+    };
+    assert_eq!(hashes(Target::Torch), hashes(Target::Llvm));
+}
+
+#[test]
+fn a_partner_takes_what_it_supports() {
+    if !is_built() {
+        return;
+    }
+    let bench = Bench::new();
+    let mut command = bench.opcollect(
+        "--modelsource simple --modelname dense:m=4,n=16,k=8,bias=1,act=relu --modelname sigmoid:shape=3x17 \
+         --modelname softmax:shape=3x17 --schedules 2 --config quick.toml --store store --json",
+    );
+    command.args(["--target", "cpu-vendor, llvm"]);
+    run(command).expect(0);
+    let mut who: Vec<(String, Target)> =
+        records(&bench).into_iter().map(|record| (record.op_kind, record.target)).collect();
+    who.sort();
+    who.dedup();
+    let expected = [("dense", Target::Torch), ("sigmoid", Target::Llvm), ("softmax", Target::Torch)];
+    assert_eq!(who, expected.map(|(kind, target)| (kind.to_owned(), target)));
+}
+
+#[test]
+fn what_the_library_lacks_is_a_record() {
+    if !is_built() {
+        return;
+    }
+    let bench = Bench::new();
+    run(bench.opcollect(
+        "--modelsource simple --modelname avg_pool2d:c=4,hw=11,k=3,d=2,p=2 --backend torch --config quick.toml \
+         --store store",
+    ))
+    .expect(1);
+    let records = records(&bench);
+    let [record] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!(record.outcome, Outcome::Skipped);
+    assert_eq!(record.reason.as_deref(), Some("unsupported: PyTorch's averages take no dilation"));
+}
+
+#[test]
+fn torchscript_as_a_whole() {
+    if !is_built() {
+        return;
+    }
+    let bench = Bench::new();
+    let script = file("two-inputs.pt");
+    let arguments = format!("--modelsource torch --modelname {script} --config quick.toml --store store");
+    let whole = format!("{arguments} --backend torch --shape 0=5x4 --shape 1:i64=5");
+    let ran = run(bench.opcollect(&whole)).expect(0);
+    assert!(ran.stdout.contains("torchscript f32[5,4] i64[5]"), "{ran}");
+    let records = records(&bench);
+    let [record] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!((record.outcome, record.target), (Outcome::Ok, Target::Torch));
+    assert_eq!((record.op_kind.as_str(), record.max_abs_error), ("module", None));
+    // A wrong number of inputs is PyTorch's to refuse, and a record.
+    let ran = run(bench.opcollect(&format!("{arguments} --backend torch --shape 0=5x4"))).expect(1);
+    assert!(ran.stdout.contains("no time for torchscript f32[5,4]"), "{ran}");
+    let ran = run(bench.opcollect(&format!("{arguments} --backend torch"))).expect(2);
+    assert!(ran.stderr.contains("TorchScript does not say the shapes of its inputs"), "{ran}");
+}
