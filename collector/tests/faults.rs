@@ -264,7 +264,7 @@ fn run_campaign(config: &Config, artifacts: &mut dyn Artifacts, workers: &mut Wo
     };
     let mut outside =
         collector::campaign::collect::Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false };
-    let campaign = Campaign { tasks: &tasks, target: &target, config };
+    let campaign = Campaign { tasks: &tasks, modules: &[], target: &target, config };
     let outcomes = collect(&planned, &campaign, artifacts, workers, &mut outside).expect("the records are sound");
     assert_eq!(keys(&records), planned[..records.len()].iter().map(|a: &Attempt| a.key).collect::<Vec<_>>());
     (outcomes, records)

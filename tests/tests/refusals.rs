@@ -668,19 +668,32 @@ fn a_runner_that_never_starts_ends_the_campaign() {
 }
 
 #[test]
-fn a_partner_that_is_not_built_in() {
+fn a_partner_that_is_not_built() {
     let bench = Bench::new();
-    let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
-    command.args(["--target", "cpu-vendor, llvm"]);
-    check_command(
-        &bench,
-        command,
-        3,
+    // An installation without the library's worker, whatever else was built here.
+    let program = install_with_worker(&bench, "exec REAL \"$@\"");
+    let said = || {
         expect![[r#"
-        error: 4 of 4 tasks belong to `cpu-vendor`, which is not built into this program
-        hint: `cpu-vendor` is a vendor's library of CPU operators, such as oneDNN: install it and a program linked with it, or compile everything with `--target llvm`; `opcollect tasks` shows which tasks it would take
-    "#]],
+            error: 4 of 4 tasks belong to PyTorch's library (`cpu-vendor`), and its worker `opcollect-torch` is not built
+            hint: run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, which builds with it from then on; docs/torch.md says more
+        "#]]
+    };
+    for options in [["--target", "cpu-vendor, llvm"], ["--backend", "torch"]] {
+        let mut command = bench.command(&program, "--modelsource local --modelname mlp --store store");
+        command.args(options);
+        check_command(&bench, command, 3, said());
+    }
+    check(
+        "--modelsource local --modelname mlp --backend torch --target cuda --arch sm_80",
+        expect![[r#"
+            error: `backend` is Torch; `torch` computes on this machine's CPU: leave out `target` and `executor`
+        "#]],
     );
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("torchscript/two-inputs.pt");
+    let arguments = format!("tasks --modelsource torch --modelname {}", script.display());
+    check_says(&arguments, "error: cannot use model `");
+    let ran = run(bench.opcollect(&arguments)).expect(2);
+    assert!(ran.stderr.contains("it is TorchScript, a program that only PyTorch runs"), "{ran}");
     let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
     command.args(["--target", "bnns, llvm"]);
     check_command(
