@@ -116,11 +116,10 @@ pub struct Models {
     /// `cpu-vendor` is PyTorch's library (see `--backend`).
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
-    /// Who computes the tasks: code that TVM compiles, or PyTorch's library, which shows what a vendor's library reaches
-    /// on the same tasks [default: tvm]
+    /// Who computes the tasks: TVM's code, or PyTorch's library [default: tvm]
     ///
-    /// `torch` computes on this machine's CPU, with one thread per CPU of the record and times as for compiled code; an
-    /// operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
+    /// `torch` shows what a vendor's library reaches on the same tasks, on this machine's CPU and timed as compiled code
+    /// is; an operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
     /// `docs/torch.md`.
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendArgument>,
