@@ -180,8 +180,8 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     None
 }
 
-/// How far off the median may be, as a share of it.
-fn uncertainty(record: &Record) -> Option<f64> {
+/// How far off the median may be, as a share of it: half of its 95 % interval.
+pub(crate) fn uncertainty(record: &Record) -> Option<f64> {
     Some(record.median_interval_ns? / record.median_ns?)
 }
 
