@@ -16,6 +16,7 @@ mod log;
 #[allow(unsafe_code)]
 pub mod nvrtc;
 mod occupancy;
+mod product;
 
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
@@ -26,3 +27,4 @@ pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
+pub use product::{FRAGMENT, Product};

@@ -1,0 +1,139 @@
+//! Kernels give the right results, and the runner for GPUs works, on a machine without one.
+//!
+//! The generated CUDA C is compiled for the CPU over a small header that stands for CUDA's language
+//! (`emulator/device.h`), and the real runner gets a driver whose device that is (`emulator/driver.cpp`), so that inputs,
+//! launches, timing and the comparison with the reference are those of a GPU. What is not tried here is NVIDIA's machine
+//! code, its driver, and anything about speed; `scripts/test-gpu` does that where there is a GPU.
+
+// A test that is skipped says so aloud.
+#![allow(clippy::print_stderr)]
+
+mod common;
+
+use collector::campaign::{Build, Workers};
+use collector::cuda::DeviceCode;
+use collector::cuda::nvrtc::Nvrtc;
+use collector::job::{BuildJob, RunReply};
+use collector::space::{self, Schedule};
+use collector::target::{self, Target};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulator");
+/// The folder of the driver, for the process that has it in its loader's path.
+const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
+
+/// Tasks with how many points of their spaces are tried, the default first.
+const TASKS: &[(&str, usize)] = &[
+    ("matmul:m=64,n=96,k=32", 4),
+    ("matmul:m=17,n=31,k=7", 2),
+    ("dense:m=10,n=32,k=17,bias=1,act=gelu", 2),
+    ("conv2d:ci=16,hw=14,co=32,k=3,p=1,bias=1,act=relu", 2),
+    ("depthwise_conv2d:c=8,hw=14,k=5,s=2,p=2", 2),
+    ("softmax:shape=3x1000,axis=1", 2),
+    ("layer_norm:shape=3x4x128,axis=-1", 2),
+    ("global_avg_pool:shape=1x5x9x9", 2),
+    ("mat_mul(f16[64,64], f16[64,96]) transpose_a=false transpose_b=false", 3),
+    ("mat_mul(f16[32,64], f16[32,32]) transpose_a=true transpose_b=true", 2),
+    ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", 2),
+    (r#"dense(f16[2,32,64], const f16[32,64]) | bias_add(_, const f16[32]) axis=2 | unary(_) function="relu""#, 2),
+    ("mat_mul(bf16[32,64], bf16[64,32]) transpose_a=false transpose_b=false", 2),
+    ("q_mat_mul(i8[32,64], i8[64,32]) a_zero=0 b_zero=0", 2),
+];
+
+/// Compiles C++ to a library.
+fn compile(source: &Path, out: &Path, include: &[&Path]) {
+    let mut compiler = Command::new("g++");
+    compiler.args(["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-fpermissive", "-fno-strict-aliasing"]);
+    for folder in include {
+        compiler.arg("-I").arg(folder);
+    }
+    let done = compiler.arg(source).arg("-o").arg(out).arg("-ldl").output().expect("there is a C++ compiler");
+    assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
+}
+
+/// The driver lies in a folder that the loader must know when a process starts, so the test starts itself once more.
+#[test]
+fn kernels_give_the_right_results_on_an_emulated_device() {
+    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
+        return on_emulated_device(Path::new(&folder));
+    }
+    let opened = Nvrtc::open();
+    let (Some(include), Ok(_)) = (opened.as_ref().ok().and_then(Nvrtc::include), Command::new("g++").arg("-v").output())
+    else {
+        eprintln!("skipped: no NVRTC with headers, or no g++");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
+    let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
+    again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
+    let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
+    let done = done.expect("it ran once");
+    assert!(
+        done.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+fn on_emulated_device(folder: &Path) {
+    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let mut workers = common::workers();
+    let mut tried = Vec::new();
+    for (text, points) in TASKS {
+        let space = space::space(&common::task(text), &target.machine);
+        let points = space::sample(&space, 5, *points).into_iter();
+        tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
+    }
+    let codes = build(&mut workers, &target, &tried);
+    let mut jobs = Vec::new();
+    for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
+        let mut code = code.unwrap_or_else(|why| panic!("{text} {}: {why}", schedule.describe()));
+        let library = emulated(folder, place, &code.source);
+        // The emulated driver takes the path of a library for machine code.
+        code.cubins[0].bytes = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        let task = common::task(text);
+        let mut job = common::run_job(&task, Vec::new(), &[0]);
+        job.device = Some(code);
+        jobs.push((*text, schedule, job));
+    }
+    workers.run_on_device();
+    let mut failures = Vec::new();
+    for (text, schedule, job) in jobs {
+        match workers.run(&job, common::PATIENCE) {
+            Ok(RunReply::Measured(measured)) => assert!(measured.check.is_some(), "{text}"),
+            other => failures.push(format!("{text} {}: {other:?}", schedule.describe())),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {
+    let job = |(text, schedule): &(&str, Schedule)| BuildJob {
+        task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
+        target: target.text.clone(),
+        schedule: schedule.to_json(),
+        wants_trace: false,
+    };
+    let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
+    let code = |build| match build {
+        Build::Built(artifact) => artifact.device.ok_or_else(|| "code for a CPU".to_owned()),
+        other => Err(format!("{other:?}")),
+    };
+    workers.build(&jobs, &mut || {}).into_iter().map(code).collect()
+}
+
+/// A library of the kernels for the CPU.
+fn emulated(folder: &Path, place: usize, source: &str) -> PathBuf {
+    let in_place = |line: &&str| !line.starts_with("typedef ") && !line.starts_with("#include <");
+    let text: Vec<&str> = source.lines().filter(in_place).collect();
+    // The one buffer whose size a launch asks for is the header's own.
+    let text = text.join("\n").replace("extern __shared__", "// ").replace("__shared__ ", "static ");
+    let file = folder.join(format!("kernel{place}.cpp"));
+    std::fs::write(&file, format!("#include \"device.h\"\n{text}\n")).expect("the kernel can be written");
+    let library = file.with_extension("so");
+    compile(&file, &library, &[Path::new(EMULATOR)]);
+    library
+}
