@@ -13,15 +13,18 @@ mod common;
 use collector::campaign::{Build, Workers};
 use collector::cuda::DeviceCode;
 use collector::cuda::nvrtc::Nvrtc;
-use collector::job::{BuildJob, RunReply};
+use collector::job::{BuildJob, RunJob, RunReply};
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulator");
 /// The folder of the driver, for the process that has it in its loader's path.
 const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
+
+/// What it is to run.
+const JOBS: &str = "jobs.json";
 
 /// Tasks with how many points of their spaces are tried, the default first.
 const TASKS: &[(&str, usize)] = &[
@@ -44,7 +47,7 @@ const TASKS: &[(&str, usize)] = &[
 /// Compiles C++ to a library.
 fn compile(source: &Path, out: &Path, include: &[&Path]) {
     let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-fpermissive", "-fno-strict-aliasing"]);
+    compiler.args(["-std=c++20", "-O0", "-shared", "-fPIC", "-w", "-fpermissive", "-fno-strict-aliasing"]);
     for folder in include {
         compiler.arg("-I").arg(folder);
     }
@@ -66,45 +69,63 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     };
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
+    let jobs = jobs(folder.path());
+    let text = serde_json::to_string(&jobs).expect("jobs are plain data");
+    std::fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
     let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
     again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
     let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
     let done = done.expect("it ran once");
-    assert!(
-        done.status.success(),
-        "{}\n{}",
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr)
-    );
+    let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(done.status.success(), "{}\n{}", said[0], said[1]);
 }
 
-fn on_emulated_device(folder: &Path) {
+/// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
+fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
-    let mut workers = common::workers();
     let mut tried = Vec::new();
     for (text, points) in TASKS {
         let space = space::space(&common::task(text), &target.machine);
         let points = space::sample(&space, 5, *points).into_iter();
         tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
     }
-    let codes = build(&mut workers, &target, &tried);
+    let codes = build(&mut common::workers(), &target, &tried);
+    let library = folder.join("kernels.so");
+    let mut source = "#include \"device.h\"\n".to_owned();
     let mut jobs = Vec::new();
     for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
-        let mut code = code.unwrap_or_else(|why| panic!("{text} {}: {why}", schedule.describe()));
-        let library = emulated(folder, place, &code.source);
+        let label = format!("{text} {}", schedule.describe());
+        let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
+        source.push_str(&emulated(place, &code.source));
+        for launch in &code.launches {
+            let name = in_place(place, &launch.kernel);
+            source.push_str(&format!("extern \"C\" int {name}_arguments;\nint {name}_arguments = {};\n", launch.arguments.len()));
+        }
+        let rename = |name: &mut String| *name = in_place(place, name);
+        code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
+        code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
         // The emulated driver takes the path of a library for machine code.
         code.cubins[0].bytes = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
-        let task = common::task(text);
-        let mut job = common::run_job(&task, Vec::new(), &[0]);
+        let mut job = common::run_job(&common::task(text), Vec::new(), &[0]);
         job.device = Some(code);
-        jobs.push((*text, schedule, job));
+        jobs.push((label, job));
     }
+    let file = folder.join("kernels.cpp");
+    std::fs::write(&file, source).expect("the kernels can be written");
+    compile(&file, &library, &[Path::new(EMULATOR)]);
+    jobs
+}
+
+fn on_emulated_device(folder: &Path) {
+    let text = std::fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
+    let jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
+    let mut workers = common::workers();
     workers.run_on_device();
     let mut failures = Vec::new();
-    for (text, schedule, job) in jobs {
+    for (label, job) in jobs {
         match workers.run(&job, common::PATIENCE) {
-            Ok(RunReply::Measured(measured)) => assert!(measured.check.is_some(), "{text}"),
-            other => failures.push(format!("{text} {}: {other:?}", schedule.describe())),
+            Ok(RunReply::Measured(measured)) => assert!(measured.check.is_some(), "{label}"),
+            other => failures.push(format!("{label}: {other:?}")),
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -125,15 +146,16 @@ fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> 
     workers.build(&jobs, &mut || {}).into_iter().map(code).collect()
 }
 
-/// A library of the kernels for the CPU.
-fn emulated(folder: &Path, place: usize, source: &str) -> PathBuf {
-    let in_place = |line: &&str| !line.starts_with("typedef ") && !line.starts_with("#include <");
-    let text: Vec<&str> = source.lines().filter(in_place).collect();
+/// A kernel's name among those of all tasks.
+fn in_place(place: usize, text: &str) -> String {
+    text.replace("main_kernel", &format!("task{place}_kernel"))
+}
+
+/// The kernels of one task for the CPU.
+fn emulated(place: usize, source: &str) -> String {
+    let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
+    let text: Vec<&str> = source.lines().filter(is_own).collect();
     // The one buffer whose size a launch asks for is the header's own.
-    let text = text.join("\n").replace("extern __shared__", "// ").replace("__shared__ ", "static ");
-    let file = folder.join(format!("kernel{place}.cpp"));
-    std::fs::write(&file, format!("#include \"device.h\"\n{text}\n")).expect("the kernel can be written");
-    let library = file.with_extension("so");
-    compile(&file, &library, &[Path::new(EMULATOR)]);
-    library
+    let text = text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
+    in_place(place, &format!("namespace task{place} {{\nusing ::max, ::min;\n{text}\n}}\n"))
 }

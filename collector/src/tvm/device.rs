@@ -38,18 +38,16 @@ const AFTER_COMPACTING: &[Name] = &[
     names::INJECT_SOFTWARE_PIPELINE,
     names::LOWER_OPAQUE_BLOCK,
     names::FLATTEN_BUFFER,
-    names::BF16_COMPUTE_LEGALIZE,
 ];
 const BEFORE_STORAGE: &[Name] = &[names::INJECT_VIRTUAL_THREAD, names::INJECT_DOUBLE_BUFFER];
 const AFTER_BARRIERS: &[Name] =
     &[names::INFER_FRAGMENT, names::LOWER_THREAD_ALLREDUCE, names::MERGE_SHARED_ALLOCATIONS, names::SPLIT_HOST_DEVICE];
-const OF_DEVICE: &[Name] =
-    &[names::BF16_STORAGE_LEGALIZE, names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
+const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
 /// Lowers a module for a GPU and writes it as CUDA C.
 ///
-/// Fragments of tensor cores keep their buffers apart: where TVM lets two buffers share memory it forgets that their
-/// elements have different types.
+/// Where fragments of tensor cores are, buffers stay apart, because TVM lets two share memory and forgets that their
+/// elements have different types; and `bf16` stays what it is, because fragments know no other spelling of it.
 pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
@@ -58,6 +56,7 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     let host = run_pass(&filter(Side::Host)?, &module)?;
     let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.text()?;
     let launches = cuda::launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
+    let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
@@ -78,6 +77,9 @@ fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result
     module = run_passes(BEFORE_COMPACTING, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
     module = run_passes(AFTER_COMPACTING, module)?;
+    if !has_fragments {
+        module = run_pass(&call!(names::BF16_COMPUTE_LEGALIZE)?, &module)?;
+    }
     module = run_pass(&call!(names::NARROW_DATA_TYPE, INDEX_BITS)?, &module)?;
     module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
     module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;

@@ -111,7 +111,7 @@ extern "C" void emulate(void *function, void **arguments, const unsigned *grid, 
 #define __syncthreads() emulator::wait_as(emulator::WAITS_FOR_BLOCK)
 #define __syncwarp(...) emulator::wait_as(emulator::WAITS_FOR_WARP)
 
-alignas(1024) static unsigned char buf_dyn_shmem[256 << 10];
+alignas(1024) static unsigned char buf_dyn_shmem_ptr[256 << 10];
 
 inline unsigned __activemask() { return ~0u; }
 template <class T>

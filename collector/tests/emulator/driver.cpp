@@ -4,6 +4,8 @@
 // of the host. `EMULATED_FAULT` makes it fail: `memory` has none to give, `launch` fails every launch and, as a real
 // device does after such a failure, everything that follows.
 #include <cuda.h>
+// Drivers have both; a newer one differs in its errors alone.
+#undef cuEventElapsedTime
 
 #include <chrono>
 #include <cstdlib>
@@ -24,6 +26,7 @@ struct Graph {
 struct Kernel {
   void *function;
   void (*emulate)(void *, void **, const unsigned *, const unsigned *);
+  const int *arguments;
 };
 Graph *captured;
 bool is_broken;
@@ -74,8 +77,9 @@ CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   Kernel *kernel = new Kernel{dlsym(module, name)};
   kernel->emulate = (decltype(kernel->emulate))dlsym(module, "emulate");
+  kernel->arguments = (const int *)dlsym(module, (std::string(name) + "_arguments").c_str());
   *function = (CUfunction)kernel;
-  return kernel->function && kernel->emulate ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return kernel->function && kernel->emulate && kernel->arguments ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int) {
   return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -97,7 +101,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
   if (is_broken) return status();
   if (gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
   Launch launch{function, {}, {gx, gy, gz}, {bx, by, bz}};
-  for (int i = 0; values && values[i]; i++) launch.values.emplace_back((char *)values[i], (char *)values[i] + sizeof(void *));
+  for (int i = 0; i < *((Kernel *)function)->arguments; i++) launch.values.emplace_back((char *)values[i], (char *)values[i] + sizeof(void *));
   if (captured) captured->launches.push_back(launch);
   else run(launch);
   return CUDA_SUCCESS;
