@@ -10,6 +10,7 @@
 mod common;
 
 use collector::campaign::{Build, Workers};
+use collector::cuda::cupti::{self, offsets};
 use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::{Architecture, DeviceCode, occupancy};
 use collector::job::BuildJob;
@@ -361,4 +362,26 @@ fn occupancy_agrees_with_nvidias_calculator() {
     for ((question, answer), said) in questions.lines().zip(answers).zip(said.lines()) {
         assert_eq!(answer.to_string(), said, "{question}");
     }
+}
+
+/// The profilers' library opens without a GPU, and its own header has records as they are read.
+#[test]
+fn records_of_kernels_are_read_where_cupti_has_them() {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cupti.c");
+    let include = cupti::candidates().into_iter().find_map(|file| {
+        let folder = file.parent()?.parent()?.join("include");
+        folder.join("cupti.h").is_file().then_some(folder)
+    });
+    let Some(include) = include else {
+        eprintln!("skipped: no CUPTI with headers");
+        return;
+    };
+    assert!(cupti::Cupti::open().expect("it needs no GPU to be opened").version() > 0);
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let program = folder.path().join("offsets");
+    let compiled = Command::new("cc").arg("-I").arg(include).arg(SOURCE).arg("-o").arg(&program).status();
+    assert!(compiled.expect("there is a C compiler").success());
+    let said = Command::new(&program).output().expect("it runs").stdout;
+    let read = format!("{} {} {} {}\n", offsets::KIND, offsets::START, offsets::END, cupti::CONCURRENT_KERNEL);
+    assert_eq!(String::from_utf8_lossy(&said), read);
 }

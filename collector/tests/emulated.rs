@@ -11,9 +11,11 @@
 mod common;
 
 use collector::campaign::{Build, Workers};
+use collector::counters::{Backend, CounterRequest};
 use collector::cuda::DeviceCode;
 use collector::cuda::nvrtc::Nvrtc;
 use collector::job::{BuildJob, RunJob, RunReply};
+use collector::measure::{Cache, Method, Plan, Warning};
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
 use std::path::Path;
@@ -23,6 +25,8 @@ const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulator");
 /// The folder of the driver, for the process that has it in its loader's path.
 const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 
+/// The place of a kernel that fails.
+const FAULT: &str = "fault";
 /// What it is to run.
 const JOBS: &str = "jobs.json";
 
@@ -46,8 +50,11 @@ const TASKS: &[(&str, usize)] = &[
 
 /// Compiles C++ to a library.
 fn compile(source: &Path, out: &Path, include: &[&Path]) {
-    let mut compiler = Command::new("g++");
-    compiler.args(["-std=c++20", "-O0", "-shared", "-fPIC", "-w", "-fpermissive", "-fno-strict-aliasing"]);
+    let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
+    compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
+    if source.extension().is_some_and(|suffix| suffix == "cpp") {
+        compiler.args(["-std=c++20", "-fpermissive"]);
+    }
     for folder in include {
         compiler.arg("-I").arg(folder);
     }
@@ -69,6 +76,7 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     };
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
+    compile(&Path::new(EMULATOR).join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
     let jobs = jobs(folder.path());
     let text = serde_json::to_string(&jobs).expect("jobs are plain data");
     std::fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
@@ -89,6 +97,7 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         let points = space::sample(&space, 5, *points).into_iter();
         tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
     }
+    tried.push(tried[0].clone());
     let codes = build(&mut common::workers(), &target, &tried);
     let library = folder.join("kernels.so");
     let mut source = "#include \"device.h\"\n".to_owned();
@@ -96,6 +105,9 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
         let label = format!("{text} {}", schedule.describe());
         let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
+        // The driver lets kernels of this name fail.
+        let place = if place + 1 == tried.len() { FAULT.to_owned() } else { format!("task{place}") };
+        let place = place.as_str();
         source.push_str(&emulated(place, &code.source));
         for launch in &code.launches {
             let name = in_place(place, &launch.kernel);
@@ -118,9 +130,23 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
 
 fn on_emulated_device(folder: &Path) {
     let text = std::fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
-    let jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
+    let mut jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
     let mut workers = common::workers();
     workers.run_on_device();
+    let faulty = jobs.pop().expect("the faulty one is last").1;
+    let expect_failure = |workers: &mut Workers, job: &RunJob, what: &str| {
+        match workers.run(job, common::PATIENCE) {
+            Ok(RunReply::Failed(why)) => assert!(why.contains(what), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        // As a campaign does: nothing on a device can be trusted after a failure.
+        workers.recycle_runner();
+    };
+    expect_failure(&mut workers, &faulty, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    let greedy = RunJob { method: cold(1 << 30), ..jobs[0].1.clone() };
+    expect_failure(&mut workers, &greedy, "CUDA_ERROR_OUT_OF_MEMORY");
+    let all = CounterRequest { backend: Backend::Auto, ..jobs[0].1.counters.clone() };
+    expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
     let mut failures = Vec::new();
     for (label, job) in jobs {
         match workers.run(&job, common::PATIENCE) {
@@ -129,6 +155,35 @@ fn on_emulated_device(folder: &Path) {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// One run with other data in the caches.
+fn cold(flush_bytes: u64) -> Method {
+    match common::one_run() {
+        Method::Sample(plan) => Method::Sample(Plan { cache: Cache::Cold { flush_bytes }, ..plan }),
+        Method::Evaluate(rule) => Method::Evaluate(rule),
+    }
+}
+
+/// What is told beside the times, and why not where it is not.
+fn expect_told(workers: &mut Workers, job: &RunJob) {
+    let reply = workers.run(job, common::PATIENCE);
+    let Ok(RunReply::Measured(measured)) = reply else { panic!("{reply:?}") };
+    let measurement = &measured.measurement;
+    let value = |name: &str| measurement.counters.iter().find(|value| value.name == name).map(|value| value.per_run);
+    assert_eq!(value("gpu_sm_clock_mhz"), Some(1980.0), "{measurement:?}");
+    assert_eq!(value("gpu_memory_clock_mhz"), Some(2619.0));
+    assert_eq!(value("gpu_power_watts"), Some(345.6));
+    assert_eq!(value("gpu_throttle_reasons"), Some(4.0), "being idle holds nothing back");
+    assert_eq!(value("gpu_memory_bytes"), Some(4.0 * (64 * 32 + 32 * 96 + 64 * 96) as f64));
+    for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns", "gpu_rotated_ns"] {
+        assert!(value(name).is_some_and(|time| time > 0.0), "{name}: {measurement:?}");
+    }
+    let refusal = |name: &str| measurement.refusals.iter().find(|refusal| refusal.event == name);
+    assert!(refusal("gpu_temperature_celsius").is_some_and(|refusal| refusal.why.contains("no such sensor")));
+    // NVIDIA's profiler finds no device here, and says so.
+    assert!(refusal("gpu_kernel_ns").is_some(), "{measurement:?}");
+    assert!(measurement.warnings.contains(&Warning::ClocksHeldBack { by: "power cap".to_owned() }));
 }
 
 fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {
@@ -147,15 +202,15 @@ fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> 
 }
 
 /// A kernel's name among those of all tasks.
-fn in_place(place: usize, text: &str) -> String {
-    text.replace("main_kernel", &format!("task{place}_kernel"))
+fn in_place(place: &str, text: &str) -> String {
+    text.replace("main_kernel", &format!("{place}_kernel"))
 }
 
 /// The kernels of one task for the CPU.
-fn emulated(place: usize, source: &str) -> String {
+fn emulated(place: &str, source: &str) -> String {
     let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
     let text: Vec<&str> = source.lines().filter(is_own).collect();
     // The one buffer whose size a launch asks for is the header's own.
     let text = text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
-    in_place(place, &format!("namespace task{place} {{\nusing ::max, ::min;\n{text}\n}}\n"))
+    in_place(place, &format!("namespace {place} {{\nusing ::max, ::min;\n{text}\n}}\n"))
 }

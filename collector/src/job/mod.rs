@@ -5,7 +5,10 @@
 
 pub mod build;
 mod device;
+mod gpu;
 pub mod run;
+
+pub use gpu::Gpu;
 
 use crate::counters::CounterRequest;
 use crate::cuda::DeviceCode;

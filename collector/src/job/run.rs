@@ -5,9 +5,8 @@
 //! output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one; the
 //! comparison comes after measuring, and a wrong result throws the times away.
 
-use super::{Check, Measured, RunJob, RunReply};
+use super::{Check, Gpu, Measured, RunJob, RunReply};
 use crate::counters::{CounterRequest, CounterSession};
-use crate::cuda::driver::Device;
 use crate::lower::Packing;
 use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
@@ -26,7 +25,7 @@ pub struct Runner {
     /// The latest first.
     prepared: Vec<Prepared>,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
-    device: Option<Device>,
+    gpu: Option<Gpu>,
 }
 
 /// Tasks whose data is kept: code that serves several sizes is run at one after the other.
@@ -48,17 +47,17 @@ impl Runner {
     }
 
     /// A runner for a machine with a GPU.
-    pub fn on_device(device: Device) -> Runner {
-        Runner { device: Some(device), ..Runner::default() }
+    pub fn on_device(gpu: Gpu) -> Runner {
+        Runner { gpu: Some(gpu), ..Runner::default() }
     }
 
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {
         self.prepare(job)?;
         if let Some(code) = &job.device {
-            let device = self.device.as_ref().context("this runner has no GPU")?;
+            let gpu = self.gpu.as_ref().context("this runner has no GPU")?;
             let Prepared { task, inputs, expected, .. } = self.prepared.first().expect("just prepared");
             let expected = expected.as_ref().filter(|_| job.is_checked);
-            return super::device::run(device, code, job, task, inputs, expected);
+            return super::device::run(gpu, code, job, task, inputs, expected);
         }
         let buffers = self.buffers(&job.packings)?;
         let prepared = self.prepared.first().expect("just prepared");
