@@ -227,7 +227,10 @@ fn products_compile_for_tensor_cores() {
         ("mat_mul(f16[128,64], f16[64,96]) transpose_a=false transpose_b=false", "sm_75"),
         ("mat_mul(f16[64,128], f16[96,64]) transpose_a=true transpose_b=true", "sm_80"),
         ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", "sm_90"),
-        (r#"dense(f16[2,64,64], const f16[64,64]) | bias_add(_, const f16[64]) axis=2 | unary(_) function="gelu""#, "sm_90"),
+        (
+            r#"dense(f16[2,64,64], const f16[64,64]) | bias_add(_, const f16[64]) axis=2 | unary(_) function="gelu""#,
+            "sm_90",
+        ),
         ("mat_mul(bf16[64,64], bf16[64,64]) transpose_a=false transpose_b=false", "sm_80"),
         ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", "sm_75"),
         ("q_dense(u8[64,64], const u8[64,64]) x_zero=0 w_zero=0", "sm_80"),

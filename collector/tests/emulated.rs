@@ -69,7 +69,8 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
         return on_emulated_device(Path::new(&folder));
     }
     let opened = Nvrtc::open();
-    let (Some(include), Ok(_)) = (opened.as_ref().ok().and_then(Nvrtc::include), Command::new("g++").arg("-v").output())
+    let (Some(include), Ok(_)) =
+        (opened.as_ref().ok().and_then(Nvrtc::include), Command::new("g++").arg("-v").output())
     else {
         eprintln!("skipped: no NVRTC with headers, or no g++");
         return;
@@ -111,7 +112,10 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         source.push_str(&emulated(place, &code.source));
         for launch in &code.launches {
             let name = in_place(place, &launch.kernel);
-            source.push_str(&format!("extern \"C\" int {name}_arguments;\nint {name}_arguments = {};\n", launch.arguments.len()));
+            source.push_str(&format!(
+                "extern \"C\" int {name}_arguments;\nint {name}_arguments = {};\n",
+                launch.arguments.len()
+            ));
         }
         let rename = |name: &mut String| *name = in_place(place, name);
         code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
@@ -211,6 +215,7 @@ fn emulated(place: &str, source: &str) -> String {
     let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
     let text: Vec<&str> = source.lines().filter(is_own).collect();
     // The one buffer whose size a launch asks for is the header's own.
-    let text = text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
+    let text =
+        text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
     in_place(place, &format!("namespace {place} {{\nusing ::max, ::min;\n{text}\n}}\n"))
 }

@@ -235,7 +235,8 @@ impl Device {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
         let functions = &self.functions;
-        let mut graph = Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
+        let mut graph =
+            Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
         // SAFETY: here and below, each call writes one handle to a place that outlives it; `Graph` destroys them.
         self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
         self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;

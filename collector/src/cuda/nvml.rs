@@ -132,9 +132,7 @@ impl Nvml {
             temperature_celsius: number("nvmlDeviceGetTemperature", &|to| unsafe {
                 (functions.temperature)(self.device, CHIP, to)
             }),
-            throttle: functions
-                .check("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_status)
-                .map(|()| throttle),
+            throttle: functions.check("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_status).map(|()| throttle),
         }
     }
 }

@@ -335,7 +335,9 @@ fn gpu_device(gpu: &GpuFound) -> Finding {
 fn gpu_state(gpu: &GpuFound) -> Finding {
     let topic = "GPU state (NVML)";
     match &gpu.state {
-        Ok(()) => finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", ""),
+        Ok(()) => {
+            finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", "")
+        }
         Err(why) => finding(
             topic,
             Status::Limited,

@@ -46,7 +46,12 @@ impl Builder {
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
-            let artifact = Artifact { packings, trace, schedule_ms, ..self.device_code(&module, &target, schedule.has_fragments())? };
+            let artifact = Artifact {
+                packings,
+                trace,
+                schedule_ms,
+                ..self.device_code(&module, &target, schedule.has_fragments())?
+            };
             return Ok(artifact);
         }
         let object = compile(&module, &target).context("cannot compile")?;

@@ -5,8 +5,8 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
-use super::{Check, Measured, RunJob, RunReply};
 use super::gpu::{Gpu, Told, graph_ns, median_ns};
+use super::{Check, Measured, RunJob, RunReply};
 use crate::counters::{Backend, CounterRequest, CounterSession, Step, Usage};
 use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Prepared};
 use crate::cuda::{Argument, DeviceCode};
@@ -92,7 +92,8 @@ pub(super) fn run(
             told.give("gpu_graph_ns", "ns", Step::Device, "runs in a graph", graph_ns);
         }
         if is_cold {
-            let rotated_ns = rotated_ns(device, &module, code, inputs, output_bytes, &workspaces, marks, facts.l2_bytes)?;
+            let rotated_ns =
+                rotated_ns(device, &module, code, inputs, output_bytes, &workspaces, marks, facts.l2_bytes)?;
             match rotated_ns {
                 Some(rotated_ns) => told.give("gpu_rotated_ns", "ns", Step::Device, "runs on other data", rotated_ns),
                 None => told.refuse("gpu_rotated_ns", Step::Device, None, "the data does not fit twice".to_owned()),

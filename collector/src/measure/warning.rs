@@ -88,7 +88,9 @@ impl Warning {
             Warning::FewSamples { .. } => "raise the time budget if this candidate matters",
             Warning::Drifting { .. } => "raise the warm-up time; look for heat, or for other work on the machine",
             Warning::ClockMoved { .. } => "fix the clock governor and boost, and measure again",
-            Warning::ClocksHeldBack { .. } => "cool the device or raise its limits, or compare runs of the same state only",
+            Warning::ClocksHeldBack { .. } => {
+                "cool the device or raise its limits, or compare runs of the same state only"
+            }
             Warning::BelowTimerPrecision { .. } => "raise the runs per batch; a cold cache allows only one",
             Warning::Preempted { .. } => "stop other work, use fewer threads than cores, or isolate cores",
             Warning::MajorFaults { .. } => "raise the warm-up time, or free memory",

@@ -64,7 +64,9 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     }
     match knobs.choice("unit") {
         Some("tensor") => {
-            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "pad_rows") || tensor::AXES.contains(&name.as_str()));
+            knobs.0.retain(|name, _| {
+                matches!(name.as_str(), "unit" | "pad_rows") || tensor::AXES.contains(&name.as_str())
+            });
         }
         _ => knobs.0.retain(|name, _| !tensor::AXES.contains(&name.as_str())),
     }

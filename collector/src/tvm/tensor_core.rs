@@ -222,8 +222,7 @@ fn with_shape<const N: usize>(matrix: &Matrix, rest: [Value; N]) -> Result<Vec<V
 fn intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
     let nothing = call!(names::PRIM_TYPE, "void")?;
     let operator = call!(names::GET_OPERATOR, operator)?;
-    let called =
-        call!(names::CALL_OPERATOR, nothing, operator, arguments, Value::none(), Vec::new(), Value::none())?;
+    let called = call!(names::CALL_OPERATOR, nothing, operator, arguments, Value::none(), Vec::new(), Value::none())?;
     call!(names::EVALUATE, called, Value::none())
 }
 

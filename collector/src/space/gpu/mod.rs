@@ -144,7 +144,8 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
     let sizes = [extents.channels, extents.rows, extents.columns];
     let tensor = tensor::operands(task, gpu.capability);
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage, tensor };
+    let limits =
+        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage, tensor };
     let depths: Vec<i64> = upto(depth(task, extents.depth), &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
@@ -371,6 +372,7 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
 
 fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
     let extents = [1; 3];
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None, tensor: None };
+    let limits =
+        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None, tensor: None };
     Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
 }

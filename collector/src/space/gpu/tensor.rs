@@ -2,7 +2,7 @@
 
 use super::super::declare::numbers;
 use super::super::{Axis, Knobs, Setting};
-use super::{busy, block_fit};
+use super::{block_fit, busy};
 use crate::cuda::{FRAGMENT, Product, WARP_THREADS};
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -117,8 +117,10 @@ impl Operands {
                     let threads = (warps[0] * warps[1] * i64::from(WARP_THREADS)) as f64;
                     let [y, x] = fragments.map(|count| count as f64);
                     let late = if ahead > 0 { 1.0 } else { 1.5 };
-                    let staging = late * FETCH * (tile[0] + tile[1]) as f64 * FRAGMENT as f64 / (tile[0] * tile[1]) as f64;
-                    let cost = (1.0 + FETCH * (y + x) / (y * x) + staging) / (busy(blocks, threads) * block_fit(threads));
+                    let staging =
+                        late * FETCH * (tile[0] + tile[1]) as f64 * FRAGMENT as f64 / (tile[0] * tile[1]) as f64;
+                    let cost =
+                        (1.0 + FETCH * (y + x) / (y * x) + staging) / (busy(blocks, threads) * block_fit(threads));
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         best = Some((cost, knobs));
                     }

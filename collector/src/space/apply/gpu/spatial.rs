@@ -1,8 +1,8 @@
 //! Operators whose output elements are independent: one thread each, its window or row summed in registers,
 //! or one block each where there is much to sum.
 
-use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, number};
 use super::super::spatial::result_block;
+use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, number};
 use super::{reduce_across_threads, reduce_in_thread};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};

@@ -3,8 +3,8 @@
 
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
 use super::{block_of_part, number, single_epilogue};
-use crate::space::gpu::tensor::{Operands, operands};
 use crate::cuda::FRAGMENT;
+use crate::space::gpu::tensor::{Operands, operands};
 use crate::tvm::tensor_core::Step;
 use models::Task;
 
@@ -27,10 +27,8 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
     let filled = own_loops(moves, &start)?;
     moves.tensorize(&filled[filled.len() - 2], product, Step::Fill)?;
-    let loads = [
-        Step::LoadLeft { is_transposed: is_left_transposed },
-        Step::LoadRight { is_transposed: is_right_transposed },
-    ];
+    let loads =
+        [Step::LoadLeft { is_transposed: is_left_transposed }, Step::LoadRight { is_transposed: is_right_transposed }];
     for (rows, load) in staged.iter().zip(loads) {
         moves.tensorize(rows, product, load)?;
     }
@@ -125,13 +123,7 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Anchored
 }
 
 /// Both operands go to shared memory, then to fragments; returns the rows of a fragment of each.
-fn stage(
-    moves: &Moves,
-    anchor: &Block,
-    anchored: &Anchored,
-    operands: &Operands,
-    knobs: &Knobs,
-) -> Result<Vec<Loop>> {
+fn stage(moves: &Moves, anchor: &Block, anchored: &Anchored, operands: &Operands, knobs: &Knobs) -> Result<Vec<Loop>> {
     let [_, warps] = tile(knobs)?;
     let mut rows_of_fragments = Vec::new();
     for (place, memory) in (0..).zip([Memory::FragmentsLeft, Memory::FragmentsRight]) {
