@@ -149,7 +149,11 @@ fn on_emulated_device(folder: &Path) {
     expect_failure(&mut workers, &faulty, "CUDA_ERROR_ILLEGAL_ADDRESS");
     let greedy = RunJob { method: cold(1 << 30), ..jobs[0].1.clone() };
     expect_failure(&mut workers, &greedy, "CUDA_ERROR_OUT_OF_MEMORY");
-    let all = CounterRequest { backend: Backend::Auto, ..jobs[0].1.counters.clone() };
+    let all = CounterRequest {
+        backend: Backend::Auto,
+        events: vec!["gpu_kernel_ns".to_owned()],
+        ..jobs[0].1.counters.clone()
+    };
     expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
     let mut failures = Vec::new();
     for (label, job) in jobs {

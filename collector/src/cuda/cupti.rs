@@ -6,6 +6,7 @@
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::alloc::{Layout, alloc, dealloc};
+use std::cell::OnceCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr::null_mut;
@@ -56,6 +57,7 @@ struct Functions {
 pub struct Cupti {
     functions: Functions,
     version: u32,
+    registered: OnceCell<Result<()>>,
     // Its threads may call back at any time, so that it is never unloaded.
     _library: std::mem::ManuallyDrop<Library>,
 }
@@ -128,7 +130,7 @@ pub fn candidates() -> Vec<PathBuf> {
 }
 
 impl Cupti {
-    /// Opens the first that works. To be called before the device is.
+    /// Opens the first that works.
     pub fn open() -> Result<Cupti> {
         let mut why = String::new();
         for path in candidates() {
@@ -163,7 +165,7 @@ impl Cupti {
         let mut version = 0;
         // SAFETY: writes one number to a place that outlives the call.
         functions.check("cuptiGetVersion", unsafe { (functions.version)(&raw mut version) })?;
-        Ok(Cupti { functions, version, _library: std::mem::ManuallyDrop::new(library) })
+        Ok(Cupti { functions, version, registered: OnceCell::new(), _library: std::mem::ManuallyDrop::new(library) })
     }
 
     /// The version of its interface.
@@ -179,9 +181,12 @@ impl Cupti {
         const EVEN_UNFINISHED: u32 = 1;
         let functions = &self.functions;
         found().1.clear();
-        // SAFETY: both functions keep the promises of the header, and live as long as the process.
-        let status = unsafe { (functions.register)(requested, completed) };
-        functions.check("cuptiActivityRegisterCallbacks", status)?;
+        let register = || {
+            // SAFETY: both functions keep the promises of the header, and live as long as the process.
+            let status = unsafe { (functions.register)(requested, completed) };
+            functions.check("cuptiActivityRegisterCallbacks", status)
+        };
+        self.registered.get_or_init(register).clone()?;
         // SAFETY: here and below, the calls take numbers alone.
         functions.check("cuptiActivityEnable", unsafe { (functions.enable)(CONCURRENT_KERNEL) })?;
         let worked = work();

@@ -5,7 +5,7 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
-use super::gpu::{Gpu, Told, graph_ns, median_ns};
+use super::gpu::{Gpu, KERNEL_TIME, Told, graph_ns, median_ns};
 use super::{Check, Measured, RunJob, RunReply};
 use crate::counters::{Backend, CounterRequest, CounterSession, Step, Usage};
 use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Prepared};
@@ -99,7 +99,9 @@ pub(super) fn run(
                 None => told.refuse("gpu_rotated_ns", Step::Device, None, "the data does not fit twice".to_owned()),
             }
         }
-        gpu.tell_kernel_time(&kernels, &mut told)?;
+        if job.counters.events.iter().any(|event| event == KERNEL_TIME) {
+            gpu.tell_kernel_time(&kernels, &mut told)?;
+        }
         measurement.counters.extend(told.values);
         measurement.refusals.extend(told.refusals);
         measurement.warnings.extend(told.warnings);

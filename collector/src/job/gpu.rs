@@ -17,9 +17,13 @@ pub struct Gpu {
     /// The device.
     pub device: Device,
     nvml: Result<Nvml, NvmlError>,
-    cupti: Result<Cupti, CuptiError>,
+    // Opened when it is first wanted, as it stays in the process and may slow what is launched later.
+    cupti: OnceCell<Result<Cupti, CuptiError>>,
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
+
+/// The counter that CUPTI gives; to be asked for by its name.
+pub(super) const KERNEL_TIME: &str = "gpu_kernel_ns";
 
 /// What it takes to launch a kernel that does nothing.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +64,11 @@ impl Told {
 }
 
 impl Gpu {
-    /// Opens the driver's first device. Without NVML or CUPTI there is less to tell.
+    /// Opens the driver's first device. Without NVML there is less to tell.
     pub fn open() -> Result<Gpu, DriverError> {
-        // Before the device is, because it may want to see the context being made.
-        let cupti = Cupti::open();
         let device = Device::open()?;
         let nvml = Nvml::open(&device.pci_bus_id()?);
-        Ok(Gpu { device, nvml, cupti, launch_costs: OnceCell::new() })
+        Ok(Gpu { device, nvml, cupti: OnceCell::new(), launch_costs: OnceCell::new() })
     }
 
     /// How the device fares, where the driver tells.
@@ -124,11 +126,10 @@ impl Gpu {
     /// Time of the kernels of one run alone, without the gaps between them, as CUPTI records it.
     pub(super) fn tell_kernel_time(&self, kernels: &[Prepared<'_>], told: &mut Told) -> Result<(), DriverError> {
         const RUNS: usize = 10;
-        const NAME: &str = "gpu_kernel_ns";
-        let cupti = match &self.cupti {
+        let cupti = match self.cupti.get_or_init(Cupti::open) {
             Ok(cupti) => cupti,
             Err(error) => {
-                told.refuse(NAME, Step::Cupti, None, error.to_string());
+                told.refuse(KERNEL_TIME, Step::Cupti, None, error.to_string());
                 return Ok(());
             }
         };
@@ -141,16 +142,27 @@ impl Gpu {
         match recorded {
             Ok(times) if times.len() == RUNS * kernels.len() => {
                 let total: u64 = times.iter().sum();
-                told.give(NAME, "ns", Step::Cupti, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
+                told.give(
+                    KERNEL_TIME,
+                    "ns",
+                    Step::Cupti,
+                    "CUpti_ActivityKernel end - start",
+                    total as f64 / RUNS as f64,
+                );
             }
             Ok(times) => {
                 let wanted = RUNS * kernels.len();
-                told.refuse(NAME, Step::Cupti, None, format!("{} of {wanted} kernels were recorded", times.len()));
+                told.refuse(
+                    KERNEL_TIME,
+                    Step::Cupti,
+                    None,
+                    format!("{} of {wanted} kernels were recorded", times.len()),
+                );
             }
             Err(Looking::Driver(error)) => return Err(error),
             Err(Looking::Cupti(error)) => {
                 let status = if let CuptiError::Failed { status, .. } = &error { Some(*status) } else { None };
-                told.refuse(NAME, Step::Cupti, status, error.to_string());
+                told.refuse(KERNEL_TIME, Step::Cupti, status, error.to_string());
             }
         }
         Ok(())
