@@ -379,7 +379,9 @@ fn records_of_kernels_are_read_where_cupti_has_them() {
         eprintln!("skipped: no CUPTI with headers");
         return;
     };
-    assert!(cupti::Cupti::open().expect("it needs no GPU to be opened").version() > 0);
+    // It needs no driver to be opened, and one to tell its version.
+    let opened = cupti::Cupti::open().expect("it opens anywhere");
+    assert!(opened.version().is_none_or(|version| version > 0));
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let program = folder.path().join("offsets");
     let compiled = Command::new("cc").arg("-I").arg(include).arg(SOURCE).arg("-o").arg(&program).status();

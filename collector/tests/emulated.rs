@@ -12,8 +12,8 @@ mod common;
 
 use collector::campaign::{Build, Workers};
 use collector::counters::{Backend, CounterRequest};
-use collector::cuda::DeviceCode;
 use collector::cuda::nvrtc::Nvrtc;
+use collector::cuda::{DeviceCode, cupti};
 use collector::job::{BuildJob, RunJob, RunReply};
 use collector::measure::{Cache, Method, Plan, Warning};
 use collector::space::{self, Schedule};
@@ -32,7 +32,7 @@ const JOBS: &str = "jobs.json";
 
 /// Tasks with how many points of their spaces are tried, the default first.
 const TASKS: &[(&str, usize)] = &[
-    ("matmul:m=64,n=96,k=32", 4),
+    ("matmul:m=64,n=96,k=32", 3),
     ("matmul:m=17,n=31,k=7", 2),
     ("dense:m=10,n=32,k=17,bias=1,act=gelu", 2),
     ("conv2d:ci=16,hw=14,co=32,k=3,p=1,bias=1,act=relu", 2),
@@ -40,7 +40,7 @@ const TASKS: &[(&str, usize)] = &[
     ("softmax:shape=3x1000,axis=1", 2),
     ("layer_norm:shape=3x4x128,axis=-1", 2),
     ("global_avg_pool:shape=1x5x9x9", 2),
-    ("mat_mul(f16[64,64], f16[64,96]) transpose_a=false transpose_b=false", 3),
+    ("mat_mul(f16[64,64], f16[64,96]) transpose_a=false transpose_b=false", 2),
     ("mat_mul(f16[32,64], f16[32,32]) transpose_a=true transpose_b=true", 2),
     ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", 2),
     (r#"dense(f16[2,32,64], const f16[32,64]) | bias_add(_, const f16[32]) axis=2 | unary(_) function="relu""#, 2),
@@ -83,6 +83,8 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     std::fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
     let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
     again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
+    // NVIDIA's profiler has no business with a driver like this one.
+    again.env(cupti::FILE_VARIABLE, folder.path().join("none"));
     let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
     let done = done.expect("it ran once");
     let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
@@ -189,8 +191,7 @@ fn expect_told(workers: &mut Workers, job: &RunJob) {
     }
     let refusal = |name: &str| measurement.refusals.iter().find(|refusal| refusal.event == name);
     assert!(refusal("gpu_temperature_celsius").is_some_and(|refusal| refusal.why.contains("no such sensor")));
-    // NVIDIA's profiler finds no device here, and says so.
-    assert!(refusal("gpu_kernel_ns").is_some(), "{measurement:?}");
+    assert!(refusal("gpu_kernel_ns").is_some_and(|refusal| refusal.why.contains("there is no CUPTI")));
     assert!(measurement.warnings.contains(&Warning::ClocksHeldBack { by: "power cap".to_owned() }));
 }
 

@@ -56,7 +56,7 @@ struct Functions {
 /// An opened CUPTI; there is one in a process.
 pub struct Cupti {
     functions: Functions,
-    version: u32,
+    version: Option<u32>,
     registered: OnceCell<Result<()>>,
     // Its threads may call back at any time, so that it is never unloaded.
     _library: std::mem::ManuallyDrop<Library>,
@@ -162,14 +162,14 @@ impl Cupti {
             flush: symbol!("cuptiActivityFlushAll"),
         };
         found().0 = Some(symbol!("cuptiActivityGetNextRecord"));
-        let mut version = 0;
+        let mut number = 0;
         // SAFETY: writes one number to a place that outlives the call.
-        functions.check("cuptiGetVersion", unsafe { (functions.version)(&raw mut version) })?;
+        let version = (unsafe { (functions.version)(&raw mut number) } == SUCCESS).then_some(number);
         Ok(Cupti { functions, version, registered: OnceCell::new(), _library: std::mem::ManuallyDrop::new(library) })
     }
 
-    /// The version of its interface.
-    pub fn version(&self) -> u32 {
+    /// The version of its interface; without a driver it does not tell even that.
+    pub fn version(&self) -> Option<u32> {
         self.version
     }
 

@@ -87,7 +87,7 @@ pub struct GpuFound {
     /// Whether the driver tells of the device's state.
     pub state: Result<(), String>,
     /// NVIDIA's library for profilers, by the version of its interface.
-    pub profiler: Result<u32, String>,
+    pub profiler: Result<Option<u32>, String>,
     /// The driver's first device.
     pub device: Result<DeviceFacts, String>,
     /// Whether counters are for administrators alone, where the driver says.
@@ -352,7 +352,8 @@ fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let topic = "GPU profiler (CUPTI)";
     let consequence = "times of kernels without the gaps between them are not recorded";
     match &gpu.profiler {
-        Ok(version) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
+        Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
+        Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
         Err(why) => finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
     }
 }
@@ -618,7 +619,9 @@ mod tests {
             Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
             Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
             Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet
+            Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
+            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them are not recorded | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
+            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads times of kernels, which need no permission, and no counters yet
             Ok processors: 3 of 4 processors may be used |  | 
             Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
             Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
