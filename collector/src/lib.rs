@@ -2,6 +2,7 @@
 
 pub mod campaign;
 pub mod cli;
+pub mod code;
 #[allow(unsafe_code)]
 pub mod counters;
 pub mod cuda;

@@ -224,6 +224,7 @@ fn built(deed: &str) -> Build {
         schedule_ms: 1.0,
         lower_ms: 1.0,
         codegen_ms: 1.0,
+        features: Default::default(),
     })
 }
 

@@ -11,7 +11,7 @@ use collector::campaign::Build;
 use collector::campaign::Workers;
 use collector::job::{Artifact, BuildJob, RunReply};
 use collector::measure::affinity;
-use collector::space::{self, Schedule};
+use collector::space;
 use collector::target;
 use common::PATIENCE;
 use models::Task;
@@ -32,13 +32,7 @@ fn check(texts: &[&str], schedules: usize) {
         let task = common::task(text);
         let space = space::space(&task, &target.machine);
         for knobs in space::sample(&space, SEED, schedules) {
-            let job = BuildJob {
-                task: serde_json::to_string(&task).expect("a task holds only JSON values"),
-                target: target.text.clone(),
-                schedule: Schedule::Template { knobs }.to_json(),
-                wants_trace: false,
-            };
-            tried.push((task.clone(), job));
+            tried.push((task.clone(), common::build_job(&task, &target, knobs)));
         }
     }
     let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();

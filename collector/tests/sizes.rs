@@ -6,7 +6,7 @@ use collector::campaign::Build;
 use collector::job::{BuildJob, RunReply};
 use collector::lower::symbols;
 use collector::measure::affinity;
-use collector::space::{self, Schedule};
+use collector::space;
 use collector::target;
 use common::PATIENCE;
 use models::Task;
@@ -28,13 +28,7 @@ fn check(texts: &[&str]) {
         assert_eq!(symbols::refusal(&task), None, "{text}");
         let space = space::space(&task.with_sizes(|_| 1), &target.machine);
         for knobs in space::sample(&space, SEED, SCHEDULES) {
-            let job = BuildJob {
-                task: serde_json::to_string(&task).expect("a task holds only JSON values"),
-                target: target.text.clone(),
-                schedule: Schedule::Template { knobs }.to_json(),
-                wants_trace: false,
-            };
-            tried.push((task.clone(), job));
+            tried.push((task.clone(), common::build_job(&task, &target, knobs)));
         }
     }
     let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();

@@ -309,7 +309,7 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::Form;
+    use crate::features::{Form, View};
     use proptest::prelude::*;
 
     fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<Answered>) {
@@ -322,6 +322,8 @@ mod tests {
                 high_ns: time_ns * 1.1,
                 attainable_ns: 1.0,
                 overhead_ns: 20.0,
+                known: View::Sizes,
+                reference_ns: 21.0,
                 bound: "memory",
                 outside: Vec::new(),
             };

@@ -23,11 +23,19 @@ pub struct Policy {
     pub max_uncertainty: Option<f64>,
     /// Whether records of other TVM versions than the most frequent one are taken, too.
     pub all_versions: bool,
+    /// Whether only default schedules are taken.
+    pub default_only: bool,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy { source: Source::Measured, max_cv: 0.05, max_uncertainty: None, all_versions: false }
+        Policy {
+            source: Source::Measured,
+            max_cv: 0.05,
+            max_uncertainty: None,
+            all_versions: false,
+            default_only: false,
+        }
     }
 }
 
@@ -161,6 +169,9 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
         return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
+    }
+    if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
+        return Some("schedule is not the default one".to_owned());
     }
     if record.co_run.is_some() {
         return Some("other operators ran beside it".to_owned());

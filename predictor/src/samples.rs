@@ -3,7 +3,7 @@
 //! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
 
 use crate::error::{Error, Result};
-use crate::features::{self, Device, FEATURES, Matrix, Work};
+use crate::features::{self, Device, FEATURES, KNOWN, Matrix, View, Work};
 use std::collections::BTreeMap;
 
 /// One measured row, as far as splitting and scoring see it.
@@ -21,12 +21,16 @@ pub struct Sample {
     pub task: u64,
     /// Threads it was run with.
     pub threads: f64,
+    /// Those of them that its schedule gives something to do, as far as that is known.
+    pub busy_threads: f64,
     /// Whether the schedule is the one that is taken where none is asked for.
     pub is_default: bool,
     /// Measured median time.
     pub time_ns: f64,
     /// Time that no implementation can beat by the device's descriptor.
     pub attainable_ns: f64,
+    /// Time that the instructions of its code should take, where that is known.
+    pub estimated_ns: Option<f64>,
     /// Operations.
     pub flops: f64,
     /// Bytes moved at least once.
@@ -68,6 +72,45 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Drops all but some samples.
+    pub fn keep(&mut self, rows: &[usize]) {
+        self.features = self.features.select(rows);
+        self.rows = rows.iter().map(|row| self.rows[*row].clone()).collect();
+    }
+
+    /// The feature that says how much is known of schedules, where there are any.
+    pub fn known_column(&self) -> Option<usize> {
+        self.names.len().checked_sub(1).filter(|last| self.names[*last] == KNOWN)
+    }
+
+    /// How much is known of a sample's schedule.
+    pub fn view(&self, row: usize) -> View {
+        self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
+    }
+
+    /// The same samples as they are before so much is known: only default schedules where knobs are not, and features that
+    /// come later are absent.
+    pub fn before(mut self, view: View) -> Result<Samples> {
+        let Some(known) = self.known_column() else { return Ok(self) };
+        if view == View::Sizes {
+            let kept: Vec<usize> = (0..self.rows.len()).filter(|row| self.rows[*row].is_default).collect();
+            if kept.is_empty() {
+                return Err(Error::Data("there are no default schedules to learn from".to_owned()));
+            }
+            let others = (self.rows.len() - kept.len()) as u64;
+            self.left_out.insert("schedule is not the default one".to_owned(), others);
+            self.keep(&kept);
+        }
+        let hides = |(column, name): &(usize, &String)| *column >= FEATURES.len() && view.hides(*column, name);
+        let hidden: Vec<usize> = self.names.iter().enumerate().filter(hides).map(|(column, _)| column).collect();
+        for row in 0..self.rows.len() {
+            let number = View::of_number(self.features.row(row)[known]).min(view).number();
+            hidden.iter().for_each(|column| self.features.set(row, *column, f32::NAN));
+            self.features.set(row, known, number);
+        }
+        Ok(self)
+    }
+
     /// The name of a sample's device.
     pub fn device_name(&self, row: usize) -> &str {
         &self.devices[self.rows[row].device as usize].0
@@ -131,6 +174,9 @@ impl Gatherer {
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
         features::tiling::add(&question.work, device, question.threads, &mut question.extras);
+        let busy_threads = features::tiling::busy_threads(question.threads, &question.extras);
+        let estimated_ns =
+            features::program::relate(&question.work, device, busy_threads, attainable_ns, &mut question.extras);
         let shape = shape(&question.operator, &question.detail, &question.work);
         self.samples.rows.push(Sample {
             operator: intern(&mut self.samples.operators, question.operator),
@@ -139,9 +185,11 @@ impl Gatherer {
             shape,
             task: hash(&format!("{shape} {} {}", question.device, question.threads)),
             threads: question.threads,
+            busy_threads,
             is_default: question.is_default,
             time_ns,
             attainable_ns,
+            estimated_ns,
             flops: question.work.flops,
             bytes: question.work.bytes(),
             cv,
@@ -168,6 +216,8 @@ impl Gatherer {
         let extra_names: std::collections::BTreeSet<&String> = self.extras.iter().flat_map(BTreeMap::keys).collect();
         samples.names = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
         samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
+        let has_schedules = self.extras.iter().any(|extras| View::of_extras(extras) != View::Sizes);
+        samples.names.extend(has_schedules.then(|| KNOWN.to_owned()));
         if extra_names.is_empty() {
             samples.features = Matrix::of(FEATURES.len(), self.described);
             return Ok(samples);
@@ -178,6 +228,7 @@ impl Gatherer {
             row.clear();
             row.extend_from_slice(described);
             row.extend(extra_names.iter().map(|name| extras.get(*name).map_or(f32::NAN, |value| *value as f32)));
+            row.extend(has_schedules.then(|| View::of_extras(extras).number()));
             matrix.push(&row);
         }
         samples.features = matrix;

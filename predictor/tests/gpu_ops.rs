@@ -19,17 +19,8 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
     // One device is enough to see a fault, and takes seconds.
     let of_device = |row: &usize| samples.device_name(*row) == "NVIDIA A100-PCIE-40GB";
     let rows: Vec<usize> = (0..samples.rows.len()).filter(of_device).collect();
-    samples.features = samples.features.select(&rows);
-    samples.rows = rows.iter().map(|row| samples.rows[*row].clone()).collect();
-    let plan = Plan {
-        protocol: Protocol::P1,
-        learners: vec![Learner::Ours],
-        seeds: vec![0],
-        folds: 3,
-        intervals: false,
-        share: 1.0,
-        score_cv: None,
-    };
+    samples.keep(&rows);
+    let plan = Plan { folds: 3, ..Plan::of(Protocol::P1, &[Learner::Ours]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert!(found.learners["ours"].mape <= 2.5, "{found:?}");
 }

@@ -12,15 +12,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan {
-        protocol,
-        learners: learners.to_vec(),
-        seeds: vec![0],
-        folds: 3,
-        intervals: false,
-        share: 1.0,
-        score_cv: None,
-    }
+    Plan { folds: 3, ..Plan::of(protocol, learners) }
 }
 
 /// The learners that ours must beat.

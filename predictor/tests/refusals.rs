@@ -91,15 +91,7 @@ fn folds_with_nothing_in_them_are_refused() {
     let samples = read(common::MAPPING, &table).expect("two samples of one shape");
     for protocol in [Protocol::P1, Protocol::P1x, Protocol::P2, Protocol::P2f, Protocol::P3, Protocol::P4, Protocol::P5]
     {
-        let plan = Plan {
-            protocol,
-            learners: vec![Learner::Roofline],
-            seeds: vec![0],
-            folds: 5,
-            intervals: false,
-            share: 1.0,
-            score_cv: None,
-        };
+        let plan = Plan::of(protocol, &[Learner::Roofline]);
         let error = evaluate(&samples, &plan).expect_err(protocol.name()).to_string();
         assert!(
             error.contains("nothing on one side") || error.contains("at least two"),

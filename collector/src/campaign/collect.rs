@@ -340,6 +340,7 @@ fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifa
         Some(code) => features.extend(code.cubins.first().map(|cubin| cubin.features()).into_iter().flatten()),
         None => drop(features.insert("object_bytes", artifact.object.len() as f64)),
     }
+    features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
     record.features = Some(Json::new(&features)?);
     if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
         let trace = Json::parse(trace)?.to()?;

@@ -19,7 +19,7 @@ use crate::lower::Packing;
 use crate::target::Target;
 use datasets::Record;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -59,6 +59,9 @@ struct Built {
     schedule_ms: f64,
     lower_ms: f64,
     codegen_ms: f64,
+    /// What the scheduled program and its code say of their time.
+    #[serde(default)]
+    features: BTreeMap<String, f64>,
 }
 
 /// Device code whose machine code is in files.
@@ -171,6 +174,7 @@ impl Folder {
             schedule_ms: 0.0,
             lower_ms: 0.0,
             codegen_ms: 0.0,
+            features: BTreeMap::new(),
         };
         Ok(match build {
             Build::Built(artifact) => {
@@ -188,6 +192,7 @@ impl Folder {
                     schedule_ms: artifact.schedule_ms,
                     lower_ms: artifact.lower_ms,
                     codegen_ms: artifact.codegen_ms,
+                    features: artifact.features,
                     ..empty
                 }
             }
@@ -302,6 +307,7 @@ impl Stored {
                     schedule_ms: built.schedule_ms,
                     lower_ms: built.lower_ms,
                     codegen_ms: built.codegen_ms,
+                    features: built.features.clone(),
                 }),
             };
             stored.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);

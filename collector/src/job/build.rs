@@ -1,16 +1,23 @@
 //! The builder: task and schedule in, object out.
 
 use super::{Artifact, BuildJob, BuildReply};
+use crate::code;
 use crate::cuda::{self, nvrtc::Nvrtc};
 use crate::lower::{Lowered, Sums, lower};
 use crate::space::apply::{ApplyError, SpaceCache, apply};
 use crate::space::{Layout, Schedule};
 use crate::tvm::compile::{CompileTarget, compile};
 use crate::tvm::expression::Module;
-use crate::tvm::{device, object, trace};
+use crate::tvm::{device, features, object, trace};
 use anyhow::{Context, Result};
 use models::Task;
+use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// Whether a function only checks arguments, raises errors or converts numbers.
+fn is_glue(name: &str) -> bool {
+    name.starts_with("__")
+}
 
 /// Answers build jobs; keeps what the next job of the same task can use.
 #[derive(Default)]
@@ -43,6 +50,9 @@ impl Builder {
         let moves = apply(task, lowered, &schedule, &target, &mut self.spaces)?;
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
         let module = moves.module()?;
+        // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
+        let stores = features::per_store(&moves, &target).unwrap_or_default();
+        let mut features = features::of_stores(&stores);
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
@@ -50,11 +60,19 @@ impl Builder {
                 packings,
                 trace,
                 schedule_ms,
+                features,
                 ..self.device_code(&module, &target, schedule.has_fragments())?
             };
             return Ok(artifact);
         }
         let object = compile(&module, &target).context("cannot compile")?;
+        let macs = task.work().map_or(0, |work| work.macs);
+        // Objects for other processors are not read.
+        if let Ok(functions) = object::functions(&object.bytes) {
+            let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
+            let found = code::features(own, macs as f64);
+            features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
+        }
         Ok(Artifact {
             code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
             object: object.bytes,
@@ -64,6 +82,7 @@ impl Builder {
             schedule_ms,
             lower_ms: object.lower_ms,
             codegen_ms: object.codegen_ms,
+            features,
         })
     }
 
@@ -86,6 +105,7 @@ impl Builder {
             schedule_ms: 0.0,
             lower_ms: source.lower_ms,
             codegen_ms: source.codegen_ms + compiling.elapsed().as_secs_f64() * 1e3,
+            features: BTreeMap::new(),
         })
     }
 

@@ -15,6 +15,7 @@ use crate::cuda::DeviceCode;
 use crate::lower::Packing;
 use crate::measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Compile one schedule of one task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,6 +60,8 @@ pub struct Artifact {
     pub lower_ms: f64,
     /// Time of code generation, in milliseconds.
     pub codegen_ms: f64,
+    /// What the scheduled program and its code say of their time, by name.
+    pub features: BTreeMap<String, f64>,
 }
 
 /// Run one artifact.

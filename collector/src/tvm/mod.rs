@@ -8,6 +8,7 @@ pub mod call;
 pub mod compile;
 pub mod device;
 pub mod expression;
+pub mod features;
 pub mod kernel;
 pub mod library;
 pub mod memory;

@@ -158,6 +158,9 @@ names! {
     META_INITIALIZE = "s_tir.meta_schedule.TuneContextInitialize", 1, Builder;
     META_DESIGN_SPACE = "s_tir.meta_schedule.SpaceGeneratorGenerateDesignSpace", 2, Builder;
     META_POSTPROC_APPLY = "s_tir.meta_schedule.PostprocApply", 2, Builder;
+    META_CANDIDATE = "s_tir.meta_schedule.MeasureCandidate", 2, Builder;
+    META_PER_STORE_FEATURE = "s_tir.meta_schedule.FeatureExtractorPerStoreFeature", 4, Builder;
+    META_EXTRACT_FROM = "s_tir.meta_schedule.FeatureExtractorExtractFrom", 3, Builder;
     // from IR to code
     TARGET = "target.Target", 1, Builder;
     TARGET_WITH_HOST = "target.WithHost", 2, Builder;

@@ -3,8 +3,10 @@
 
 use collector::campaign::{WorkerLimits, Workers};
 use collector::counters::{Backend, CounterRequest};
-use collector::job::RunJob;
+use collector::job::{BuildJob, RunJob};
 use collector::measure::{Method, Plan};
+use collector::space::{Knobs, Schedule};
+use collector::target::Target;
 use models::Task;
 use models::fuse::{Fuse, tasks};
 use std::path::Path;
@@ -67,6 +69,16 @@ pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         is_checked: true,
         tvm_evaluator: None,
+    }
+}
+
+/// A job for a task with a template's knobs.
+pub fn build_job(task: &Task, target: &Target, knobs: Knobs) -> BuildJob {
+    BuildJob {
+        task: serde_json::to_string(task).expect("a task holds only JSON values"),
+        target: target.text.clone(),
+        schedule: Schedule::Template { knobs }.to_json(),
+        wants_trace: false,
     }
 }
 

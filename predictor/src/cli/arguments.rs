@@ -58,6 +58,9 @@ pub struct Data {
     /// Of records, take those of all TVM versions, not only of the most frequent one
     #[arg(long)]
     pub all_versions: bool,
+    /// Of records, take those of default schedules alone
+    #[arg(long)]
+    pub default_only: bool,
 }
 
 impl Data {
@@ -71,6 +74,7 @@ impl Data {
             max_cv: usual.max_cv,
             max_uncertainty: usual.max_uncertainty,
             all_versions: usual.all_versions,
+            default_only: usual.default_only,
         }
     }
 }
@@ -104,6 +108,13 @@ pub struct Eval {
     /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
     #[arg(long, value_name = "SHARE")]
     pub score_cv: Option<f64>,
+    /// Score only default schedules; all are learned from
+    #[arg(long)]
+    pub score_default: bool,
+    /// What may be known of schedules: `sizes` (they are the default ones), their `knobs`, or figures of their `code`,
+    /// which take a build and no run
+    #[arg(long, default_value = "code", value_name = "NAME")]
+    pub know: String,
     /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
     #[arg(long)]
     pub curve: bool,

@@ -6,6 +6,7 @@ use super::{load, names, new_table, print, right_align};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
+use crate::features::View;
 use crate::learn::Learner;
 use crate::learn::predictor::Predictor;
 use crate::report;
@@ -13,7 +14,10 @@ use std::path::Path;
 
 /// Evaluates and prints.
 pub fn run(eval: &Eval) -> Result<u8> {
-    let samples = load(&eval.data)?;
+    let view = View::from_name(&eval.know).ok_or_else(|| {
+        Error::Question(format!("unknown view `{}`; known: {}", eval.know, names(&View::ALL, |one| one.name())))
+    })?;
+    let samples = load(&eval.data)?.before(view)?;
     let plan = plan(eval)?;
     let mut evaluation = evaluate(&samples, &plan)?;
     if eval.curve {
@@ -117,13 +121,12 @@ fn plan(eval: &Eval) -> Result<Plan> {
         return Err(Error::Question("--seeds must be at least 1".to_owned()));
     }
     Ok(Plan {
-        protocol,
-        learners: learners.collect::<Result<_>>()?,
         seeds: (0..eval.seeds).collect(),
         folds: eval.folds,
         intervals: eval.intervals,
-        share: 1.0,
         score_cv: eval.score_cv,
+        score_default: eval.score_default,
+        ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
     })
 }
 

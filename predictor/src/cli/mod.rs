@@ -110,7 +110,8 @@ fn policy(data: &Data) -> Result<Policy> {
         let known = names(Source::ALL, Source::name);
         Error::Question(format!("unknown source `{}`; known: {known}", data.source))
     })?;
-    Ok(Policy { source, max_cv: data.max_cv, max_uncertainty: data.max_uncertainty, all_versions: data.all_versions })
+    let Data { max_cv, max_uncertainty, all_versions, default_only, .. } = *data;
+    Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only })
 }
 
 fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {

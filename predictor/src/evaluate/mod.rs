@@ -96,6 +96,24 @@ pub struct Plan {
     pub share: f64,
     /// Largest spread of rows that are asked; all without it.
     pub score_cv: Option<f64>,
+    /// Whether only default schedules are asked.
+    pub score_default: bool,
+}
+
+impl Plan {
+    /// One division into five parts, everything learned from and asked, without intervals.
+    pub fn of(protocol: Protocol, learners: &[Learner]) -> Plan {
+        Plan {
+            protocol,
+            learners: learners.to_vec(),
+            seeds: vec![0],
+            folds: 5,
+            intervals: false,
+            share: 1.0,
+            score_cv: None,
+            score_default: false,
+        }
+    }
 }
 
 /// Predictions beside the samples they are for.
@@ -122,14 +140,18 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         divisions
             .extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
     }
-    if let Some(most) = plan.score_cv {
-        let is_scored = |row: &usize| samples.rows[*row].cv.is_none_or(|cv| cv <= most);
-        let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
-        rounds.for_each(|round| round.test.retain(is_scored));
-        if divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty())) {
-            let problem = format!("no row that is asked has a spread (CV) of at most {} %", 100.0 * most);
-            return Err(Error::Data(problem));
-        }
+    let is_scored = |row: &usize| {
+        let sample = &samples.rows[*row];
+        let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
+        is_quiet && (sample.is_default || !plan.score_default)
+    };
+    let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
+    rounds.for_each(|round| round.test.retain(is_scored));
+    if plan.protocol != Protocol::P0
+        && divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty()))
+    {
+        let problem = "no row that is held out is one that is asked; mind --score-cv and --score-default";
+        return Err(Error::Data(problem.to_owned()));
     }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();
     let jobs: Vec<(Learner, u64, &Division)> = divisions

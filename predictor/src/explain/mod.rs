@@ -63,7 +63,7 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     };
     let mut parts: Vec<Part> = names(predictor).zip(&row).zip(logs).map(part).collect();
     parts.sort_by(|one, two| two.factor.ln().abs().total_cmp(&one.factor.ln().abs()));
-    let bound_ns = answer.attainable_ns + answer.overhead_ns;
+    let bound_ns = answer.reference_ns;
     let rest = answer.time_ns / (bound_ns * values.iter().sum::<f64>().exp());
     Ok(Explanation { bound_ns, average: average.exp(), parts, rest, answer })
 }

@@ -2,13 +2,16 @@
 
 pub mod device;
 pub mod matrix;
+pub mod program;
 pub mod table;
 pub mod tiling;
+pub mod view;
 pub mod work;
 
 pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
+pub use view::{KNOWN, View};
 pub use work::{Form, Work};
 
 /// Time in nanoseconds that no implementation can beat: the longer of arithmetic at peak and compulsory bytes at full

@@ -25,6 +25,11 @@ pub fn add(work: &Work, device: &Device, threads: f64, extras: &mut BTreeMap<Str
     extras.extend(found.into_iter().map(|(name, value)| (format!("tiling.{name}"), value)));
 }
 
+/// Threads that the schedule gives something to do: all, where it does not say how many pieces there are.
+pub fn busy_threads(threads: f64, extras: &BTreeMap<String, f64>) -> f64 {
+    extras.get("tiling.chunks").map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
+}
+
 struct Knobs<'a> {
     extras: &'a BTreeMap<String, f64>,
     /// Elements in a vector register.

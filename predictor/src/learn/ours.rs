@@ -1,8 +1,9 @@
 //! Boosted trees on utilisation: measured time over what is attainable, launch overhead included.
 //!
 //! What is attainable is the roofline plus what the smallest operators cost on the device at all; trees learn the
-//! logarithm of the ratio, per operator. Outside of the data a tree holds the value of its boundary, so utilisation
-//! never grows past what was measured, and no time falls below the bound times the best ratio ever seen.
+//! logarithm of the ratio, per operator. Where the code is known, what its instructions should take stands in for the
+//! roofline. Outside of the data a tree holds the value of its boundary, and no time falls below the bound times the best
+//! ratio ever seen. How much is known of the schedule decides which trees answer (`features::View`).
 //!
 //! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
@@ -14,17 +15,18 @@ use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
 use super::{Fitted, Lesson, by_operator, median, predict_by_operator, quantile};
 use crate::error::Result;
-use crate::features::{FEATURES, Feature, Matrix, Origin};
+use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The share of an operator's times that lie below its overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
 /// Operators with fewer rows learn from others, too.
 const FEW: usize = 400;
+/// Operators with fewer shapes learn from others alone: their own trees would only know these.
+const FEW_SHAPES: usize = 8;
 /// Times with so many threads that their overhead is told apart.
 const FEWEST_OF_THREADS: usize = 100;
 
@@ -81,6 +83,9 @@ pub struct Facts {
     pub mape_aside: Option<f64>,
     /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
     pub spreads: BTreeMap<String, f64>,
+    /// The same for questions that know less of the schedule than what was learned from.
+    #[serde(default)]
+    pub spreads_before: BTreeMap<View, BTreeMap<String, f64>>,
 }
 
 /// Features that tell devices apart and not how they differ: trees for other devices do not see them.
@@ -88,14 +93,20 @@ const OF_ONE_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
 /// Rows without some features, which trees then cannot ask for.
-fn without(matrix: &Matrix, hidden: impl Fn(&Feature) -> bool) -> Matrix {
-    let columns: Vec<usize> = (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect();
+fn without(matrix: &Matrix, columns: &[usize]) -> Matrix {
     let mut blank = matrix.clone();
     for row in 0..matrix.rows() {
         columns.iter().for_each(|column| blank.set(row, *column, 0.0));
     }
     blank
 }
+
+fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
+    (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect()
+}
+
+/// Rows as trees of one view see them, with what is to be learned of each.
+type Seen = (Matrix, Vec<f32>);
 
 /// How trees of an operator are grown, by its name.
 pub type GrowthOf<'a> = &'a dyn Fn(&str) -> Growth;
@@ -105,25 +116,25 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
     let mut fitted = Ours::default();
     let groups = by_operator(samples, train);
     let is_pooled = groups.len() > 1 && groups.values().any(|rows| rows.len() < FEW);
-    let (mut pool, mut scarce) = (Vec::new(), Vec::new());
+    let (mut pool, mut scarce) = (BTreeMap::new(), Vec::new());
     for (operator, rows) in groups {
         let name = &samples.operators[operator as usize];
         let growth = growth_of(name);
         let (matrix, labels) = fitted.begin(samples, operator, &rows);
-        let entry = fitted.operators.get_mut(name).expect("it was begun above");
         if purpose != Purpose::Transfer {
-            // The table's tiles guess what a library would pick; where the schedule is known, they only mislead.
-            let seen = match samples.names.iter().any(|name| name.starts_with("knob.")) {
-                true => Cow::Owned(without(&matrix, |feature| feature.origin == Origin::Quantisation)),
-                false => Cow::Borrowed(&matrix),
-            };
-            entry.known = vec![boosted::fit(&seen, &labels, &growth, seed)?];
-            entry.known.extend(trees_by_device(&seen, &labels, &growth, seed)?);
+            let views = fitted.views(samples, &rows);
+            let grow = |(matrix, labels): &Seen| boosted::fit(matrix, labels, &growth, seed);
+            let mut known = vec![joined(samples, &views, grow)?];
+            if devices(&views[&View::Sizes].0).is_some() {
+                known.push(joined(samples, &views, |seen| trees_by_device(seen, &growth, seed))?);
+            }
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
             if rows.len() < FEW {
-                scarce.push(name.clone());
+                let shapes: BTreeSet<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
+                scarce.push((name.clone(), shapes.len()));
             }
             if is_pooled {
-                pool.push((seen.into_owned(), labels.clone()));
+                views.into_iter().for_each(|(view, seen)| pool.entry(view).or_insert_with(Vec::new).push(seen));
             }
         }
         if purpose != Purpose::Known {
@@ -131,24 +142,46 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
             let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
             let growth = growth.for_transfer();
-            entry.transfer = vec![
-                boosted::fit(&without(&matrix, hides_all), &labels, &growth, seed)?,
-                boosted::fit(&without(&matrix, hides_one), &labels, &growth, seed)?,
+            let transfer = vec![
+                boosted::fit(&without(&matrix, &columns(hides_all)), &labels, &growth, seed)?,
+                boosted::fit(&without(&matrix, &columns(hides_one)), &labels, &growth, seed)?,
             ];
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.transfer = transfer);
         }
     }
     if !scarce.is_empty() && is_pooled {
-        let pooled = pooled(&pool, seed)?;
-        for name in scarce {
-            fitted.operators.entry(name).and_modify(|entry| entry.known.push(pooled.clone()));
+        let pool = pool.into_iter().map(|(view, parts)| (view, together(&parts))).collect();
+        let growth = Growth::boosting().for_transfer();
+        let pooled = joined(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &growth, seed))?;
+        for (name, shapes) in scarce {
+            fitted.operators.entry(name).and_modify(|entry| {
+                if shapes < FEW_SHAPES {
+                    entry.known.clear();
+                }
+                entry.known.push(pooled.clone());
+            });
         }
     }
     Ok(fitted)
 }
 
-/// Trees per device, joined into one set: what one device does is not bent to what the others do. Nothing where there is
-/// but one device, or devices cannot be told apart by a number.
-fn trees_by_device(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Option<Trees>> {
+/// Trees of each view, joined into one set that asks first how much is known; of the only one where there are no schedules.
+fn joined(samples: &Samples, views: &BTreeMap<View, Seen>, grow: impl Fn(&Seen) -> Result<Trees>) -> Result<Trees> {
+    let Some(known) = samples.known_column() else { return grow(&views[&View::Sizes]) };
+    let sets = views.iter().map(|(view, seen)| Ok((view.number(), grow(seen)?))).collect::<Result<Vec<_>>>()?;
+    Ok(Trees::chosen_by(known as u16, &sets))
+}
+
+/// The rows of many operators as those of one: what few rows cannot teach, operators of other names may.
+fn together(parts: &[Seen]) -> Seen {
+    let columns = parts.first().map_or(1, |(matrix, _)| matrix.columns());
+    let values = parts.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
+    (Matrix::of(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
+}
+
+/// The feature that tells most devices apart, and its values, ascending; nothing where there is but one device, or a device
+/// has none of its values.
+fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
         let mut values: Vec<f32> = (0..matrix.rows()).map(|row| matrix.row(row)[column]).collect();
@@ -157,25 +190,20 @@ fn trees_by_device(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) 
         values
     };
     let told_apart = (0..FEATURES.len()).filter(of_device).map(|column| (column, values(column)));
-    let Some((column, values)) = told_apart.max_by_key(|(_, values)| values.len()) else { return Ok(None) };
-    if values.len() < 2 || values.iter().any(|value| value.is_nan()) {
-        return Ok(None);
-    }
+    let most = told_apart.max_by_key(|(_, values)| values.len());
+    most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
+}
+
+/// Trees per device, joined into one set: what one device does is not bent to what the others do.
+fn trees_by_device((matrix, labels): &Seen, growth: &Growth, seed: u64) -> Result<Trees> {
+    let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, growth, seed) };
     let mut sets = Vec::new();
     for value in values {
         let rows: Vec<usize> = (0..matrix.rows()).filter(|row| matrix.row(*row)[column] == value).collect();
         let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
         sets.push((value, boosted::fit(&matrix.select(&rows), &labels, growth, seed)?));
     }
-    Ok(Some(Trees::chosen_by(column as u16, &sets)))
-}
-
-/// Trees on the rows of all operators: what few rows cannot teach, operators of other names may.
-fn pooled(pool: &[(Matrix, Vec<f32>)], seed: u64) -> Result<Trees> {
-    let columns = pool.first().map_or(1, |(matrix, _)| matrix.columns());
-    let values = pool.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
-    let labels: Vec<f32> = pool.iter().flat_map(|(_, labels)| labels.iter().copied()).collect();
-    boosted::fit(&Matrix::of(columns, values), &labels, &Growth::boosting().for_transfer(), seed)
+    Ok(Trees::chosen_by(column as u16, &sets))
 }
 
 /// The same, with intervals where the lesson wants them.
@@ -203,7 +231,7 @@ fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, V
     let mut times: BTreeMap<(&str, u64), Vec<f64>> = BTreeMap::new();
     for row in rows {
         // Positive numbers stand in the order of their bits.
-        let threads = samples.rows[*row].threads.to_bits();
+        let threads = samples.rows[*row].busy_threads.to_bits();
         times.entry((samples.device_name(*row), threads)).or_default().push(samples.rows[*row].time_ns);
     }
     let mut overheads: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -241,10 +269,22 @@ impl Facts {
         {
             return Err("an overhead is not a positive number".to_owned());
         }
-        match self.spreads.values().all(|spread| spread.is_finite() && *spread >= 0.0) {
+        match self
+            .spreads_before
+            .values()
+            .flat_map(BTreeMap::values)
+            .chain(self.spreads.values())
+            .all(|spread| spread.is_finite() && *spread >= 0.0)
+        {
             true => Ok(()),
             false => Err("the width of an interval is not a number".to_owned()),
         }
+    }
+
+    /// How far off 90 % of the answers are on a device when so much is known.
+    pub fn spread(&self, device: &str, view: View) -> Option<f64> {
+        let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
+        before.or_else(|| self.spreads.get(device)).copied()
     }
 
     /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
@@ -258,49 +298,105 @@ impl Facts {
 
 impl Ours {
     /// Finds what is known of an operator without trees; returns its rows and what is to be learned of them.
-    pub(super) fn begin(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> (Matrix, Vec<f32>) {
+    pub(super) fn begin(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> Seen {
         let name = &samples.operators[operator as usize];
         let facts = facts(samples, rows);
         self.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
         let matrix = self.matrix(samples, rows);
         let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+        let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
+        let best_log = rows.iter().map(ratio).fold(f64::INFINITY, f64::min);
         let facts = &mut self.operators.get_mut(name).expect("it was inserted above").facts;
-        facts.best_log = labels.iter().map(|label| f64::from(*label)).fold(f64::INFINITY, f64::min);
+        facts.best_log = best_log;
         facts.ranges = ranges(&matrix);
         (matrix, labels)
+    }
+
+    /// Rows of an operator as each view sees them; sizes alone where there are no schedules.
+    fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, Seen> {
+        let views = if samples.known_column().is_some() { &View::ALL[..] } else { &View::ALL[..1] };
+        views.iter().map(|view| (*view, self.seen(samples, rows, *view))).collect()
+    }
+
+    /// Rows of an operator that a view learns from, without what it must not see: default schedules where knobs are not known,
+    /// and all where there are too few of the right kind.
+    fn seen(&self, samples: &Samples, rows: &[usize], view: View) -> Seen {
+        const FEWEST: usize = 10;
+        let belongs = |row: &&usize| match view {
+            View::Sizes => samples.rows[**row].is_default,
+            View::Knobs | View::Code => samples.view(**row) >= view,
+        };
+        let own: Vec<usize> = rows.iter().filter(belongs).copied().collect();
+        let rows = if own.len() < FEWEST { rows } else { &own };
+        let hides = |column: &usize| samples.known_column().is_some() && view.hides(*column, &samples.names[*column]);
+        let hidden: Vec<usize> = (0..samples.names.len()).filter(hides).collect();
+        let labels = rows.iter().map(|row| self.label_before(samples, *row, view)).collect();
+        (without(&self.matrix_before(samples, rows, view), &hidden), labels)
     }
 
     fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
         self.operators.get(&samples.operators[samples.rows[row].operator as usize])
     }
 
-    fn overhead_ns(&self, samples: &Samples, row: usize) -> f64 {
-        let device = samples.device_name(row);
+    fn overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let (device, sample) = (samples.device_name(row), &samples.rows[row]);
+        // What a schedule does with its threads is only known with it.
+        let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
         self.operator(samples, row).map_or(0.0, |known| {
-            let threads = samples.rows[row].threads;
             let usual = || known.facts.overhead_ns(device, threads);
             known.adapted.get(device).map_or_else(usual, |adapted| adapted.overhead_ns)
         })
     }
 
     /// The bound, overhead included.
-    pub fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
-        samples.rows[row].attainable_ns + self.overhead_ns(samples, row)
+    fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
+        samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.view(row))
     }
 
-    /// What is learned of a sample: the logarithm of its time over its bound.
+    /// What times are compared with: the bound, or what the instructions should take where they are known.
+    fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let sample = &samples.rows[row];
+        let of_code = sample.estimated_ns.filter(|_| view == View::Code);
+        of_code.unwrap_or(sample.attainable_ns) + self.overhead_ns(samples, row, view)
+    }
+
+    /// The time of a sample from the logarithm of its ratio.
+    pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
+        let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.facts.best_log);
+        let least_ns = self.attainable_ns(samples, row) * best_log.exp();
+        (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
+    }
+
+    /// What is learned of a sample: the logarithm of its time over what it is compared with.
     pub fn label(&self, samples: &Samples, row: usize) -> f32 {
-        (samples.rows[row].time_ns / self.attainable_ns(samples, row)).ln() as f32
+        self.label_before(samples, row, samples.view(row))
+    }
+
+    fn label_before(&self, samples: &Samples, row: usize, view: View) -> f32 {
+        (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
     }
 
     /// The table's features and how the bound compares with the overhead.
     pub fn matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
+        self.matrix_of(samples, rows, |row| samples.view(row))
+    }
+
+    /// The same as if no more were known of the schedules.
+    fn matrix_before(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
+        self.matrix_of(samples, rows, |_| view)
+    }
+
+    fn matrix_of(&self, samples: &Samples, rows: &[usize], view: impl Fn(usize) -> View) -> Matrix {
         let mut matrix = Matrix::new(samples.features.columns() + 1);
         let mut features = Vec::new();
         for row in rows {
             features.clear();
             features.extend_from_slice(samples.features.row(*row));
-            let share = samples.rows[*row].attainable_ns / self.overhead_ns(samples, *row);
+            let view = view(*row);
+            if let Some(known) = samples.known_column() {
+                features[known] = view.number();
+            }
+            let share = samples.rows[*row].attainable_ns / self.overhead_ns(samples, *row, view);
             features.push(share.log2() as f32);
             matrix.push(&features);
         }
@@ -318,7 +414,7 @@ impl Ours {
                 let overhead_ns = adapted_overhead(samples, &rows, known.facts.overhead_ns);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.adapted.insert(device.to_owned(), Adapted::of_overhead(overhead_ns));
-                let logs = self.logs(samples, &rows, name);
+                let logs = self.logs(samples, &rows, name, None);
                 let residuals: Vec<f64> =
                     rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
                 let places: Vec<Vec<f32>> = rows.iter().map(|row| self.place(samples, *row)).collect();
@@ -333,8 +429,9 @@ impl Ours {
         place(self.matrix(samples, &[row]).values())
     }
 
-    /// Logarithms of the ratios of samples of one operator, without corrections.
-    fn logs(&self, samples: &Samples, rows: &[usize], operator: &str) -> Vec<f64> {
+    /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
+    /// than the view says.
+    fn logs(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.facts.overheads_ns.contains_key(samples.device_name(*row));
         let mut logs = vec![0.0; rows.len()];
@@ -342,7 +439,7 @@ impl Ours {
             let (places, rows): (Vec<usize>, Vec<usize>) =
                 rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
             if !rows.is_empty() {
-                let found = known.logs(&self.matrix(samples, &rows), side);
+                let found = known.logs(&self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row))), side);
                 places.iter().zip(found).for_each(|(place, log)| logs[*place] = log);
             }
         }
@@ -358,14 +455,14 @@ impl OfOperator {
         for trees in trees {
             logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += f64::from(log));
         }
-        logs.iter().map(|sum| (sum / trees.len().max(1) as f64).max(self.facts.best_log)).collect()
+        logs.iter().map(|sum| sum / trees.len().max(1) as f64).collect()
     }
 
     /// The same for one row.
     pub fn log(&self, row: &[f32], is_known: bool) -> f64 {
         let trees = self.trees(is_known);
         let sum: f64 = trees.iter().map(|trees| f64::from(trees.predict_row(row))).sum();
-        (sum / trees.len().max(1) as f64).max(self.facts.best_log)
+        sum / trees.len().max(1) as f64
     }
 
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
@@ -395,7 +492,7 @@ impl Fitted for Ours {
             let facts = &self.operator(samples, *row)?.facts;
             let device = samples.device_name(*row);
             let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
-            facts.spreads.get(name).map(|spread| (*spread, *spread))
+            facts.spread(name, samples.view(*row)).map(|spread| (spread, spread))
         };
         rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
     }
@@ -406,14 +503,21 @@ impl Fitted for Ours {
     }
 
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        self.predict_before(samples, rows, None)
+    }
+}
+
+impl Ours {
+    /// Times of some samples as if no more were known of their schedules than the view says.
+    pub(super) fn predict_before(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let name = &samples.operators[operator as usize];
             let known = self.operators.get(name)?;
-            let logs = self.logs(samples, rows, name);
+            let logs = self.logs(samples, rows, name, view);
             let time = |(row, log): (&usize, f64)| {
                 let adapted = known.adapted.get(samples.device_name(*row));
                 let correction = adapted.map_or(0.0, |adapted| adapted.correction(&self.place(samples, *row)));
-                self.attainable_ns(samples, *row) * (log + correction).exp()
+                self.time_ns(samples, *row, log + correction, view.unwrap_or(samples.view(*row)))
             };
             Some(rows.iter().zip(logs).map(time).collect())
         })

@@ -4,7 +4,7 @@ use super::boosted::Growth;
 use super::ours::Ours;
 use super::spread::UNSEEN;
 use crate::error::{Error, Result};
-use crate::features::{self, Device, FEATURES, Matrix, Origin, Work};
+use crate::features::{self, Device, FEATURES, Matrix, Origin, View, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,6 +69,11 @@ pub struct Answer {
     pub attainable_ns: f64,
     /// What starting any operator of this kind takes on the device: the time of the smallest that were measured.
     pub overhead_ns: f64,
+    /// What is known of the schedule: only `sizes` (it is the default one), its `knobs`, or figures of its `code`.
+    pub known: View,
+    /// What the answer is a multiple of: the bound, or where the code is known what its instructions should take; with the
+    /// overhead.
+    pub reference_ns: f64,
     /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
     pub bound: &'static str,
     /// Why the question is outside of what was learned from; empty inside.
@@ -133,23 +138,31 @@ impl Predictor {
             return Err(Error::Question(format!("{threads} threads make no sense")));
         }
         let is_known = operator.facts.overheads_ns.contains_key(ask.device);
-        let overhead_ns = match operator.adapted.get(ask.device) {
-            Some(adapted) => adapted.overhead_ns,
-            None => operator.facts.overhead_ns(ask.device, threads),
-        };
-        let roofline_ns = features::attainable_ns(ask.work, device, threads);
-        let mut row = Vec::with_capacity(self.about.names.len() + 1);
-        features::describe(ask.work, device, threads, &mut row);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
         if !ask.extras.is_empty() {
             features::tiling::add(ask.work, device, threads, extras.to_mut());
         }
-        let extra = |name: &String| extras.get(name).map_or(f32::NAN, |value| *value as f32);
+        let busy_threads = features::tiling::busy_threads(threads, &extras);
+        let view = View::of_extras(&extras);
+        let overhead_ns = match operator.adapted.get(ask.device) {
+            Some(adapted) => adapted.overhead_ns,
+            None => operator.facts.overhead_ns(ask.device, busy_threads),
+        };
+        let roofline_ns = features::attainable_ns(ask.work, device, threads);
+        let mut row = Vec::with_capacity(self.about.names.len() + 1);
+        features::describe(ask.work, device, threads, &mut row);
+        let estimated_ns = match view {
+            View::Code => features::program::relate(ask.work, device, busy_threads, roofline_ns, extras.to_mut()),
+            View::Sizes | View::Knobs => None,
+        };
+        let extra = |name: &String| match name.as_str() {
+            features::KNOWN => view.number(),
+            name => extras.get(name).map_or(f32::NAN, |value| *value as f32),
+        };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let outside = outside(&operator.facts.ranges, &row, is_known);
-        let spreads = &operator.facts.spreads;
-        let spread = spreads.get(if is_known { ask.device } else { UNSEEN }).copied();
+        let spread = operator.facts.spread(if is_known { ask.device } else { UNSEEN }, view);
         let memory_ns = ask.work.bytes() / device.bytes_per_ns();
         let bound = match () {
             () if overhead_ns > roofline_ns => "overhead",
@@ -162,8 +175,10 @@ impl Predictor {
             correction,
             operator,
             features: row,
-            attainable_ns: roofline_ns + overhead_ns,
+            reference_ns: estimated_ns.unwrap_or(roofline_ns) + overhead_ns,
             roofline_ns,
+            overhead_ns,
+            view,
             is_known,
             outside,
             spread,
@@ -176,8 +191,10 @@ impl Predictor {
 struct Situated<'a> {
     operator: &'a super::ours::OfOperator,
     features: Vec<f32>,
-    attainable_ns: f64,
+    reference_ns: f64,
     roofline_ns: f64,
+    overhead_ns: f64,
+    view: View,
     is_known: bool,
     outside: Vec<String>,
     spread: Option<f64>,
@@ -187,14 +204,17 @@ struct Situated<'a> {
 
 impl Situated<'_> {
     fn answer(&mut self, log: f64) -> Answer {
-        let time_ns = self.attainable_ns * (log + self.correction).exp();
+        let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.facts.best_log.exp();
+        let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
         let wide = self.spread.map_or(f64::NAN, f64::exp);
         Answer {
             time_ns,
             low_ns: time_ns / wide,
             high_ns: time_ns * wide,
             attainable_ns: self.roofline_ns,
-            overhead_ns: self.attainable_ns - self.roofline_ns,
+            overhead_ns: self.overhead_ns,
+            known: self.view,
+            reference_ns: self.reference_ns,
             bound: self.bound,
             outside: std::mem::take(&mut self.outside),
         }

@@ -80,12 +80,10 @@ impl Quantiles {
 impl Fitted for Quantiles {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
-            let best_log = self.known.operators[&samples.operators[operator as usize]].facts.best_log;
             let logs = self.logs(samples, operator, rows)?;
             let middle = logs.get(logs.len() / 2)?;
-            let time = |(row, log): (&usize, &f32)| {
-                self.known.attainable_ns(samples, *row) * f64::from(*log).max(best_log).exp()
-            };
+            let time =
+                |(row, log): (&usize, &f32)| self.known.time_ns(samples, *row, f64::from(*log), samples.view(*row));
             Some(rows.iter().zip(middle).map(time).collect())
         })
     }

@@ -6,6 +6,7 @@
 use super::ours::{GrowthOf, Ours, Purpose, fit};
 use super::{Fitted, Lesson, by_operator, quantile};
 use crate::error::Result;
+use crate::features::View;
 use crate::samples::Samples;
 use crate::split;
 use std::collections::BTreeMap;
@@ -30,8 +31,17 @@ pub fn calibrate(
         let (learned, aside) = split::aside(samples, train, seed ^ 1);
         if !learned.is_empty() {
             let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
-            record(fitted, samples, &distances(&trial, samples, &aside, false));
+            record(fitted, samples, &distances(&trial, samples, &aside, false, None), None);
             record_errors(fitted, &trial, samples, &aside);
+            let lesser = if samples.known_column().is_some() { &[View::Sizes, View::Knobs][..] } else { &[] };
+            for view in lesser {
+                let asks = |row: &&usize| match view {
+                    View::Sizes => samples.rows[**row].is_default,
+                    View::Knobs | View::Code => samples.view(**row) >= *view,
+                };
+                let asked: Vec<usize> = aside.iter().filter(asks).copied().collect();
+                record(fitted, samples, &distances(&trial, samples, &asked, false, Some(*view)), Some(*view));
+            }
         }
     }
     if purpose != Purpose::Known {
@@ -44,11 +54,11 @@ pub fn calibrate(
             }
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
             let trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
-            for (group, mut found) in distances(&trial, samples, &pick(&fold.test), true) {
+            for (group, mut found) in distances(&trial, samples, &pick(&fold.test), true, None) {
                 all.entry(group).or_insert_with(Vec::new).append(&mut found);
             }
         }
-        record(fitted, samples, &all);
+        record(fitted, samples, &all, None);
     }
     Ok(())
 }
@@ -64,11 +74,14 @@ fn record_errors(fitted: &mut Ours, trial: &Ours, samples: &Samples, rows: &[usi
     }
 }
 
-/// Absolute distances as logarithms, by operator and device (or none where devices are not told apart).
-fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool) -> BTreeMap<(u32, Option<u32>), Vec<f64>> {
-    let mut found: BTreeMap<(u32, Option<u32>), Vec<f64>> = BTreeMap::new();
+/// By operator and device; by none where devices are not told apart.
+type Distances = BTreeMap<(u32, Option<u32>), Vec<f64>>;
+
+/// Absolute distances as logarithms; as if no more were known of schedules than the view says.
+fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool, view: Option<View>) -> Distances {
+    let mut found = Distances::new();
     for (operator, rows) in by_operator(samples, rows) {
-        for (row, time) in rows.iter().zip(trial.predict(samples, &rows)) {
+        for (row, time) in rows.iter().zip(trial.predict_before(samples, &rows, view)) {
             let sample = &samples.rows[*row];
             let device = (!unseen).then_some(sample.device);
             found.entry((operator, device)).or_default().push((time / sample.time_ns).ln().abs());
@@ -77,7 +90,7 @@ fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool) -> B
     found
 }
 
-fn record(fitted: &mut Ours, samples: &Samples, found: &BTreeMap<(u32, Option<u32>), Vec<f64>>) {
+fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<View>) {
     for ((operator, device), distances) in found {
         let name = &samples.operators[*operator as usize];
         let Some(entry) = fitted.operators.get_mut(name) else { continue };
@@ -89,6 +102,10 @@ fn record(fitted: &mut Ours, samples: &Samples, found: &BTreeMap<(u32, Option<u3
         let share = (COVERAGE * (own.len() + 1) as f64 / own.len() as f64).min(1.0);
         let spread = quantile(&mut own, share);
         let device = device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
-        entry.facts.spreads.insert(device.to_owned(), spread);
+        let spreads = match view {
+            Some(view) => entry.facts.spreads_before.entry(view).or_default(),
+            None => &mut entry.facts.spreads,
+        };
+        spreads.insert(device.to_owned(), spread);
     }
 }

@@ -54,8 +54,7 @@ pub fn trained() -> &'static [u8] {
         let (mut samples, _) = samples();
         // Rows of both operators stand in turns, so an odd step takes of both.
         let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
-        samples.features = samples.features.select(&few);
-        samples.rows = few.iter().map(|row| samples.rows[*row].clone()).collect();
+        samples.keep(&few);
         let predictor = predictor::train::train(&samples, 7, false).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");

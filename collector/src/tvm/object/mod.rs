@@ -86,6 +86,31 @@ pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
     Ok(code.map(|section| section.size as u64).sum())
 }
 
+/// The functions of an object file by name, in the order of their code.
+pub fn functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
+    let object = read::read(bytes)?;
+    let mut begins: Vec<(usize, usize, &str)> = Vec::new();
+    for symbol in &object.symbols {
+        if let read::Place::Section { section, offset } = symbol.place
+            && !symbol.name.is_empty()
+            && object.sections.get(section).is_some_and(|found| found.access == read::Access::Code)
+        {
+            begins.push((section, offset, symbol.name));
+        }
+    }
+    begins.sort_unstable();
+    begins.dedup_by_key(|(section, offset, _)| (*section, *offset));
+    let end = |place: usize, section: usize| match begins.get(place + 1) {
+        Some((next, offset, _)) if *next == section => *offset,
+        _ => object.sections[section].bytes.len(),
+    };
+    let function = |(place, (section, offset, name)): (usize, &(usize, usize, &str))| {
+        let code = object.sections[*section].bytes.get(*offset..end(place, *section)).unwrap_or_default();
+        ((*name).to_owned(), code.to_vec())
+    };
+    Ok(begins.iter().enumerate().map(function).collect())
+}
+
 impl Loaded {
     /// The address of a symbol that the object defines, or `None`.
     ///

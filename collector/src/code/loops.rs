@@ -1,0 +1,129 @@
+//! The loops of a function: where they are, how they nest, and how often they turn where constants say so.
+//!
+//! Compilers write a counted loop as a counter that starts from a constant, grows by a constant in the body, and is compared
+//! with a constant before the jump back. What is written in another way has no count.
+
+use super::step::{Kind, Step, is_comparison, register};
+use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
+
+/// One loop: the instructions from the target of a jump back to that jump.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// The place of its first instruction.
+    pub first: usize,
+    /// The place of its last instruction.
+    pub last: usize,
+    /// How often it turns each time it is entered; nothing where that is decided while running.
+    pub turns: Option<f64>,
+    /// The place among the loops of the one around it.
+    pub around: Option<usize>,
+}
+
+/// The loops of a function; one comes before those inside it.
+pub fn loops(steps: &[Step]) -> Vec<Loop> {
+    let mut found: Vec<Loop> = Vec::new();
+    let address = |step: &Step| step.instruction.ip();
+    for (last, step) in steps.iter().enumerate() {
+        let Some(target) = step.target.filter(|target| *target <= address(step)) else { continue };
+        let Ok(first) = steps.binary_search_by_key(&target, address) else { continue };
+        match found.iter_mut().find(|known| known.first == first) {
+            Some(known) => known.last = known.last.max(last),
+            None => found.push(Loop { first, last, turns: None, around: None }),
+        }
+    }
+    found.sort_by_key(|found| (found.first, std::cmp::Reverse(found.last)));
+    for place in 0..found.len() {
+        let (before, rest) = found.split_at_mut(place);
+        let this = &mut rest[0];
+        this.around = before.iter().rposition(|outer| outer.last >= this.last);
+        this.turns = turns(steps, this);
+    }
+    found
+}
+
+fn turns(steps: &[Step], this: &Loop) -> Option<f64> {
+    /// More than any operator has elements.
+    const MOST: f64 = 1e9;
+    let body = &steps[this.first..=this.last];
+    let jump = &body.last()?.instruction;
+    let sets_flags = |step: &Step| step.kind == Kind::Integer && step.instruction.rflags_modified() != 0;
+    let test_at = body.iter().rposition(sets_flags)?;
+    let test = &body[test_at].instruction;
+    let counter = register(test, 0)?;
+    let (growth, grows_at) = growth(body, counter)?;
+    let start = start_of(steps, this.first, counter);
+    let turns = match test.mnemonic() {
+        Mnemonic::Cmp => {
+            let bound_before = || start_of(steps, this.first, register(test, 1)?);
+            let bound = constant(test, 1).or_else(bound_before)?;
+            let distance = (bound - start.unwrap_or(0)) as f64 / growth as f64;
+            // A test before the growth, or one that lets the bound itself pass, gives another turn.
+            let tests_first = grows_at > test_at;
+            let passes_bound = matches!(
+                jump.condition_code(),
+                ConditionCode::le | ConditionCode::be | ConditionCode::ge | ConditionCode::ae
+            );
+            distance.ceil() + f64::from(u8::from(tests_first)) + f64::from(u8::from(passes_bound))
+        }
+        // The counter runs to zero.
+        Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => (-start? as f64 / growth as f64).ceil(),
+        _ => return None,
+    };
+    (1.0..MOST).contains(&turns).then_some(turns)
+}
+
+/// What a register grows by in each turn, and where in the body.
+fn growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
+    let place = last_write(body, counter)?;
+    let step = &body[place].instruction;
+    let added = |step: &Instruction| {
+        let is_sum = step.mnemonic() == Mnemonic::Lea
+            && step.memory_base().full_register() == counter
+            && step.memory_index() == Register::None;
+        is_sum.then(|| step.memory_displacement64() as i64)
+    };
+    let growth = match step.mnemonic() {
+        Mnemonic::Inc => 1,
+        Mnemonic::Dec => -1,
+        Mnemonic::Add => constant(step, 1)?,
+        Mnemonic::Sub => -constant(step, 1)?,
+        Mnemonic::Lea => added(step)?,
+        // The sum was kept in another register meanwhile.
+        Mnemonic::Mov => added(&body[last_write(&body[..place], register(step, 1)?)?].instruction)?,
+        _ => return None,
+    };
+    (growth != 0).then_some((growth, place))
+}
+
+/// The constant that a register holds when a loop is entered.
+fn start_of(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
+    /// Instructions before the loop among which it is looked for.
+    const NEAR: usize = 400;
+    let before = &steps[first.saturating_sub(NEAR)..first];
+    let step = &before[last_write(before, counter)?].instruction;
+    match step.mnemonic() {
+        Mnemonic::Xor if register(step, 1) == Some(counter) => Some(0),
+        Mnemonic::Mov => constant(step, 1),
+        _ => None,
+    }
+}
+
+fn last_write(steps: &[Step], wanted: Register) -> Option<usize> {
+    steps.iter().rposition(|step| step.first == wanted && !is_comparison(&step.instruction))
+}
+
+fn constant(instruction: &Instruction, place: u32) -> Option<i64> {
+    let is_constant = place < instruction.op_count()
+        && matches!(
+            instruction.op_kind(place),
+            OpKind::Immediate8
+                | OpKind::Immediate16
+                | OpKind::Immediate32
+                | OpKind::Immediate64
+                | OpKind::Immediate8to16
+                | OpKind::Immediate8to32
+                | OpKind::Immediate8to64
+                | OpKind::Immediate32to64
+        );
+    is_constant.then(|| instruction.immediate(place) as i64)
+}

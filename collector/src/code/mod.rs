@@ -1,0 +1,151 @@
+//! What machine code says of its own time before it runs.
+//!
+//! The schedule says what was asked for; whether a tile stayed in registers, a loop was unrolled or a vector is as wide as it
+//! could be is only known from what the compiler made of it. So the instructions of every loop are counted, weighed by
+//! how often the loop turns as far as constants say so, and added up for the whole operator. Only x86-64 is read.
+
+pub mod loops;
+pub mod step;
+pub mod sums;
+
+#[cfg(test)]
+mod tests;
+
+use loops::Loop;
+use std::collections::{BTreeMap, HashMap};
+use step::Kind;
+use sums::Sums;
+
+/// Turns of a loop whose count is decided while running: the taps of a window that reach over the edge, mostly.
+const TURNS_UNKNOWN: f64 = 3.0;
+/// The same for a loop around all others: a thread's share of the pieces.
+const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
+/// Cycles from a multiply-add to the next on the same accumulator.
+const FMA_LATENCY_CYCLES: f64 = 4.0;
+
+/// Figures of the functions of an operator, by name.
+///
+/// `macs` are the multiply-adds that the operator asks for. Loops over a thread's pieces have no count of their own; nests
+/// with multiply-adds are scaled so that these come out right.
+pub fn features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
+    let mut nests: Vec<Nest> = functions.into_iter().flat_map(nests).collect();
+    let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;
+    let done: f64 = nests.iter().map(|nest| nest.sums.fma_lanes).sum();
+    let scale = if macs > 0.0 && done > 0.0 { macs / done } else { 1.0 };
+    nests.iter_mut().filter(|nest| multiplies(nest)).for_each(|nest| nest.scale(scale));
+    let mut sums = Sums::default();
+    nests.iter().for_each(|nest| sums.add(&nest.sums, 1.0));
+    let cycles: f64 = nests.iter().map(|nest| nest.cycles).sum();
+    let mut found: BTreeMap<String, f64> = sums.by_name().map(|(name, sum)| (name.to_owned(), sum)).collect();
+    let mut set = |name: &str, value: f64| {
+        found.insert(name.to_owned(), value);
+    };
+    set("cycles", cycles);
+    set("cycles_without_fmas", nests.iter().filter(|nest| !multiplies(nest)).map(|nest| nest.cycles).sum());
+    set("loops", nests.iter().map(|nest| nest.loops).sum());
+    set("loops_uncounted", nests.iter().map(|nest| nest.uncounted).sum());
+    set("pieces", scale);
+    let hot = nests.iter().filter_map(|nest| nest.hot.as_ref()).max_by(|a, b| a.cycles.total_cmp(&b.cycles));
+    if let Some(hot) = hot {
+        let share = |part: f64| part / hot.sums.instructions.max(1.0);
+        set("hot_share", hot.cycles / cycles);
+        set("hot_instructions", hot.sums.instructions);
+        set("hot_fmas_in_chain", hot.chain);
+        set("hot_turns", hot.turns);
+        set("hot_fma_share", share(hot.sums.fmas));
+        set("hot_wide_share", share(hot.sums.wide));
+        set("hot_arithmetic_share", share(hot.sums.arithmetic));
+        set("hot_shuffle_share", share(hot.sums.shuffles));
+        set("hot_load_share", share(hot.sums.loads));
+        set("hot_store_share", share(hot.sums.stores));
+        set("hot_spill_share", share(hot.sums.spill_loads + hot.sums.spill_stores));
+        set("hot_integer_share", share(hot.sums.integers));
+    }
+    found
+}
+
+/// An outermost loop with all inside it, or what stands in no loop.
+#[derive(Default)]
+struct Nest {
+    sums: Sums,
+    cycles: f64,
+    loops: f64,
+    uncounted: f64,
+    hot: Option<Hot>,
+}
+
+/// The loop that takes the most cycles.
+struct Hot {
+    sums: Sums,
+    cycles: f64,
+    chain: f64,
+    turns: f64,
+}
+
+/// What stands in a loop and in none of those inside it.
+#[derive(Clone, Default)]
+struct Body {
+    sums: Sums,
+    /// Multiply-adds by accumulator.
+    chains: HashMap<iced_x86::Register, f64>,
+}
+
+impl Nest {
+    fn scale(&mut self, scale: f64) {
+        self.sums.add(&self.sums.clone(), scale - 1.0);
+        self.cycles *= scale;
+        self.hot.iter_mut().for_each(|hot| hot.cycles *= scale);
+    }
+
+    fn add(&mut self, this: &Loop, body: &Body, weight: f64) {
+        let chain = body.chains.values().copied().fold(0.0, f64::max);
+        let cycles = weight * body.sums.cycles().max(FMA_LATENCY_CYCLES * chain);
+        self.sums.add(&body.sums, weight);
+        self.cycles += cycles;
+        self.loops += 1.0;
+        self.uncounted += f64::from(u8::from(this.turns.is_none()));
+        if self.hot.as_ref().is_none_or(|hot| hot.cycles < cycles) {
+            let turns = this.turns.unwrap_or(TURNS_UNKNOWN);
+            self.hot = Some(Hot { sums: body.sums, cycles, chain, turns });
+        }
+    }
+}
+
+/// The nests of a function, what stands in no loop first.
+fn nests(code: &[u8]) -> Vec<Nest> {
+    let steps = step::decode(code);
+    let found = loops::loops(&steps);
+    let mut bodies = vec![Body::default(); found.len()];
+    let mut plain = Sums::default();
+    for (place, step) in steps.iter().enumerate() {
+        let Some(inner) = found.iter().rposition(|around| around.first <= place && place <= around.last) else {
+            plain.count(step);
+            continue;
+        };
+        bodies[inner].sums.count(step);
+        if step.kind == Kind::Fma {
+            *bodies[inner].chains.entry(step.first).or_default() += 1.0;
+        }
+    }
+    let mut nests = vec![Nest { cycles: plain.cycles(), sums: plain, ..Nest::default() }];
+    for ((this, body), weight) in found.iter().zip(&bodies).zip(weights(&found)) {
+        if this.around.is_none() {
+            nests.push(Nest::default());
+        }
+        nests.last_mut().expect("there is one for what stands in no loop").add(this, body, weight);
+    }
+    nests
+}
+
+/// How often each loop turns in all.
+fn weights(loops: &[Loop]) -> Vec<f64> {
+    let mut weights: Vec<f64> = Vec::with_capacity(loops.len());
+    for this in loops {
+        let (around, unknown) = match this.around {
+            Some(outer) => (weights[outer], TURNS_UNKNOWN),
+            None => (1.0, TURNS_UNKNOWN_OUTSIDE),
+        };
+        weights.push(around * this.turns.unwrap_or(unknown));
+    }
+    weights
+}

@@ -1,0 +1,117 @@
+//! What many instructions add up to.
+
+use super::step::{Kind, Step};
+
+macro_rules! sums {
+    ($( $(#[$note:meta])* $name:ident, )*) => {
+        /// Counts of instructions and of what they do; fractions once they are weighed by how often loops turn.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct Sums {
+            $( $(#[$note])* pub $name: f64, )*
+        }
+
+        impl Sums {
+            /// Adds others, so many times.
+            pub fn add(&mut self, other: &Sums, times: f64) {
+                $( self.$name += times * other.$name; )*
+            }
+
+            /// All of them by name.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, f64)> {
+                [$( (stringify!($name), self.$name), )*].into_iter()
+            }
+        }
+    };
+}
+
+sums! {
+    /// All instructions.
+    instructions,
+    /// Instructions that multiply and add.
+    fmas,
+    /// Multiply-adds that they do.
+    fma_lanes,
+    /// Instructions on the widest vectors.
+    wide,
+    /// Other arithmetic on vectors and floating-point numbers.
+    arithmetic,
+    /// Results of it.
+    lanes,
+    /// Quotients and roots.
+    divisions,
+    /// Instructions that move numbers within and between vectors.
+    shuffles,
+    /// Elements taken from, or put, all over memory.
+    gathers,
+    /// Instructions that read memory.
+    loads,
+    /// Bytes that they read.
+    loaded_bytes,
+    /// Instructions that write memory.
+    stores,
+    /// Bytes that they write.
+    stored_bytes,
+    /// Reads of the stack.
+    spill_loads,
+    /// Writes to the stack.
+    spill_stores,
+    /// Addresses, counters, tests.
+    integers,
+    /// Jumps.
+    jumps,
+    /// Calls.
+    calls,
+}
+
+impl Sums {
+    /// Counts one instruction.
+    pub fn count(&mut self, step: &Step) {
+        const WIDEST_BYTES: u32 = 64;
+        let lanes = f64::from(step.lanes);
+        let on_stack = if step.is_stack { 1.0 } else { 0.0 };
+        self.instructions += 1.0;
+        match step.kind {
+            Kind::Fma => {
+                self.fmas += 1.0;
+                self.fma_lanes += lanes;
+            }
+            Kind::Arithmetic => {
+                self.arithmetic += 1.0;
+                self.lanes += lanes;
+            }
+            Kind::Division => self.divisions += lanes,
+            Kind::Shuffle => self.shuffles += 1.0,
+            Kind::Gather => self.gathers += lanes,
+            Kind::Integer => self.integers += 1.0,
+            Kind::Jump => self.jumps += 1.0,
+            Kind::Call => self.calls += 1.0,
+            Kind::Move => {}
+        }
+        if step.width == WIDEST_BYTES && step.kind != Kind::Move {
+            self.wide += 1.0;
+        }
+        if step.loaded_bytes > 0 {
+            self.loads += 1.0;
+            self.loaded_bytes += f64::from(step.loaded_bytes);
+            self.spill_loads += on_stack;
+        }
+        if step.stored_bytes > 0 {
+            self.stores += 1.0;
+            self.stored_bytes += f64::from(step.stored_bytes);
+            self.spill_stores += on_stack;
+        }
+    }
+
+    /// Cycles of a core that does two vector operations, two reads, one write and six instructions in each, one of which
+    /// may move numbers within vectors. What keeps it second most busy gets in the way of the first.
+    pub fn cycles(&self) -> f64 {
+        let mut busy = [
+            (self.fmas + self.arithmetic) / 2.0 + 0.7 * self.shuffles,
+            self.loads / 2.0,
+            self.stores,
+            self.instructions / 6.0,
+        ];
+        busy.sort_unstable_by(f64::total_cmp);
+        busy[3] + 0.3 * busy[2] + 0.6 * self.divisions + 0.7 * self.gathers + 15.0 * self.calls
+    }
+}

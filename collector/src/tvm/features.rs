@@ -1,0 +1,114 @@
+//! What TVM says of a scheduled program before code is made of it.
+//!
+//! TVM's own cost models see a vector of numbers for every place that writes a buffer (MetaSchedule's per-store
+//! features): arithmetic, annotations of the loops around, and for each buffer that is touched how much, how far apart
+//! and how often again. Programs differ in how many such places they have, so here they are pooled: what counts work is added
+//! up, the rest is taken from the place that does most.
+
+use super::call::{TvmError, Value, call};
+use super::compile::CompileTarget;
+use super::memory;
+use super::names;
+use super::schedule::Schedule;
+use std::collections::BTreeMap;
+use tvm_ffi::{Any, Function, Tensor};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// Buffers that each place tells of, the most touched first.
+const BUFFERS: usize = 5;
+/// Points of the curve of arithmetic over traffic.
+const CURVE: usize = 10;
+/// Where the numbers of each kind begin: arithmetic, annotations of loops, buffers.
+const LOOPS_AT: usize = ARITHMETIC.len();
+const BUFFERS_AT: usize = LOOPS_AT + 3 * LOOP_WIDTH + 8;
+const LOOP_WIDTH: usize = 11;
+const BUFFER_WIDTH: usize = 18;
+/// Numbers of one place.
+const WIDTH: usize = BUFFERS_AT + BUFFER_WIDTH * BUFFERS + CURVE + 4 + 3;
+
+const ARITHMETIC: [&str; 16] = [
+    "float_mads",
+    "float_sums",
+    "float_products",
+    "float_quotients",
+    "float_comparisons",
+    "float_functions",
+    "float_calls",
+    "integer_mads",
+    "integer_sums",
+    "integer_products",
+    "integer_quotients",
+    "integer_comparisons",
+    "integer_functions",
+    "integer_calls",
+    "logic",
+    "selections",
+];
+const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
+/// What is told of a buffer, with its place among the numbers of one.
+const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
+const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
+/// Buffers of the place that does most that are told of.
+const BUFFERS_TOLD: usize = 3;
+
+/// One vector for each place that writes, in the order of the program.
+pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
+    const CACHE_LINE_BYTES: i64 = 64;
+    const WITHOUT_WORKLOAD: bool = false;
+    const THREADS: i64 = 1;
+    const SEED: i64 = 1;
+    let (buffers, curve) = (BUFFERS as i64, CURVE as i64);
+    let extractor = call!(names::META_PER_STORE_FEATURE, buffers, curve, CACHE_LINE_BYTES, WITHOUT_WORKLOAD)?;
+    let module = schedule.module()?;
+    let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
+    let nothing = Value::none();
+    let context =
+        call!(names::META_CONTEXT, &module.0, &target.value, &nothing, &nothing, "task", THREADS, SEED, silent)?;
+    let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
+    let found = call!(names::META_EXTRACT_FROM, extractor, context, Value::array([candidate]))?.items()?;
+    let wrong = |problem: String| TvmError::new(names::META_EXTRACT_FROM.text, problem);
+    let first = found.first().ok_or_else(|| wrong("no features came back".to_owned()))?;
+    let tensor: Tensor = first.convert("tensor")?;
+    let numbers: Vec<f64> = memory::read(&tensor).map_err(|error| wrong(error.to_string()))?;
+    match numbers.len() % WIDTH {
+        0 => Ok(numbers.chunks(WIDTH).map(<[f64]>::to_vec).collect()),
+        _ => Err(wrong(format!("{} numbers are no rows of {WIDTH}", numbers.len()))),
+    }
+}
+
+/// The vectors of a program as one set of numbers by name. TVM gives counts as `log2(1 + count)`; here they are counts.
+pub fn of_stores(stores: &[Vec<f64>]) -> BTreeMap<String, f64> {
+    let count = |value: f64| (value.exp2() - 1.0).round();
+    let of_buffers = |store: &[f64], place: usize| -> f64 {
+        (0..BUFFERS).map(|buffer| count(store[BUFFERS_AT + BUFFER_WIDTH * buffer + place])).sum()
+    };
+    let mut found = BTreeMap::from([("store_places".to_owned(), stores.len() as f64)]);
+    let mut set = |name: String, value: f64| {
+        found.insert(format!("store_{name}"), value);
+    };
+    for (place, name) in ARITHMETIC.iter().enumerate() {
+        set((*name).to_owned(), stores.iter().map(|store| count(store[place])).sum());
+    }
+    for (name, place) in TRAFFIC {
+        set(name.to_owned(), stores.iter().map(|store| of_buffers(store, place)).sum());
+    }
+    let does = |store: &Vec<f64>| {
+        let arithmetic: f64 = store[..LOOPS_AT / 2].iter().map(|value| count(*value)).sum();
+        arithmetic + of_buffers(store, TRAFFIC[0].1) / 4.0
+    };
+    if let Some(most) = stores.iter().max_by(|a, b| does(a).total_cmp(&does(b))) {
+        for (place, name) in LOOPS.iter().enumerate() {
+            let at = LOOPS_AT + LOOP_WIDTH * place;
+            set(format!("main_{name}"), count(most[at + 1]));
+            set(format!("main_{name}_innermost"), count(most[at + 2]));
+        }
+        for buffer in 0..BUFFERS_TOLD {
+            let at = BUFFERS_AT + BUFFER_WIDTH * buffer;
+            for (name, place) in TRAFFIC.iter().chain(&REUSE) {
+                set(format!("main_buffer_{buffer}_{name}"), count(most[at + place]));
+            }
+        }
+    }
+    found
+}

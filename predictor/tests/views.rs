@@ -1,0 +1,105 @@
+//! What is answered when nothing, the knobs or the code of a schedule is known, with the real XGBoost.
+
+use predictor::evaluate::{Plan, Protocol, evaluate};
+use predictor::features::{Device, View, Work};
+use predictor::learn::Learner;
+use predictor::learn::predictor::Ask;
+use predictor::samples::{Gatherer, Question, Samples};
+use std::collections::BTreeMap;
+
+fn device() -> Device {
+    Device {
+        units: 2.0,
+        flops_per_cycle: 64.0,
+        clock_ghz: 2.0,
+        bandwidth_gb_per_s: 20.0,
+        cache_bytes: 2097152.0,
+        near_bytes: 49152.0,
+        memory_bytes: 0.0,
+        generation: 0.0,
+    }
+}
+
+fn work(step: u64) -> Work {
+    let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 300) as f64;
+    Work::contraction(1.0, size(1), size(2), size(3), true)
+}
+
+/// Products whose default schedule takes three times the bound. Of others, those with a large tile take twice as long as the
+/// default, those with a small one half as long; spills, which only the code shows, make any of them five times as slow.
+fn samples() -> Samples {
+    let mut gatherer = Gatherer::new(vec![("here".to_owned(), device())]);
+    for step in 0..90u64 {
+        let work = work(step);
+        let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
+        for schedule in 0..4u64 {
+            let is_default = schedule == 0;
+            let tile = if is_default { 4.0 } else { [1.0, 16.0][(step + schedule) as usize % 2] };
+            let spills = if !is_default && (step * 31 + schedule * 17) % 3 == 0 { 1.0 } else { 0.0 };
+            let factor = if is_default {
+                3.0
+            } else if tile > 4.0 {
+                6.0
+            } else {
+                1.5
+            };
+            let cycles = work.flops / 64.0 * (1.0 + spills);
+            let extras = [
+                ("knob.from=template", 1.0),
+                ("knob.split_r", tile),
+                ("code.code_cycles", cycles),
+                ("code.code_spill_loads", spills * work.flops),
+            ];
+            let question = Question {
+                operator: "product".to_owned(),
+                device: 0,
+                model: String::new(),
+                detail: String::new(),
+                work: work.clone(),
+                threads: 1.0,
+                is_default,
+                extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            };
+            gatherer.push(question, bound_ns * factor * (1.0 + 4.0 * spills), Some(0.01));
+        }
+    }
+    gatherer.finish().expect("samples")
+}
+
+fn error(samples: &Samples, default_only: bool) -> f64 {
+    let plan = Plan { score_default: default_only, folds: 3, ..Plan::of(Protocol::P1, &[Learner::Ours]) };
+    evaluate(samples, &plan).expect("an evaluation").learners["ours"].mape
+}
+
+#[test]
+fn the_more_is_known_the_nearer_the_answer() {
+    let samples = samples();
+    let (code, knobs) = (error(&samples, false), error(&samples.clone().before(View::Knobs).expect("samples"), false));
+    assert!(code < 8.0, "{code}");
+    assert!(knobs > 20.0, "spills cannot be seen in knobs: {knobs}");
+    let sizes = samples.clone().before(View::Sizes).expect("samples");
+    assert_eq!(sizes.rows.len(), 90);
+    assert!(sizes.rows.iter().all(|sample| sample.is_default));
+    assert!(error(&sizes, false) < 8.0);
+    assert!(error(&samples, true) < 8.0);
+}
+
+#[test]
+fn a_question_without_a_schedule_is_answered_for_the_default_one() {
+    let predictor = predictor::train::train(&samples(), 7, true).expect("a predictor");
+    let work = work(1000);
+    let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
+    let ask = |extras: &[(&str, f64)]| {
+        let extras: BTreeMap<String, f64> = extras.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let ask = Ask { operator: "product", work: &work, device: "here", threads: Some(1.0), extras: &extras };
+        predictor.ask(&ask).expect("an answer")
+    };
+    let default = ask(&[]);
+    assert_eq!(default.known, View::Sizes);
+    assert!((2.4..3.6).contains(&(default.time_ns / bound_ns)), "{default:?}");
+    assert!(default.high_ns / default.low_ns < 2.0, "{default:?}");
+    let knobs = ask(&[("knob.from=template", 1.0), ("knob.split_r", 16.0)]);
+    assert_eq!(knobs.known, View::Knobs);
+    assert!(knobs.time_ns / bound_ns > 6.0, "{knobs:?}");
+    assert!(knobs.high_ns / knobs.low_ns > 2.0, "whether it spills is not known: {knobs:?}");
+}
