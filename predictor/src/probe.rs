@@ -4,7 +4,7 @@
 //! what it says is only looked at when it fails.
 
 use crate::error::{Error, Result};
-use crate::records::device_name;
+use crate::records::{device_name, uncertainty};
 use datasets::{Outcome, Source, Store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ pub struct Measured {
     pub time_ns: f64,
     /// Standard deviation over mean, where it is known.
     pub cv: Option<f64>,
+    /// Half of the median's 95 % interval over the median, where it is known.
+    pub uncertainty: Option<f64>,
     /// The device, as predictors know it.
     pub device: String,
 }
@@ -55,6 +57,7 @@ pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration)
     Ok(Measured {
         time_ns: time_ns.ok_or_else(|| Error::Probe(format!("the record of `{operator}` has no time")))?,
         cv: record.cv,
+        uncertainty: uncertainty(record),
         device: device_name(record),
     })
 }

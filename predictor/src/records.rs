@@ -8,6 +8,7 @@ use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Op, Task, TensorType};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -179,8 +180,8 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     None
 }
 
-/// How far off the median may be, as a share of it.
-fn uncertainty(record: &Record) -> Option<f64> {
+/// How far off the median may be, as a share of it: half of its 95 % interval.
+pub(crate) fn uncertainty(record: &Record) -> Option<f64> {
     Some(record.median_interval_ns? / record.median_ns?)
 }
 
@@ -220,8 +221,6 @@ fn question(record: &Record, device: u32) -> std::result::Result<Question, Strin
     let task: Task =
         record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
     let work = work_of(&task)?;
-    let mut extras = BTreeMap::new();
-    schedule_features(record, &mut extras);
     Ok(Question {
         operator: record.op_kind.clone(),
         device,
@@ -230,7 +229,7 @@ fn question(record: &Record, device: u32) -> std::result::Result<Question, Strin
         work,
         threads: record.threads.unwrap_or(1).max(1) as f64,
         is_default: record.schedule_source == Some(ScheduleSource::Default),
-        extras,
+        extras: schedule_features(record),
     })
 }
 
@@ -309,29 +308,28 @@ fn taps(weight: Option<&TensorType>) -> f64 {
 }
 
 /// The features of a template's knobs.
-pub fn of_knobs(knobs: &serde_json::Map<String, serde_json::Value>) -> BTreeMap<String, f64> {
-    let mut extras = BTreeMap::from([(format!("knob.from={}", datasets::ScheduleSource::Template), 1.0)]);
-    knobs.iter().for_each(|(name, value)| number_feature(format!("knob.{name}"), value, &mut extras));
+pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
+    of_schedule(&Value::from_iter([
+        ("from", Value::from(ScheduleSource::Template.to_string())),
+        ("knobs", knobs.clone().into()),
+    ]))
+}
+
+/// The features of a schedule as records and plans have it: where it comes from, and its knobs where it has some.
+pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
+    let mut extras = BTreeMap::new();
+    if let Some(source) = schedule.get("from").and_then(Value::as_str) {
+        extras.insert(format!("knob.from={source}"), 1.0);
+    }
+    for (name, value) in schedule.get("knobs").and_then(Value::as_object).into_iter().flatten() {
+        number_feature(format!("knob.{name}"), value, &mut extras);
+    }
     extras
 }
 
-/// Knobs and code features of a record under their prefixed names.
-fn schedule_features(record: &Record, extras: &mut BTreeMap<String, f64>) {
-    if let Some(source) = record.schedule_source {
-        extras.insert(format!("knob.from={source}"), 1.0);
-    }
-    let schedule: serde_json::Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
-    for (name, value) in schedule.get("knobs").and_then(serde_json::Value::as_object).into_iter().flatten() {
-        number_feature(format!("knob.{name}"), value, extras);
-    }
-    if let Some(bytes) = record.code_bytes {
-        extras.insert("code.bytes".to_owned(), bytes as f64);
-    }
-    if let Some(bytes) = record.workspace_bytes {
-        extras.insert("code.workspace_bytes".to_owned(), bytes as f64);
-    }
-    let features: serde_json::Value = record.features.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
-    for (name, value) in features.as_object().into_iter().flatten() {
+/// Adds figures of a program and its code.
+pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
+    for (name, value) in figures.as_object().into_iter().flatten() {
         // How long a build took says more of the building host than of the code.
         if !name.ends_with("_ms") {
             number_feature(format!("code.{name}"), value, extras);
@@ -339,21 +337,40 @@ fn schedule_features(record: &Record, extras: &mut BTreeMap<String, f64>) {
     }
 }
 
+/// Knobs and code features of a record under their prefixed names.
+fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
+    let schedule: Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    let mut extras = of_schedule(&schedule);
+    extras.retain(|name, _| !name.starts_with("knob.from="));
+    if let Some(source) = record.schedule_source {
+        extras.insert(format!("knob.from={source}"), 1.0);
+    }
+    if let Some(bytes) = record.code_bytes {
+        extras.insert("code.bytes".to_owned(), bytes as f64);
+    }
+    if let Some(bytes) = record.workspace_bytes {
+        extras.insert("code.workspace_bytes".to_owned(), bytes as f64);
+    }
+    let figures: Value = record.features.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    add_figures(&figures, &mut extras);
+    extras
+}
+
 /// Numbers stay numbers; a word becomes a claim of its own name.
-fn number_feature(name: String, value: &serde_json::Value, extras: &mut BTreeMap<String, f64>) {
+fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
     /// Names come from files: more than these are cut off.
     const MOST_NAMES: usize = 512;
     if extras.len() >= MOST_NAMES {
         return;
     }
     match value {
-        serde_json::Value::Number(number) => {
+        Value::Number(number) => {
             extras.insert(name, number.as_f64().unwrap_or(f64::NAN));
         }
-        serde_json::Value::Bool(claim) => {
+        Value::Bool(claim) => {
             extras.insert(name, f64::from(u8::from(*claim)));
         }
-        serde_json::Value::String(word) if word.len() <= 64 => {
+        Value::String(word) if word.len() <= 64 => {
             extras.insert(format!("{name}={word}"), 1.0);
         }
         _ => {}

@@ -335,11 +335,9 @@ fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifa
         ("lower_ms", artifact.lower_ms),
         ("codegen_ms", artifact.codegen_ms),
     ]);
-    match &artifact.device {
-        // All architectures have the same launches; the first one's figures stand for the kind of code.
-        Some(code) => features.extend(code.cubins.first().map(|cubin| cubin.features()).into_iter().flatten()),
-        None => drop(features.insert("object_bytes", artifact.object.len() as f64)),
-    }
+    // All architectures have the same launches; the first one's figures stand for the kind of code.
+    let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
+    features.extend(cubin.map(|cubin| cubin.features()).into_iter().flatten());
     features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
     record.features = Some(Json::new(&features)?);
     if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {

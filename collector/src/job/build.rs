@@ -67,6 +67,7 @@ impl Builder {
         }
         let object = compile(&module, &target).context("cannot compile")?;
         let macs = task.work().map_or(0, |work| work.macs);
+        features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
         // Objects for other processors are not read.
         if let Ok(functions) = object::functions(&object.bytes) {
             let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());

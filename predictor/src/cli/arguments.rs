@@ -182,7 +182,8 @@ pub struct Predict {
     /// CSV table whose rows are all answered: columns `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping
     #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
     pub data: Option<PathBuf>,
-    /// What `opcollect space --sample N --json` printed: rank the schedules of --op
+    /// Rank schedules of --op: what `opcollect space --sample N --json` printed, or the `plan.json` of `opcollect build`, whose
+    /// code is known
     #[arg(long, value_name = "FILE", requires = "op")]
     pub space: Option<PathBuf>,
     /// Schedules of --space that are shown

@@ -72,8 +72,10 @@ fn over_threads(
             )));
         }
         let known = predicted.iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns);
-        belief.learn(at, measured.time_ns, measured.cv.unwrap_or(0.0));
-        probes.push(Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv: measured.cv });
+        let (cv, uncertainty) = (measured.cv, measured.uncertainty);
+        let probe = Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv, uncertainty };
+        belief.learn(at, probe.measured_ns, probe.known_to());
+        probes.push(probe);
     }
     let bent = if probes.is_empty() { predicted } else { belief.curve() };
     let found = knee("threads", bent).ok_or_else(|| {
@@ -122,7 +124,9 @@ fn overview(operator: &Operator, found: &Knee) -> String {
         };
         let probe = found.probes.iter().find(|probe| probe.at == point.at);
         let mut remark = probe.map_or(String::new(), |probe| {
-            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %)", 100.0 * cv));
+            let known =
+                probe.uncertainty.map_or(String::new(), |half| format!(", its median known to {:.1} %", 100.0 * half));
+            let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
             format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
         });
         if point.at == found.knee {

@@ -6,10 +6,12 @@ use crate::asking::{self, Answered, Cell, Operator, Run, Setting, Total};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::learn::predictor::{Answer, Ask, Predictor};
-use crate::records::of_knobs;
+use crate::records::{add_figures, of_knobs, of_schedule};
 use crate::table::{self, Cells, Mapping};
+use models::Task;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -102,53 +104,121 @@ fn cell(cells: &Cells, row: usize) -> Cell {
     }
 }
 
-/// The schedules of a space that should be fastest.
+/// The schedules of a space, or of a folder of what was built, that should be fastest.
 fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-    let spaces: Vec<Space> = serde_json::from_str(text.lines().last().unwrap_or_default()).map_err(|error| {
-        Error::table(path, format!("it is not what `opcollect space --sample N --json` prints: {error}"))
+    // A plan is one document, a list of spaces the last line of what was printed.
+    let last = || serde_json::from_str(text.lines().last().unwrap_or_default());
+    let listed: Listed = serde_json::from_str(&text).or_else(|_| last()).map_err(|_| {
+        let either = "it is neither what `opcollect space --sample N --json` prints nor the plan of `opcollect build`";
+        Error::table(path, either)
     })?;
     let [op] = &predict.op[..] else {
         return Err(Error::Question("--space needs one --op".to_owned()));
     };
     let operator = asking::operator(op, None)?;
-    let space = spaces
-        .into_iter()
-        .find(|space| space.text == operator.text)
-        .ok_or_else(|| Error::table(path, format!("it has no space of `{}`", operator.text)))?;
+    let schedules = listed
+        .schedules(&operator.text)
+        .ok_or_else(|| Error::table(path, format!("it has no schedule of `{}`", operator.text)))?;
     let setting = setting(predict)?;
     let device = asking::device(predictor, &setting)?;
     let mut ranked = Vec::new();
-    for knobs in space.sample {
-        let extras = of_knobs(&knobs);
+    for (schedule, extras) in schedules {
         let ask =
             Ask { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
-        ranked.push((predictor.ask(&ask)?.time_ns, knobs));
+        ranked.push((predictor.ask(&ask)?.time_ns, schedule));
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(predict.best);
     let mut table = new_table(&["time", "schedule"]);
-    for (time, knobs) in &ranked {
-        let knobs: Vec<_> =
-            knobs.iter().map(|(name, value)| format!("{name}={}", value.to_string().replace('"', ""))).collect();
-        table.add_row([duration(*time), knobs.join(" ")]);
+    for (time, schedule) in &ranked {
+        let named = schedule.as_object().into_iter().flatten();
+        let named: Vec<_> =
+            named.map(|(name, value)| format!("{name}={}", value.to_string().replace('"', ""))).collect();
+        table.add_row([duration(*time), named.join(" ")]);
     }
     right_align(&mut table, [0]);
     print(&table.to_string())?;
     if predict.json {
         let best: Vec<_> =
-            ranked.into_iter().map(|(time_ns, knobs)| json!({ "time_ns": time_ns, "knobs": knobs })).collect();
+            ranked.into_iter().map(|(time_ns, schedule)| json!({ "time_ns": time_ns, "knobs": schedule })).collect();
         print(&json!({ "operator": operator.text, "best": best }).to_string())?;
     }
     Ok(0)
 }
 
-/// What is needed of a space as `opcollect space` prints it.
+/// Schedules to choose from.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    /// As `opcollect space` prints them: knobs.
+    Spaces(Vec<Space>),
+    /// As `opcollect build` leaves them: knobs, and figures of the code.
+    Plan(Built),
+}
+
+/// What is needed of a space.
 #[derive(Deserialize)]
 struct Space {
     text: String,
     #[serde(default)]
-    sample: Vec<serde_json::Map<String, serde_json::Value>>,
+    sample: Vec<Map<String, Value>>,
+}
+
+/// What is needed of the plan of a folder of artifacts.
+#[derive(Deserialize)]
+struct Built {
+    tasks: Vec<BuiltTask>,
+    builds: Vec<BuiltSchedule>,
+}
+
+#[derive(Deserialize)]
+struct BuiltTask {
+    task: Task,
+}
+
+#[derive(Deserialize)]
+struct BuiltSchedule {
+    task: usize,
+    schedule: String,
+    failure: Option<String>,
+    #[serde(default)]
+    code_bytes: f64,
+    #[serde(default)]
+    features: Value,
+}
+
+/// A schedule as it is shown, and its features.
+type Named = (Value, BTreeMap<String, f64>);
+
+impl Listed {
+    /// The schedules of an operator; nothing where there are none.
+    fn schedules(self, text: &str) -> Option<Vec<Named>> {
+        let found: Vec<Named> = match self {
+            Listed::Spaces(spaces) => {
+                let space = spaces.into_iter().find(|space| space.text == text)?;
+                space.sample.into_iter().map(|knobs| (knobs.clone().into(), of_knobs(&knobs))).collect()
+            }
+            Listed::Plan(Built { tasks, builds }) => {
+                let is_wanted = |task: usize| tasks.get(task).is_some_and(|found| found.task.describe() == text);
+                let built = builds.into_iter().filter(|build| build.failure.is_none() && is_wanted(build.task));
+                built.filter_map(|build| build.named()).collect()
+            }
+        };
+        (!found.is_empty()).then_some(found)
+    }
+}
+
+impl BuiltSchedule {
+    fn named(&self) -> Option<Named> {
+        let schedule: Value = serde_json::from_str(&self.schedule).ok()?;
+        let mut extras = of_schedule(&schedule);
+        add_figures(&self.features, &mut extras);
+        if !self.features.is_null() {
+            extras.insert("code.bytes".to_owned(), self.code_bytes);
+        }
+        Some((schedule.get("knobs").cloned().unwrap_or(schedule), extras))
+    }
 }
 
 fn setting(predict: &Predict) -> Result<Setting> {

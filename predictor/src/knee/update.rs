@@ -29,6 +29,18 @@ pub struct Probe {
     pub measured_ns: f64,
     /// Spread of the measurement, standard deviation over mean, where it is known.
     pub cv: Option<f64>,
+    /// Half of the median's 95 % interval over the median, where it is known.
+    pub uncertainty: Option<f64>,
+}
+
+impl Probe {
+    /// How well the time is known, as a standard deviation over it: single runs that were disturbed widen the spread and leave the
+    /// median of many where it is.
+    pub fn known_to(&self) -> f64 {
+        /// Half-width of 95 % in standard deviations.
+        const OF_95: f64 = 1.96;
+        self.uncertainty.map(|half| half / OF_95).or(self.cv).unwrap_or(0.0)
+    }
 }
 
 /// What is believed of a curve.
@@ -80,10 +92,10 @@ impl Belief {
         candidates.max_by(|one, two| spread(*one).total_cmp(&spread(*two))).map(|place| self.at[place])
     }
 
-    /// Takes in a measurement, whose spread is a standard deviation over its mean.
-    pub fn learn(&mut self, at: f64, time_ns: f64, cv: f64) {
+    /// Takes in a measurement, whose time is known to this share of it, as a standard deviation.
+    pub fn learn(&mut self, at: f64, time_ns: f64, share: f64) {
         let Some(place) = self.at.iter().position(|known| *known == at) else { return };
-        let noise = cv * cv + REPEATS * REPEATS;
+        let noise = share * share + REPEATS * REPEATS;
         let column: Vec<f64> = self.covariance.iter().map(|row| row[place]).collect();
         let whole = column[place] + noise;
         let surprise = time_ns.ln() - self.logs[place];
