@@ -1,6 +1,6 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
-use collector::lower::lower;
+use collector::lower::{Sums, lower};
 use collector::space::apply::SpaceCache;
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
@@ -80,7 +80,7 @@ fn every_template_compiles_and_its_trace_replays() {
         for knobs in space::sample(&space, 7, 6) {
             let schedule = Schedule::Template { knobs };
             let result = (|| -> Result<usize, String> {
-                let lowered = lower(&task, schedule.layout()).map_err(|e| format!("lower: {e}"))?;
+                let lowered = lower(&task, schedule.layout(), Sums::Own).map_err(|e| format!("lower: {e}"))?;
                 let moves =
                     space::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default())
                         .map_err(|e| format!("apply: {e}"))?;

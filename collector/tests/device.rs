@@ -10,11 +10,13 @@
 mod common;
 
 use collector::campaign::{Build, Workers};
+use collector::cuda::cupti::{self, offsets};
 use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::{Architecture, DeviceCode, occupancy};
 use collector::job::BuildJob;
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
+use models::Op;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
@@ -74,6 +76,7 @@ const TASKS: &[&str] = &[
     r#"reduce(f32[3,21]) function="mean" axes=[0,1] keep=false"#,
     r#"reduce(i64[3,5,21]) function="min" axes=[1,2] keep=true"#,
     r#"reduce(f32[9,100]) function="mean" axes=[1] keep=false | unary(_) function="exp""#,
+    "arg_top(f32[3,21]) axis=1 count=5 largest=true",
     "arg_reduce(f32[3,5,21]) largest=true axis=1 keep=false last=false",
     "cum_sum(f32[3,5,21]) axis=2 exclusive=false reverse=true",
     // One element at a time.
@@ -107,6 +110,7 @@ const TASKS: &[&str] = &[
     "dequantize(u8[3,21], const f32[], const u8[]) axis=0",
     r#"requantize(i32[3,21], const f32[]) to="u8" axis=0 zero=7 low=7 high=255"#,
     // Moved elements.
+    "resize_linear:shape=1x3x5x7,to=10x14",
     "reshape(f32[3,20]) shape=[6,10]",
     "flatten(f32[3,4,5]) axis=1",
     "transpose(f32[3,4,5]) permutation=[2,0,1]",
@@ -195,6 +199,55 @@ fn every_operator_compiles() {
     for code in outcomes.iter().flatten() {
         let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
         assert_eq!(made_for, architectures, "one file of machine code for each architecture");
+    }
+}
+
+/// The list above has a task for each operator there is.
+#[test]
+fn every_operator_has_a_task() {
+    // What serde says of an unknown operator names all that it knows.
+    let unknown = serde_json::from_str::<Op>(r#"{"kind": "?"}"#).expect_err("no operator has this name").to_string();
+    let operators: Vec<&str> = unknown.split('`').skip(3).step_by(2).collect();
+    assert!(operators.len() > 50 && operators.contains(&"conv"), "{unknown}");
+    let tried = TASKS.iter().map(|text| serde_json::to_value(&common::task(text).steps[0].op).expect("plain data"));
+    let tried: Vec<String> = tried.map(|op| op["kind"].as_str().expect("its tag").to_owned()).collect();
+    let missing: Vec<&str> =
+        operators.into_iter().filter(|operator| !tried.iter().any(|tried| tried == operator)).collect();
+    assert!(missing.is_empty(), "operators without a task: {missing:?}");
+}
+
+/// Points on tensor cores are built, of all types and orders of operands.
+#[test]
+fn products_compile_for_tensor_cores() {
+    if !has_compiler() {
+        return;
+    }
+    const POINTS: usize = 2;
+    let tasks = [
+        ("mat_mul(f16[128,64], f16[64,96]) transpose_a=false transpose_b=false", "sm_75"),
+        ("mat_mul(f16[64,128], f16[96,64]) transpose_a=true transpose_b=true", "sm_80"),
+        ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", "sm_90"),
+        (
+            r#"dense(f16[2,64,64], const f16[64,64]) | bias_add(_, const f16[64]) axis=2 | unary(_) function="gelu""#,
+            "sm_90",
+        ),
+        ("mat_mul(bf16[64,64], bf16[64,64]) transpose_a=false transpose_b=false", "sm_80"),
+        ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", "sm_75"),
+        ("q_dense(u8[64,64], const u8[64,64]) x_zero=0 w_zero=0", "sm_80"),
+    ];
+    for (text, architecture) in tasks {
+        let target = target(&[architecture.to_owned()]);
+        let space = space::space(&common::task(text), &target.machine);
+        assert_eq!(space.default.choice("unit"), Some("tensor"), "{text}");
+        let points = space::sample(&space, 3, 64).into_iter().filter(|knobs| knobs.choice("unit") == Some("tensor"));
+        let tried: Vec<(&str, Schedule)> =
+            points.take(1 + POINTS).map(|knobs| (text, Schedule::Template { knobs })).collect();
+        assert_eq!(tried.len(), 1 + POINTS, "{text}");
+        let outcomes = build(&mut common::workers(), &target, &tried);
+        expect_all(&tried, &outcomes);
+        for code in outcomes.iter().flatten() {
+            assert!(code.source.contains("nvcuda::wmma::mma_sync("), "{}", code.source);
+        }
     }
 }
 
@@ -312,4 +365,28 @@ fn occupancy_agrees_with_nvidias_calculator() {
     for ((question, answer), said) in questions.lines().zip(answers).zip(said.lines()) {
         assert_eq!(answer.to_string(), said, "{question}");
     }
+}
+
+/// The profilers' library opens without a GPU, and its own header has records as they are read.
+#[test]
+fn records_of_kernels_are_read_where_cupti_has_them() {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cupti.c");
+    let include = cupti::candidates().into_iter().find_map(|file| {
+        let folder = file.parent()?.parent()?.join("include");
+        folder.join("cupti.h").is_file().then_some(folder)
+    });
+    let Some(include) = include else {
+        eprintln!("skipped: no CUPTI with headers");
+        return;
+    };
+    // It needs no driver to be opened, and one to tell its version.
+    let opened = cupti::Cupti::open().expect("it opens anywhere");
+    assert!(opened.version().is_none_or(|version| version > 0));
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let program = folder.path().join("offsets");
+    let compiled = Command::new("cc").arg("-I").arg(include).arg(SOURCE).arg("-o").arg(&program).status();
+    assert!(compiled.expect("there is a C compiler").success());
+    let said = Command::new(&program).output().expect("it runs").stdout;
+    let read = format!("{} {} {} {}\n", offsets::KIND, offsets::START, offsets::END, cupti::CONCURRENT_KERNEL);
+    assert_eq!(String::from_utf8_lossy(&said), read);
 }

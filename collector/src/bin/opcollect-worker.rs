@@ -2,7 +2,7 @@
 //!
 //! A program of its own, so that the orchestrator is linked without TVM.
 
-use collector::cuda::driver::Device;
+use collector::job::Gpu;
 use collector::job::build::Builder;
 use collector::job::run::Runner;
 use collector::tvm::{compile, library, names::Role};
@@ -52,14 +52,14 @@ fn serve() -> anyhow::Result<()> {
 /// A runner that needs the driver and nothing of TVM.
 fn serve_device() -> anyhow::Result<()> {
     let entry = worker::enter()?;
-    let device = Device::open()?;
-    let facts = device.facts()?;
+    let gpu = Gpu::open()?;
+    let facts = gpu.device.facts()?;
     let versions = BTreeMap::from([
         ("device".to_owned(), facts.name),
         ("capability".to_owned(), facts.capability.to_string()),
         ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
     ]);
-    let mut runner = Runner::on_device(device);
+    let mut runner = Runner::on_device(gpu);
     entry.serve(versions, |job| runner.answer(&job))?;
     Ok(())
 }

@@ -12,6 +12,12 @@ pub enum Step {
     Perf,
     /// What the kernel keeps for every thread and process.
     Usage,
+    /// The time line of a GPU.
+    Device,
+    /// What the driver of a GPU tells of its state.
+    Nvml,
+    /// NVIDIA's library for profilers.
+    Cupti,
 }
 
 impl Step {
@@ -21,6 +27,9 @@ impl Step {
             Step::Papi => "papi",
             Step::Perf => "perf",
             Step::Usage => "usage",
+            Step::Device => "device",
+            Step::Nvml => "nvml",
+            Step::Cupti => "cupti",
         }
     }
 }

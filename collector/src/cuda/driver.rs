@@ -17,7 +17,7 @@ use std::rc::Rc;
 pub enum DriverError {
     #[error("there is no NVIDIA driver: {0}")]
     NoDriver(String),
-    #[error("the NVIDIA driver lacks `{0}`: it is older than CUDA 11")]
+    #[error("the NVIDIA driver lacks `{0}`: it is older than CUDA 11.4")]
     TooOld(&'static str),
     #[error("there is no GPU: {0}")]
     NoDevice(String),
@@ -71,6 +71,16 @@ functions! {
     release = "cuDevicePrimaryCtxRelease_v2", (c_int);
     set_current = "cuCtxSetCurrent", (Handle);
     synchronize = "cuCtxSynchronize", ();
+    bus = "cuDeviceGetPCIBusId", (*mut c_char, c_int, c_int);
+    memory = "cuMemGetInfo_v2", (*mut usize, *mut usize);
+    make_stream = "cuStreamCreate", (*mut Handle, c_uint);
+    destroy_stream = "cuStreamDestroy_v2", (Handle);
+    begin_capture = "cuStreamBeginCapture_v2", (Handle, c_int);
+    end_capture = "cuStreamEndCapture", (Handle, *mut Handle);
+    instantiate = "cuGraphInstantiateWithFlags", (*mut Handle, Handle, u64);
+    launch_graph = "cuGraphLaunch", (Handle, Handle);
+    destroy_ready = "cuGraphExecDestroy", (Handle);
+    destroy_graph = "cuGraphDestroy", (Handle);
     load = "cuModuleLoadData", (*mut Handle, *const c_void);
     unload = "cuModuleUnload", (Handle);
     kernel = "cuModuleGetFunction", (*mut Handle, Handle, *const c_char);
@@ -154,26 +164,46 @@ impl Device {
         const L2_BYTES: c_int = 38;
         const CAPABILITY_MAJOR: c_int = 75;
         const CAPABILITY_MINOR: c_int = 76;
-        let mut name = [0u8; 256];
-        let room = c_int::try_from(name.len() - 1).expect("a small number");
-        // SAFETY: writes at most `room` bytes, one less than the buffer, so that it stays terminated.
-        let status = unsafe { (self.functions.device_name)(name.as_mut_ptr().cast(), room, self.ordinal) };
-        self.check("cuDeviceGetName", status)?;
         let mut memory = 0usize;
         // SAFETY: writes one number to a place that outlives the call.
         self.check("cuDeviceTotalMem", unsafe { (self.functions.total_memory)(&raw mut memory, self.ordinal) })?;
         let mut version = 0;
         // SAFETY: as above.
         self.check("cuDriverGetVersion", unsafe { (self.functions.version)(&raw mut version) })?;
-        let name = CStr::from_bytes_until_nul(&name).map_or_else(|_| String::new(), |n| n.to_string_lossy().into());
         Ok(DeviceFacts {
-            name,
+            name: self.text("cuDeviceGetName", self.functions.device_name)?,
             capability: 10 * self.attribute(CAPABILITY_MAJOR)? + self.attribute(CAPABILITY_MINOR)?,
             multiprocessors: self.attribute(MULTIPROCESSORS)?,
             memory_bytes: memory as u64,
             l2_bytes: u64::from(self.attribute(L2_BYTES)?),
             driver_cuda: format!("{}.{}", version / 1000, version % 1000 / 10),
         })
+    }
+
+    /// Its address on the PCI bus.
+    pub fn pci_bus_id(&self) -> Result<String> {
+        self.text("cuDeviceGetPCIBusId", self.functions.bus)
+    }
+
+    /// Bytes of memory that nobody has.
+    pub fn free_memory_bytes(&self) -> Result<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two numbers to places that outlive the call.
+        self.check("cuMemGetInfo", unsafe { (self.functions.memory)(&raw mut free, &raw mut total) })?;
+        Ok(free as u64)
+    }
+
+    /// A text of the device.
+    fn text(
+        &self,
+        call: &'static str,
+        get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Status,
+    ) -> Result<String> {
+        let mut text = [0u8; 256];
+        let room = c_int::try_from(text.len() - 1).expect("a small number");
+        // SAFETY: writes at most `room` bytes, one less than the buffer, so that it stays terminated.
+        self.check(call, unsafe { get(text.as_mut_ptr().cast(), room, self.ordinal) })?;
+        Ok(CStr::from_bytes_until_nul(&text).map_or_else(|_| String::new(), |text| text.to_string_lossy().into()))
     }
 
     fn attribute(&self, number: c_int) -> Result<u32> {
@@ -198,6 +228,25 @@ impl Device {
         // SAFETY: the image is a complete ELF file whose headers the driver checks; it is copied during the call.
         self.check("cuModuleLoadData", unsafe { (self.functions.load)(&raw mut handle, cubin.as_ptr().cast()) })?;
         Ok(DeviceModule { device: self, handle })
+    }
+
+    /// A list of launches that the device is asked for at once.
+    pub fn graph<'a>(&'a self, kernels: &[&'a Prepared<'a>]) -> Result<Graph<'a>> {
+        const DEFAULT: c_uint = 0;
+        const OF_THIS_THREAD: c_int = 1;
+        let functions = &self.functions;
+        let mut graph =
+            Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
+        // SAFETY: here and below, each call writes one handle to a place that outlives it; `Graph` destroys them.
+        self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
+        self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
+        let listed = kernels.iter().try_for_each(|kernel| kernel.launch_on(graph.stream));
+        let status = unsafe { (functions.end_capture)(graph.stream, &raw mut graph.listed) };
+        listed?;
+        self.check("cuStreamEndCapture", status)?;
+        let status = unsafe { (functions.instantiate)(&raw mut graph.ready, graph.listed, 0) };
+        self.check("cuGraphInstantiate", status)?;
+        Ok(graph)
     }
 
     /// A mark on the device's time line.
@@ -255,6 +304,11 @@ pub struct DeviceBuffer<'a> {
 }
 
 impl DeviceBuffer<'_> {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Sets all bytes.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), self.bytes, "a buffer is written whole");
@@ -348,6 +402,10 @@ impl Drop for DeviceModule<'_> {
 impl Prepared<'_> {
     /// Asks the device to run the kernel; does not wait.
     pub fn launch(&self) -> Result<()> {
+        self.launch_on(null_mut())
+    }
+
+    fn launch_on(&self, stream: Handle) -> Result<()> {
         let mut arguments: Vec<*mut c_void> =
             self.addresses.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast()).collect();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (self.grid, self.block);
@@ -363,12 +421,45 @@ impl Prepared<'_> {
                 block_y,
                 block_z,
                 self.dynamic_shared_bytes,
-                null_mut(),
+                stream,
                 arguments.as_mut_ptr(),
                 null_mut(),
             )
         };
         self.device.check("cuLaunchKernel", status)
+    }
+}
+
+/// A list of launches that the device is asked for at once.
+pub struct Graph<'a> {
+    device: &'a Device,
+    stream: Handle,
+    listed: Handle,
+    ready: Handle,
+    // What the launches refer to.
+    _of: PhantomData<&'a Prepared<'a>>,
+}
+
+impl Graph<'_> {
+    /// Asks the device for all of it; does not wait.
+    pub fn launch(&self) -> Result<()> {
+        // SAFETY: the graph is ready, and its kernels, modules and buffers are borrowed.
+        self.device.check("cuGraphLaunch", unsafe { (self.device.functions.launch_graph)(self.ready, null_mut()) })
+    }
+}
+
+impl Drop for Graph<'_> {
+    fn drop(&mut self) {
+        let functions = &self.device.functions;
+        let destroy = |handle: Handle, destroy: unsafe extern "C" fn(Handle) -> Status| {
+            if !handle.is_null() {
+                // SAFETY: the handle was made by the call of the same kind, and is destroyed once.
+                unsafe { destroy(handle) };
+            }
+        };
+        destroy(self.ready, functions.destroy_ready);
+        destroy(self.listed, functions.destroy_graph);
+        destroy(self.stream, functions.destroy_stream);
     }
 }
 

@@ -77,6 +77,7 @@ pub fn header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, Unk
                 let pack = "__pack_nv_bfloat162";
                 text.push_str(&half("nv_bfloat16", "__bfloat162float", "__float2bfloat16", "nv_bfloat164", pack, true));
             }
+            "mma" => text.push_str("#include <mma.h>\n"),
             "math_constants" => text.push_str(MATH_CONSTANTS),
             // Both are part of the language since Volta.
             "warp_shuffle" | "int8" | "cuda" => {}

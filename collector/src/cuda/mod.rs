@@ -1,6 +1,6 @@
 //! CUDA without a toolkit: compile anywhere, measure where a GPU is.
 //!
-//! `nvrtc` and `driver` are the fences around NVIDIA's two libraries, each opened at run time; everything else here is
+//! `nvrtc`, `driver`, `nvml` and `cupti` are the fences around NVIDIA's libraries, each opened at run time; everything else here is
 //! plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
 //! its architecture and pack it; only the launch needs the driver.
 
@@ -9,13 +9,18 @@ mod code;
 mod compile;
 mod cubin;
 #[allow(unsafe_code)]
+pub mod cupti;
+#[allow(unsafe_code)]
 pub mod driver;
 mod header;
 mod launches;
 mod log;
 #[allow(unsafe_code)]
+pub mod nvml;
+#[allow(unsafe_code)]
 pub mod nvrtc;
 mod occupancy;
+mod product;
 
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
@@ -26,3 +31,4 @@ pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
+pub use product::{FRAGMENT, Product};

@@ -193,6 +193,11 @@ impl Nvrtc {
         self.include.as_deref()
     }
 
+    /// Whether the headers have what tensor cores need.
+    pub fn has_fragments(&self) -> bool {
+        self.include().is_some_and(|folder| folder.join("crt/mma.h").is_file())
+    }
+
     /// Says so when an architecture is unknown, with those that are known.
     pub fn check(&self, architecture: Architecture) -> Result<()> {
         if self.known.contains(&architecture.number) {

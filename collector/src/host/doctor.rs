@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::{Facts, Noise};
 use crate::{
     counters::{Availability, CounterRequest, Step, available, papi},
+    cuda::cupti::{self, Cupti},
     cuda::driver::{self, Device, DeviceFacts},
+    cuda::nvml::Nvml,
     cuda::nvrtc::{self, Nvrtc},
     measure::{Clock, HostClock},
 };
@@ -80,6 +82,12 @@ pub struct GpuFound {
     pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
     /// Whether the compiler finds headers for half precision.
     pub has_half_precision: bool,
+    /// Whether it finds those for tensor cores.
+    pub has_fragments: bool,
+    /// Whether the driver tells of the device's state.
+    pub state: Result<(), String>,
+    /// NVIDIA's library for profilers, by the version of its interface.
+    pub profiler: Result<Option<u32>, String>,
     /// The driver's first device.
     pub device: Result<DeviceFacts, String>,
     /// Whether counters are for administrators alone, where the driver says.
@@ -186,10 +194,18 @@ fn look_for_gpu() -> GpuFound {
         let line = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;
         Some(line.trim() != "0")
     });
+    let device = Device::open();
+    let state = device.as_ref().map_err(ToString::to_string).and_then(|device| {
+        let bus = device.pci_bus_id().map_err(|error| error.to_string())?;
+        Nvml::open(&bus).map(drop).map_err(|error| error.to_string())
+    });
     GpuFound {
         has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
+        has_fragments: nvrtc.as_ref().is_ok_and(Nvrtc::has_fragments),
+        state,
+        profiler: Cupti::open().map(|cupti| cupti.version()).map_err(|error| error.to_string()),
         compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
-        device: Device::open().and_then(|device| device.facts()).map_err(|error| error.to_string()),
+        device: device.and_then(|device| device.facts()).map_err(|error| error.to_string()),
         counters_restricted: restricted,
     }
 }
@@ -234,6 +250,8 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     findings.extend([
         gpu_compiler(&evidence.gpu),
         gpu_device(&evidence.gpu),
+        gpu_state(&evidence.gpu),
+        gpu_profiler(&evidence.gpu),
         gpu_counters(&evidence.gpu),
         processors(&evidence.facts),
         memory(evidence),
@@ -279,9 +297,20 @@ fn gpu_compiler(gpu: &GpuFound) -> Finding {
             let newest = known.iter().max().copied().unwrap_or(0);
             let oldest = known.iter().min().copied().unwrap_or(0);
             let found = format!("{version} in {}, for sm_{oldest} to sm_{newest}", path.display());
-            let status = if gpu.has_half_precision { Status::Ok } else { Status::Limited };
-            let consequence = "kernels of half precision cannot be compiled: `cuda_fp16.h` is missing";
-            finding(topic, status, found, consequence, "install the wheel nvidia-cuda-runtime of the same release")
+            let (status, consequence, advice) = match (gpu.has_half_precision, gpu.has_fragments) {
+                (true, true) => (Status::Ok, "", ""),
+                (true, false) => (
+                    Status::Limited,
+                    "kernels for tensor cores cannot be compiled: `crt/mma.h` is missing",
+                    "install the wheel nvidia-cuda-crt of the same release",
+                ),
+                (false, _) => (
+                    Status::Limited,
+                    "kernels of half precision cannot be compiled: `cuda_fp16.h` is missing",
+                    "install the wheel nvidia-cuda-runtime of the same release",
+                ),
+            };
+            finding(topic, status, found, consequence, advice)
         }
         Err(why) => finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT),
     }
@@ -303,6 +332,32 @@ fn gpu_device(gpu: &GpuFound) -> Finding {
     }
 }
 
+fn gpu_state(gpu: &GpuFound) -> Finding {
+    let topic = "GPU state (NVML)";
+    match &gpu.state {
+        Ok(()) => {
+            finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", "")
+        }
+        Err(why) => finding(
+            topic,
+            Status::Limited,
+            why.clone(),
+            "records do not say at which clocks a GPU ran",
+            "install libnvidia-ml, which is part of the NVIDIA driver",
+        ),
+    }
+}
+
+fn gpu_profiler(gpu: &GpuFound) -> Finding {
+    let topic = "GPU profiler (CUPTI)";
+    let consequence = "times of kernels without the gaps between them are not recorded";
+    match &gpu.profiler {
+        Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
+        Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
+        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
+    }
+}
+
 fn gpu_counters(gpu: &GpuFound) -> Finding {
     let topic = "GPU counters";
     let (status, found) = match gpu.counters_restricted {
@@ -310,7 +365,8 @@ fn gpu_counters(gpu: &GpuFound) -> Finding {
         Some(true) => (Status::Limited, "for administrators only (RmProfilingAdminOnly)"),
         None => (Status::Limited, "no NVIDIA kernel module"),
     };
-    let advice = "load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet";
+    let advice = "load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads times of kernels, \
+                  which need no permission, and no counters yet";
     finding(topic, status, found, "counters of GPUs are not read", advice)
 }
 
@@ -524,6 +580,9 @@ mod tests {
             gpu: GpuFound {
                 compiler: Ok(("13.5".into(), "lib/libnvrtc.so.13".into(), vec![75, 90])),
                 has_half_precision: false,
+                has_fragments: false,
+                state: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                profiler: Err("there is no CUPTI: libcupti.so: not found".into()),
                 device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
                 counters_restricted: None,
             },
@@ -560,7 +619,9 @@ mod tests {
             Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
             Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
             Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads none yet
+            Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
+            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them are not recorded | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
+            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads times of kernels, which need no permission, and no counters yet
             Ok processors: 3 of 4 processors may be used |  | 
             Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
             Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
@@ -588,7 +649,7 @@ mod tests {
     #[test]
     fn this_machine_is_judged() {
         let findings = doctor(&DoctorRequest::default());
-        assert_eq!(findings.len(), LIBRARIES.len() + 15);
+        assert_eq!(findings.len(), LIBRARIES.len() + 17);
         for one in findings {
             assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");
             assert!(!one.found.is_empty(), "{one:?}");

@@ -3,7 +3,7 @@
 use super::{Artifact, BuildJob, BuildReply};
 use crate::code;
 use crate::cuda::{self, nvrtc::Nvrtc};
-use crate::lower::{Lowered, lower};
+use crate::lower::{Lowered, Sums, lower};
 use crate::space::apply::{ApplyError, SpaceCache, apply};
 use crate::space::{Layout, Schedule};
 use crate::tvm::compile::{CompileTarget, compile};
@@ -44,7 +44,8 @@ impl Builder {
         let start = Instant::now();
         let schedule = Schedule::from_json(&job.schedule)?;
         let target = self.target(&job.target)?;
-        self.lower(&job.task, schedule.layout())?;
+        let sums = if target.architectures.is_empty() { Sums::Own } else { Sums::Wide };
+        self.lower(&job.task, schedule.layout(), sums)?;
         let (_, _, task, lowered) = self.lowered.as_ref().expect("just lowered");
         let moves = apply(task, lowered, &schedule, &target, &mut self.spaces)?;
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
@@ -55,7 +56,13 @@ impl Builder {
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
-            let artifact = Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target)? };
+            let artifact = Artifact {
+                packings,
+                trace,
+                schedule_ms,
+                features,
+                ..self.device_code(&module, &target, schedule.has_fragments())?
+            };
             return Ok(artifact);
         }
         let object = compile(&module, &target).context("cannot compile")?;
@@ -81,8 +88,8 @@ impl Builder {
     }
 
     /// Kernels for a device; what the schedule says of the artifact is left empty.
-    fn device_code(&mut self, module: &Module, target: &CompileTarget) -> Result<Artifact> {
-        let source = device::generate(module, target).context("cannot generate device code")?;
+    fn device_code(&mut self, module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Artifact> {
+        let source = device::generate(module, target, has_fragments).context("cannot generate device code")?;
         if self.nvrtc.is_none() {
             self.nvrtc = Some(Nvrtc::open()?);
         }
@@ -111,16 +118,18 @@ impl Builder {
         }
         let target = CompileTarget::from_json(text).with_context(|| format!("cannot use the target {text}"))?;
         self.spaces.clear();
+        self.lowered = None;
         self.target = Some((text.to_owned(), target.clone()));
         Ok(target)
     }
 
-    fn lower(&mut self, text: &str, layout: Layout) -> Result<()> {
+    /// What products are summed in follows from the target, and a new target forgets what was lowered.
+    fn lower(&mut self, text: &str, layout: Layout, sums: Sums) -> Result<()> {
         if matches!(&self.lowered, Some((known, with, ..)) if known == text && *with == layout) {
             return Ok(());
         }
         let task: Task = serde_json::from_str(text).context("cannot read the task")?;
-        let lowered = lower(&task, layout).context("cannot lower the task")?;
+        let lowered = lower(&task, layout, sums).context("cannot lower the task")?;
         self.spaces.clear();
         self.lowered = Some((text.to_owned(), layout, task, lowered));
         Ok(())

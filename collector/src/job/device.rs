@@ -5,20 +5,23 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
+use super::gpu::{Gpu, KERNEL_TIME, Told, graph_ns, median_ns};
 use super::prepared::Prepared as PreparedTask;
 use super::{Measured, RunJob, RunReply};
-use crate::counters::{Backend, CounterRequest, CounterSession, Usage};
-use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Event, Prepared};
+use crate::counters::{Backend, CounterRequest, CounterSession, Step, Usage};
+use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Prepared};
 use crate::cuda::{Argument, DeviceCode};
 use crate::measure::{Cache, Clock, HostClock, Method, measure};
 use anyhow::{Context, Result, ensure};
+use models::reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Runs device code on inputs, compares the result with what is expected.
-pub(super) fn run(device: &Device, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
-    let (inputs, output) = (&prepared.inputs, prepared.output());
+pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
+    let (inputs, output) = (&prepared.inputs[..], prepared.output());
     code.check(inputs.len() + 1).map_err(anyhow::Error::msg)?;
+    let device = &gpu.device;
     let facts = device.facts()?;
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
     let cubin = fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
@@ -27,27 +30,10 @@ pub(super) fn run(device: &Device, code: &DeviceCode, job: &RunJob, prepared: &P
     })?;
     let module = device.load(&cubin.bytes)?;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
-    let mut tensors = Vec::with_capacity(inputs.len() + 1);
-    for input in inputs {
-        let buffer = device.allocate(input.bytes().len())?;
-        buffer.write(input.bytes())?;
-        tensors.push(buffer);
-    }
-    // An element nobody writes must not pass for a right one.
-    let result = device.allocate(output_bytes)?;
-    result.fill(0xff)?;
-    tensors.push(result);
+    let tensors = tensors(device, inputs, output_bytes)?;
     let workspaces = code.workspaces.iter().map(|&bytes| Ok(device.allocate(usize::try_from(bytes)?)?));
     let workspaces = workspaces.collect::<Result<Vec<DeviceBuffer>>>()?;
-    let place = |argument: &Argument| match *argument {
-        Argument::Tensor(place) => &tensors[place],
-        Argument::Workspace(place) => &workspaces[place],
-    };
-    let mut kernels = Vec::with_capacity(code.launches.len());
-    for launch in &code.launches {
-        let buffers: Vec<&DeviceBuffer> = launch.arguments.iter().map(place).collect();
-        kernels.push(module.prepare(launch, &buffers)?);
-    }
+    let kernels = prepare(&module, code, &tensors, &workspaces)?;
     let flush = match &job.method {
         Method::Sample(plan) => match plan.cache {
             Cache::Cold { flush_bytes } => {
@@ -57,6 +43,7 @@ pub(super) fn run(device: &Device, code: &DeviceCode, job: &RunJob, prepared: &P
         },
         Method::Evaluate(_) => None,
     };
+    let is_cold = flush.is_some();
     let timer = Timer {
         device,
         kernels: &kernels,
@@ -68,17 +55,108 @@ pub(super) fn run(device: &Device, code: &DeviceCode, job: &RunJob, prepared: &P
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
-    let mut clock = DeviceClock { host: HostClock::new(), ahead_ns: &timer.ahead_ns };
-    let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
+    let mut clock = DeviceClock { host: HostClock::new(), ahead_ns: &timer.ahead_ns, gpu };
+    let before = gpu.fares();
+    let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
+    let after = gpu.fares();
     let result = tensors.last().expect("the output was put last");
     let check = if job.is_checked { Some(prepared.check(result.read()?)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
     ensure!(job.tvm_evaluator.is_none(), "TVM's evaluator does not run on a device here");
+    if job.counters.backend != Backend::None {
+        let mut told = Told::default();
+        gpu.tell_fares(before.as_ref(), after.as_ref(), &mut told);
+        gpu.tell_launch_costs(&mut told);
+        let own_bytes: u64 = tensors.iter().chain(&workspaces).map(|buffer| buffer.bytes() as u64).sum();
+        told.give("gpu_memory_bytes", "byte", Step::Device, "cuMemAlloc", own_bytes as f64);
+        let marks = [&timer.start, &timer.end];
+        if measurement.median_ns < TINY_NS {
+            let graph_ns = graph_ns(device, marks, &kernels)?;
+            told.give("gpu_graph_ns", "ns", Step::Device, "runs in a graph", graph_ns);
+        }
+        if is_cold {
+            let rotated_ns =
+                rotated_ns(device, &module, code, inputs, output_bytes, &workspaces, marks, facts.l2_bytes)?;
+            match rotated_ns {
+                Some(rotated_ns) => told.give("gpu_rotated_ns", "ns", Step::Device, "runs on other data", rotated_ns),
+                None => told.refuse("gpu_rotated_ns", Step::Device, None, "the data does not fit twice".to_owned()),
+            }
+        }
+        if job.counters.events.iter().any(|event| event == KERNEL_TIME) {
+            gpu.tell_kernel_time(&kernels, &mut told)?;
+        }
+        measurement.counters.extend(told.values);
+        measurement.refusals.extend(told.refusals);
+        measurement.warnings.extend(told.warnings);
+    }
     let peak_memory_bytes = super::run::peak_memory_bytes();
     let measured = Measured { measurement, check, peak_memory_bytes, spin_count: 0, tvm_seconds: Vec::new() };
     Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// Runs shorter than this are measured in a graph too: asking for their launches takes as long as they do.
+const TINY_NS: f64 = 20_000.0;
+
+/// Inputs on the device and, last, the output.
+fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Result<Vec<DeviceBuffer<'a>>> {
+    let mut tensors = Vec::with_capacity(inputs.len() + 1);
+    for input in inputs {
+        let buffer = device.allocate(input.bytes().len())?;
+        buffer.write(input.bytes())?;
+        tensors.push(buffer);
+    }
+    // An element nobody writes must not pass for a right one.
+    let result = device.allocate(output_bytes)?;
+    result.fill(0xff)?;
+    tensors.push(result);
+    Ok(tensors)
+}
+
+/// The launches of one run on these buffers.
+fn prepare<'a>(
+    module: &'a DeviceModule<'a>,
+    code: &DeviceCode,
+    tensors: &'a [DeviceBuffer<'a>],
+    workspaces: &'a [DeviceBuffer<'a>],
+) -> Result<Vec<Prepared<'a>>> {
+    let place = |argument: &Argument| match *argument {
+        Argument::Tensor(place) => &tensors[place],
+        Argument::Workspace(place) => &workspaces[place],
+    };
+    let mut kernels = Vec::with_capacity(code.launches.len());
+    for launch in &code.launches {
+        let buffers: Vec<&DeviceBuffer> = launch.arguments.iter().map(place).collect();
+        kernels.push(module.prepare(launch, &buffers)?);
+    }
+    Ok(kernels)
+}
+
+/// Time of a run that finds other data than its own in the second-level cache, because runs take turns on copies of the
+/// data that together are twice its size; nothing where memory does not hold them.
+#[allow(clippy::too_many_arguments)]
+fn rotated_ns(
+    device: &Device,
+    module: &DeviceModule<'_>,
+    code: &DeviceCode,
+    inputs: &[Tensor],
+    output_bytes: usize,
+    workspaces: &[DeviceBuffer<'_>],
+    marks: [&Event<'_>; 2],
+    l2_bytes: u64,
+) -> Result<Option<f64>> {
+    const COPIES_MAX: u64 = 64;
+    let own_bytes = inputs.iter().map(|input| input.bytes().len() as u64).sum::<u64>() + output_bytes as u64;
+    let copies = (2 * l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
+    if copies.saturating_mul(own_bytes) > device.free_memory_bytes()? / 2 {
+        return Ok(None);
+    }
+    let copies = (0..copies).map(|_| tensors(device, inputs, output_bytes)).collect::<Result<Vec<_>>>()?;
+    let kernels = copies.iter().map(|tensors| prepare(module, code, tensors, workspaces));
+    let kernels = kernels.collect::<Result<Vec<_>>>()?;
+    let all_ns = median_ns(marks, || kernels.iter().flatten().try_for_each(Prepared::launch))?;
+    Ok(Some(all_ns / copies.len() as f64))
 }
 
 /// Launches batches between two marks.
@@ -118,6 +196,7 @@ impl Timer<'_> {
 struct DeviceClock<'a> {
     host: HostClock,
     ahead_ns: &'a Cell<i64>,
+    gpu: &'a Gpu,
 }
 
 /// The smallest difference two marks can show, by NVIDIA's documentation.
@@ -137,8 +216,10 @@ impl Clock for DeviceClock<'_> {
     }
 
     fn speed_probe_ns(&mut self) -> u64 {
-        // The host's arithmetic says nothing about the device's clock.
-        1
+        // Time of a million of the device's cycles by the clock it has now; where nobody tells, it never moves.
+        const MILLION_CYCLES_AT_A_MEGAHERTZ_NS: u64 = 1_000_000_000;
+        let clock = self.gpu.fares().and_then(|fares| fares.sm_clock_mhz.ok()).filter(|&clock| clock > 0);
+        clock.map_or(1, |clock| MILLION_CYCLES_AT_A_MEGAHERTZ_NS / u64::from(clock))
     }
 
     fn sleep(&mut self, duration: Duration) {

@@ -5,8 +5,11 @@
 
 pub mod build;
 mod device;
+mod gpu;
 pub mod prepared;
 pub mod run;
+
+pub use gpu::Gpu;
 
 use crate::counters::CounterRequest;
 use crate::cuda::DeviceCode;

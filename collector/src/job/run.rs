@@ -6,9 +6,8 @@
 //! comparison comes after measuring, and a wrong result throws the times away.
 
 use super::prepared::{Prepared, PreparedTasks};
-use super::{Measured, RunJob, RunReply};
+use super::{Gpu, Measured, RunJob, RunReply};
 use crate::counters::{CounterRequest, CounterSession};
-use crate::cuda::driver::Device;
 use crate::lower::Packing;
 use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
@@ -24,7 +23,7 @@ pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 pub struct Runner {
     prepared: PreparedTasks,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
-    device: Option<Device>,
+    gpu: Option<Gpu>,
 }
 
 impl Runner {
@@ -34,8 +33,8 @@ impl Runner {
     }
 
     /// A runner for a machine with a GPU.
-    pub fn on_device(device: Device) -> Runner {
-        Runner { device: Some(device), ..Runner::default() }
+    pub fn on_device(gpu: Gpu) -> Runner {
+        Runner { gpu: Some(gpu), ..Runner::default() }
     }
 
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {
@@ -44,8 +43,8 @@ impl Runner {
         }
         let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
         if let Some(code) = &job.device {
-            let device = self.device.as_ref().context("this runner has no GPU")?;
-            return super::device::run(device, code, job, prepared);
+            let gpu = self.gpu.as_ref().context("this runner has no GPU")?;
+            return super::device::run(gpu, code, job, prepared);
         }
         let buffers = match self.buffers.take() {
             Some((known, buffers)) if known == job.packings => buffers,

@@ -19,7 +19,7 @@ pub mod symbols;
 use crate::space::Layout;
 use crate::tvm::TvmError;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
-use models::{Dim, Op, Operand, Step, Task, TensorType};
+use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -68,6 +68,15 @@ pub enum Packing {
     },
 }
 
+/// In what products of half precision are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// In their own type.
+    Own,
+    /// In 32 bits, as GPUs do it.
+    Wide,
+}
+
 /// Why a task cannot be lowered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -86,6 +95,7 @@ type Result<T> = std::result::Result<T, LowerError>;
 pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
+    sums: Sums,
     /// Sizes that a call decides, by name.
     symbols: HashMap<String, Extent>,
     /// Name of the operator at hand.
@@ -137,9 +147,9 @@ impl Writer {
 }
 
 /// Writes a task down for TVM in a layout.
-pub fn lower(task: &Task, layout: Layout) -> Result<Lowered> {
+pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
-    let mut writer = Writer { blocks: Vec::new(), layout, symbols: HashMap::new(), operator: anchor };
+    let mut writer = Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
@@ -181,7 +191,10 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::QConv { .. }
         | Op::QDense { .. }
         | Op::QMatMul { .. }
-        | Op::Einsum { .. } => contraction::lower(writer, &step.op, inputs, &output),
+        | Op::Einsum { .. } => match (writer.sums, output.dtype) {
+            (Sums::Wide, DType::F16 | DType::BF16) => narrow(writer, &step.op, inputs, output),
+            _ => contraction::lower(writer, &step.op, inputs, &output),
+        },
         Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
         Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
             reduce::lower(writer, &step.op, inputs, &output)
@@ -228,6 +241,13 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
         | Op::Trilu { .. }
         | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
     }
+}
+
+/// A contraction whose sums are wider than its result.
+fn narrow(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: Output) -> Result<Tensor> {
+    let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
+    let sums = contraction::lower(writer, op, inputs, &wide)?;
+    writer.block(&output.name("narrow"), Part::Epilogue, output.like(), |i| sums.at(i)?.cast(output.dtype))
 }
 
 /// What a step must produce.

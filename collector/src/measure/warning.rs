@@ -46,6 +46,11 @@ pub enum Warning {
         /// Time after over time before, minus one: positive when the processor became slower.
         change: f64,
     },
+    /// A GPU did not run at the clock it would have chosen.
+    ClocksHeldBack {
+        /// By what.
+        by: String,
+    },
     /// A whole batch is too short for the clock.
     BelowTimerPrecision {
         /// Median duration of a batch.
@@ -83,6 +88,9 @@ impl Warning {
             Warning::FewSamples { .. } => "raise the time budget if this candidate matters",
             Warning::Drifting { .. } => "raise the warm-up time; look for heat, or for other work on the machine",
             Warning::ClockMoved { .. } => "fix the clock governor and boost, and measure again",
+            Warning::ClocksHeldBack { .. } => {
+                "cool the device or raise its limits, or compare runs of the same state only"
+            }
             Warning::BelowTimerPrecision { .. } => "raise the runs per batch; a cold cache allows only one",
             Warning::Preempted { .. } => "stop other work, use fewer threads than cores, or isolate cores",
             Warning::MajorFaults { .. } => "raise the warm-up time, or free memory",
@@ -106,6 +114,7 @@ impl fmt::Display for Warning {
             Warning::ClockMoved { change } => {
                 write!(out, "fixed arithmetic took {:+.1} % after the samples", change * 100.0)?;
             }
+            Warning::ClocksHeldBack { by } => write!(out, "the GPU's clocks were held back: {by}")?,
             Warning::BelowTimerPrecision { batch_ns, precision_ns } => {
                 write!(out, "a batch takes {batch_ns:.0} ns on a clock that is precise to {precision_ns} ns")?;
             }

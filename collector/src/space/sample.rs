@@ -1,5 +1,6 @@
 //! Draws schedules from a space.
 
+use super::gpu::tensor;
 use super::{Knobs, Space};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -60,6 +61,14 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.choice("stage") == Some("global") {
         knobs.0.remove("fetch");
         knobs.0.remove("pad_rows");
+    }
+    match knobs.choice("unit") {
+        Some("tensor") => {
+            knobs.0.retain(|name, _| {
+                matches!(name.as_str(), "unit" | "pad_rows") || tensor::AXES.contains(&name.as_str())
+            });
+        }
+        _ => knobs.0.retain(|name, _| !tensor::AXES.contains(&name.as_str())),
     }
     knobs
 }

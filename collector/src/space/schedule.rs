@@ -84,6 +84,12 @@ pub enum Schedule {
     },
 }
 
+/// Whether one of a trace's moves replaces loops by a step of the tensor cores.
+fn has_fragments(trace: &serde_json::Value) -> bool {
+    let moves = trace.get(0).and_then(|moves| moves.as_array());
+    moves.is_some_and(|moves| moves.iter().any(|step| step.get(0).is_some_and(|name| name == "Tensorize")))
+}
+
 /// A schedule that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the schedule: {0}")]
@@ -118,6 +124,15 @@ impl Schedule {
                 Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
             }
             Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Layout::Plain,
+        }
+    }
+
+    /// Whether it makes fragments for tensor cores.
+    pub fn has_fragments(&self) -> bool {
+        match self {
+            Schedule::Template { knobs } => knobs.choice("unit") == Some("tensor"),
+            Schedule::MetaSchedule { trace, .. } => trace.as_ref().is_some_and(has_fragments),
+            Schedule::Trace { trace } => has_fragments(trace),
         }
     }
 

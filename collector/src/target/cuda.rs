@@ -46,6 +46,7 @@ pub fn cuda(text: &str) -> Result<Target, String> {
         block_threads: number("max_threads_per_block")?,
         shared_bytes: number("max_shared_memory_per_block")?,
         warp_threads: number("thread_warp_size")?,
+        capability: found.iter().map(|architecture| architecture.number).min().unwrap_or(0),
     });
     Ok(Target { kind: "cuda".to_owned(), text: fields.to_string(), machine })
 }

@@ -40,6 +40,8 @@ pub struct Gpu {
     pub shared_bytes: i64,
     /// Threads that go in step.
     pub warp_threads: i64,
+    /// Ten times the least compute capability that code is made for.
+    pub capability: u32,
 }
 
 /// Facts of a CPU that a space depends on.

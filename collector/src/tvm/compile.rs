@@ -82,8 +82,9 @@ pub struct Object {
     pub codegen_ms: f64,
 }
 
-/// Passes without arguments, in order, that make a packed function of a scheduled one.
-const BEFORE_NARROWING: &[Name] = &[
+/// The first passes without arguments, in order, of what makes a function with explicit loops and buffers of a scheduled
+/// one; for GPUs too.
+pub(in crate::tvm) const FIRST: &[Name] = &[
     names::CANONICALIZE_LOOP,
     names::LOWER_CROSS_THREAD_REDUCTION,
     names::LOWER_INIT_BLOCK,
@@ -98,8 +99,8 @@ const AFTER_COMPACTING: &[Name] = &[
     names::FLATTEN_BUFFER,
     names::BF16_COMPUTE_LEGALIZE,
 ];
-const AFTER_VECTORS: &[Name] = &[
-    names::STORAGE_REWRITE,
+/// What follows once buffers share memory; for GPUs too.
+pub(in crate::tvm) const AFTER_STORAGE: &[Name] = &[
     names::HOIST_IF_THEN_ELSE,
     names::UNROLL_LOOP,
     names::RENORMALIZE_SPLIT_PATTERN,
@@ -109,6 +110,8 @@ const AFTER_VECTORS: &[Name] = &[
     names::COMMON_SUBEXPRESSIONS,
     names::VERIFY_MEMORY,
     names::ANNOTATE_ENTRY,
+];
+const LAST: &[Name] = &[
     names::SPLIT_HOST_DEVICE,
     names::MAKE_PACKED_API,
     names::BF16_STORAGE_LEGALIZE,
@@ -133,13 +136,14 @@ pub fn compile(module: &Module, target: &CompileTarget) -> Result<Object> {
 fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
     const INDEX_BITS: i64 = 32;
     let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
-    module = run_passes(BEFORE_NARROWING, module)?;
+    module = run_passes(FIRST, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
     module = run_passes(AFTER_COMPACTING, module)?;
     module = run_pass(&call!(names::NARROW_DATA_TYPE, INDEX_BITS)?, &module)?;
     module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
     module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;
-    run_passes(AFTER_VECTORS, module)
+    module = run_pass(&call!(names::STORAGE_REWRITE)?, &module)?;
+    run_passes(LAST, run_passes(AFTER_STORAGE, module)?)
 }
 
 pub(in crate::tvm) fn run_passes(passes: &[Name], mut module: Module) -> Result<Module> {

@@ -4,7 +4,7 @@
 //! constants, so what it would do is a fixed list of launches, which is read from it and travels as plain data.
 
 use super::call::{TvmError, Value, call};
-use super::compile::{CompileTarget, run_pass, run_passes};
+use super::compile::{AFTER_STORAGE, CompileTarget, FIRST, run_pass, run_passes};
 use super::expression::Module;
 use super::names::{self, Name};
 use crate::cuda::{self, Launches};
@@ -27,15 +27,7 @@ pub struct DeviceSource {
     pub codegen_ms: f64,
 }
 
-const BEFORE_COMPACTING: &[Name] = &[
-    names::CANONICALIZE_LOOP,
-    names::LOWER_CROSS_THREAD_REDUCTION,
-    names::LOWER_INIT_BLOCK,
-    names::PLAN_BUFFER_ALLOCATION,
-    names::CONVERT_BLOCKS_TO_OPAQUE,
-    names::LIFT_THREAD_BINDING,
-    names::MANIFEST_SHARED_MEMORY,
-];
+const BEFORE_COMPACTING: &[Name] = &[names::LIFT_THREAD_BINDING, names::MANIFEST_SHARED_MEMORY];
 const AFTER_COMPACTING: &[Name] = &[
     names::LOWER_AUTO_COPY,
     names::UNIFY_THREAD_BINDING,
@@ -46,36 +38,25 @@ const AFTER_COMPACTING: &[Name] = &[
     names::INJECT_SOFTWARE_PIPELINE,
     names::LOWER_OPAQUE_BLOCK,
     names::FLATTEN_BUFFER,
-    names::BF16_COMPUTE_LEGALIZE,
 ];
-const AFTER_VECTORS: &[Name] = &[
-    names::INJECT_VIRTUAL_THREAD,
-    names::INJECT_DOUBLE_BUFFER,
-    names::STORAGE_REWRITE,
-    names::HOIST_IF_THEN_ELSE,
-    names::UNROLL_LOOP,
-    names::RENORMALIZE_SPLIT_PATTERN,
-    names::SIMPLIFY,
-    names::REMOVE_NO_OP,
-    names::REWRITE_UNSAFE_SELECT,
-    names::COMMON_SUBEXPRESSIONS,
-    names::VERIFY_MEMORY,
-    names::ANNOTATE_ENTRY,
-];
+const BEFORE_STORAGE: &[Name] = &[names::INJECT_VIRTUAL_THREAD, names::INJECT_DOUBLE_BUFFER];
 const AFTER_BARRIERS: &[Name] =
     &[names::INFER_FRAGMENT, names::LOWER_THREAD_ALLREDUCE, names::MERGE_SHARED_ALLOCATIONS, names::SPLIT_HOST_DEVICE];
-const OF_DEVICE: &[Name] =
-    &[names::BF16_STORAGE_LEGALIZE, names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
+const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
 /// Lowers a module for a GPU and writes it as CUDA C.
-pub fn generate(module: &Module, target: &CompileTarget) -> Result<DeviceSource> {
+///
+/// Where fragments of tensor cores are, buffers stay apart, because TVM lets two share memory and forgets that their
+/// elements have different types; and `bf16` stays what it is, because fragments know no other spelling of it.
+pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
-    let module = lower(module, target)?;
+    let module = lower(module, target, has_fragments)?;
     let device = run_pass(&filter(Side::Device)?, &module)?;
     let host = run_pass(&filter(Side::Host)?, &module)?;
     let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.text()?;
     let launches = cuda::launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
+    let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
@@ -88,17 +69,25 @@ pub fn generate(module: &Module, target: &CompileTarget) -> Result<DeviceSource>
     })
 }
 
-fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
+fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Module> {
     const INDEX_BITS: i64 = 32;
     const SHARED_MEMORIES: [&str; 3] = ["shared", "shared.dyn", "warp"];
     let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
+    module = run_passes(FIRST, module)?;
     module = run_passes(BEFORE_COMPACTING, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
     module = run_passes(AFTER_COMPACTING, module)?;
+    if !has_fragments {
+        module = run_pass(&call!(names::BF16_COMPUTE_LEGALIZE)?, &module)?;
+    }
     module = run_pass(&call!(names::NARROW_DATA_TYPE, INDEX_BITS)?, &module)?;
     module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
     module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;
-    module = run_passes(AFTER_VECTORS, module)?;
+    module = run_passes(BEFORE_STORAGE, module)?;
+    if !has_fragments {
+        module = run_pass(&call!(names::STORAGE_REWRITE)?, &module)?;
+    }
+    module = run_passes(AFTER_STORAGE, module)?;
     for memory in SHARED_MEMORIES {
         module = run_pass(&call!(names::THREAD_SYNC, memory)?, &module)?;
     }

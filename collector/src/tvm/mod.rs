@@ -17,6 +17,7 @@ pub mod names;
 pub mod object;
 pub mod pool;
 pub mod schedule;
+pub mod tensor_core;
 pub mod trace;
 
 pub use call::{TvmError, Value};

@@ -118,6 +118,7 @@ names! {
     BIND = "s_tir.schedule.ScheduleBind", 3, Builder;
     ADD_UNIT_LOOP = "s_tir.schedule.ScheduleAddUnitLoop", 2, Builder;
     STORAGE_ALIGN = "s_tir.schedule.ScheduleStorageAlign", 6, Builder;
+    TENSORIZE = "s_tir.schedule.ScheduleTensorize", 4, Builder;
     SET_SCOPE = "s_tir.schedule.ScheduleSetScope", 4, Builder;
     GET_STATEMENT = "s_tir.schedule.ScheduleGet", 2, Builder;
     ENTER_POSTPROC = "s_tir.schedule.ScheduleEnterPostproc", 1, Builder;
@@ -126,6 +127,25 @@ names! {
     TRACE_APPLY = "s_tir.schedule.TraceApplyToSchedule", 4, Builder;
     TRACE_AS_JSON = "s_tir.schedule.TraceAsJSON", 2, Builder;
     TRACE_APPLY_JSON = "s_tir.schedule.TraceApplyJSONToSchedule", 2, Builder;
+    // functions written by hand
+    BUFFER_TYPE = "tirx.BufferType", 10, Builder;
+    BUFFER_VARIABLE = "tirx.BufferVar", 3, Builder;
+    BUFFER_LOAD = "tirx.BufferLoad", 3, Builder;
+    BUFFER_STORE = "tirx.BufferStore", 4, Builder;
+    BUFFER_DATA = "tirx.BufferData", 1, Builder;
+    BUFFER_REGION = "tirx.BufferRegion", 2, Builder;
+    BUFFER_ACCESS = "tirx.BufferAccessPtr", 6, Builder;
+    POINTER_TYPE = "ir.PointerType", 2, Builder;
+    STRING_IMMEDIATE = "ir.StringImm", 2, Builder;
+    TYPE_MISSING = "ir.TypeMissing", 0, Builder;
+    MAKE_OBJECT = "ffi.MakeObjectFromPackedArgs", 3, Builder;
+    EVALUATE = "tirx.Evaluate", 2, Builder;
+    FOR = "tirx.For", 9, Builder;
+    SCHEDULABLE_BLOCK = "s_tir.SBlock", 10, Builder;
+    SCHEDULABLE_BLOCK_REALIZE = "s_tir.SBlockRealize", 4, Builder;
+    PRIM_FUNCTION = "tirx.PrimFunc", 5, Builder;
+    TENSOR_INTRINSIC = "s_tir.TensorIntrin", 2, Builder;
+    TENSOR_INTRINSIC_REGISTER = "s_tir.TensorIntrinRegister", 3, Builder;
     // MetaSchedule
     META_RULES_LLVM = "s_tir.meta_schedule.ScheduleRuleDefaultLLVM", 0, Builder;
     META_POSTPROCS_LLVM = "s_tir.meta_schedule.PostprocDefaultLLVM", 0, Builder;

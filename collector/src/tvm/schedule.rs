@@ -3,6 +3,8 @@
 use super::call::{TvmError, Value, call};
 use super::expression::Module;
 use super::names;
+use super::tensor_core::{Step, step_name};
+use crate::cuda::Product;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -24,6 +26,7 @@ pub struct Loop(pub(in crate::tvm) Value);
 pub enum ThreadAxis {
     BlockX,
     ThreadX,
+    ThreadY,
     /// Tiles of one thread that are apart by all the tiles of its block.
     Virtual,
 }
@@ -33,6 +36,7 @@ impl ThreadAxis {
         match self {
             ThreadAxis::BlockX => "blockIdx.x",
             ThreadAxis::ThreadX => "threadIdx.x",
+            ThreadAxis::ThreadY => "threadIdx.y",
             ThreadAxis::Virtual => "vthread.x",
         }
     }
@@ -45,8 +49,16 @@ pub enum Memory {
     Global,
     /// What the threads of one GPU block share.
     Shared,
+    /// The same, its size asked for at the launch: one buffer may take the place of another that is no longer needed.
+    SharedAtLaunch,
     /// Registers of one thread.
     Local,
+    /// Registers of a warp that hold fragments of a left operand for tensor cores.
+    FragmentsLeft,
+    /// Those of a right operand.
+    FragmentsRight,
+    /// Those of sums.
+    FragmentsSum,
 }
 
 impl Memory {
@@ -54,7 +66,11 @@ impl Memory {
         match self {
             Memory::Global => "global",
             Memory::Shared => "shared",
+            Memory::SharedAtLaunch => "shared.dyn",
             Memory::Local => "local",
+            Memory::FragmentsLeft => "wmma.matrix_a",
+            Memory::FragmentsRight => "wmma.matrix_b",
+            Memory::FragmentsSum => "wmma.accumulator",
         }
     }
 }
@@ -186,6 +202,11 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
+    /// Replaces everything inside of a loop by a step of the tensor cores.
+    pub fn tensorize(&self, target: &Loop, product: Product, step: Step) -> Result<()> {
+        call!(names::TENSORIZE, &self.0, &target.0, step_name(product, step)?.as_str(), true).map(drop)
+    }
+
     /// Leaves a note on a block for a later pass.
     pub fn annotate(&self, block: &Block, key: &str, number: i64) -> Result<()> {
         call!(names::ANNOTATE, &self.0, &block.0, key, number).map(drop)
@@ -194,6 +215,18 @@ impl Schedule {
     /// Leaves a note on a loop for a later pass.
     pub fn annotate_loop(&self, target: &Loop, key: &str, number: i64) -> Result<()> {
         call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
+    }
+
+    /// Lets statements of different rounds of a loop overlap: of each of them, in order, by how many rounds it is late.
+    pub fn overlap(&self, target: &Loop, late: &[i64]) -> Result<()> {
+        const STAGE: &str = "software_pipeline_stage";
+        const ORDER: &str = "software_pipeline_order";
+        let numbers = |numbers: Vec<i64>| -> Result<Vec<Value>> {
+            numbers.into_iter().map(|number| super::expression::index(number).map(|number| number.0)).collect()
+        };
+        call!(names::ANNOTATE, &self.0, &target.0, STAGE, numbers(late.to_vec())?)?;
+        let order = (0..late.len()).map(|place| place as i64).collect();
+        call!(names::ANNOTATE, &self.0, &target.0, ORDER, numbers(order)?).map(drop)
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
 }
 
 /// The block that writes the output, everything between it and the anchor inlined.
-fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_reduction: bool) -> Result<Block> {
+pub(super) fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_reduction: bool) -> Result<Block> {
     if is_reduction {
         return super::single_epilogue(lowered, moves, anchor);
     }

@@ -4,6 +4,7 @@
 mod contraction;
 mod rows;
 mod spatial;
+mod tensor;
 
 use super::super::Template;
 use super::super::template::template;
@@ -13,6 +14,9 @@ use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    if knobs.choice("unit") == Some("tensor") {
+        return tensor::apply(task, lowered, knobs, moves);
+    }
     match template(task) {
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
             contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)

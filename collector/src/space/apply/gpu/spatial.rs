@@ -1,8 +1,9 @@
 //! Operators whose output elements are independent: one thread each, its window or row summed in registers,
 //! or one block each where there is much to sum.
 
+use super::super::spatial::result_block;
 use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, number};
-use super::{reduce_across_threads, reduce_in_thread, single_epilogue};
+use super::{reduce_across_threads, reduce_in_thread};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
 
@@ -15,8 +16,9 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         bind_alone(moves, &moves.block(&helper.name)?, threads)?;
     }
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
-    if moves.reduces(&anchor)?.contains(&true) {
-        let result = single_epilogue(lowered, moves, &anchor)?;
+    let is_reduction = moves.reduces(&anchor)?.contains(&true);
+    let result = result_block(lowered, moves, &anchor, is_reduction)?;
+    if is_reduction {
         moves.set_memory(&anchor, Memory::Local)?;
         if knobs.choice("sum") == Some("block") {
             let block = all_loops(moves, &result)?;
@@ -26,15 +28,5 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         let thread = bind_elements(moves, &result, threads)?;
         return reduce_in_thread(moves, &anchor, &thread);
     }
-    let mut chain: Vec<&str> = lowered
-        .blocks
-        .iter()
-        .filter(|block| matches!(block.part, Part::Anchor | Part::Epilogue))
-        .map(|block| block.name.as_str())
-        .collect();
-    let last = chain.pop().expect("every task has an anchor");
-    for name in chain {
-        moves.compute_inline(&moves.block(name)?)?;
-    }
-    bind_elements(moves, &moves.block(last)?, threads).map(drop)
+    bind_elements(moves, &result, threads).map(drop)
 }

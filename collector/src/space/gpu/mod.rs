@@ -2,6 +2,8 @@
 //!
 //! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
 
+pub(in crate::space) mod tensor;
+
 use super::declare::{choice, choices, contraction_extents, numbers, upto};
 use super::template::{rows_of, template};
 use super::{Axis, Knobs, Setting, Space, Template};
@@ -28,6 +30,8 @@ pub(super) struct Limits {
     /// Channels, rows and columns that tiles must divide.
     extents: [i64; 3],
     stage: Option<Stage>,
+    /// The operands, where tensor cores can multiply them.
+    tensor: Option<tensor::Operands>,
 }
 
 /// What a block stages of both operands: facts that are the same at every point.
@@ -98,6 +102,9 @@ impl Shape {
 impl Limits {
     /// Whether a block of threads fits.
     pub(super) fn allow(&self, knobs: &Knobs) -> bool {
+        if knobs.choice("unit") == Some("tensor") {
+            return self.tensor.is_some_and(|operands| operands.allow(knobs, self.block_threads, self.shared_bytes));
+        }
         self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
     }
 
@@ -136,12 +143,14 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     // The rows of a staged kernel are its windows, too short to be padded.
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
     let sizes = [extents.channels, extents.rows, extents.columns];
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage };
+    let tensor = tensor::operands(task, gpu.capability);
+    let limits =
+        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage, tensor };
     let depths: Vec<i64> = upto(depth(task, extents.depth), &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
     let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
-    let default = contraction_default(&limits, can_pad, &threads, &tiles, &depths, places);
+    let mut default = contraction_default(&limits, can_pad, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
@@ -166,6 +175,14 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     }
     if can_pad {
         axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
+    }
+    if let Some(operands) = &limits.tensor {
+        axes.push(choices("unit", "what multiplies", ["threads", "tensor"]));
+        axes.extend(tensor::axes());
+        let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
+        let unit = if on_tensor_cores.is_some() { "tensor" } else { "threads" };
+        default = on_tensor_cores.unwrap_or(default);
+        default.0.insert("unit".to_owned(), choice(unit));
     }
     Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
 }
@@ -223,10 +240,6 @@ fn contraction_default(
 
 /// Relative time of a result whose blocks have this shape.
 fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
-    /// Multiprocessors of a large device, threads that keep one busy, and threads of a good block.
-    const MULTIPROCESSORS: f64 = 132.0;
-    const BUSY_THREADS: f64 = 256.0;
-    const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
     /// Time of a load from shared memory in multiply-adds.
     const LOAD: f64 = 4.0;
     let threads: f64 = shape.threads.iter().product::<i64>() as f64;
@@ -236,9 +249,21 @@ fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
     let done: i64 =
         (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d) * shape.along(d)).product();
     let waste = done as f64 / limits.extents.iter().product::<i64>().max(1) as f64;
-    let busy = (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0);
-    let block = (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0);
-    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy * block)
+    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy(blocks, threads) * block_fit(threads))
+}
+
+/// The part of a large device that so many blocks keep busy.
+fn busy(blocks: f64, threads: f64) -> f64 {
+    const MULTIPROCESSORS: f64 = 132.0;
+    /// Threads that keep one busy.
+    const BUSY_THREADS: f64 = 256.0;
+    (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0)
+}
+
+/// How near a block is to a good size.
+fn block_fit(threads: f64) -> f64 {
+    const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
+    (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0)
 }
 
 /// What a block stages; nothing where operands are not two plain tensors.
@@ -347,6 +372,7 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
 
 fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
     let extents = [1; 3];
-    let limits = Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None };
+    let limits =
+        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None, tensor: None };
     Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
 }

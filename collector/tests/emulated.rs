@@ -1,0 +1,226 @@
+//! Kernels give the right results, and the runner for GPUs works, on a machine without one.
+//!
+//! The generated CUDA C is compiled for the CPU over a small header that stands for CUDA's language
+//! (`emulator/device.h`), and the real runner gets a driver whose device that is (`emulator/driver.cpp`), so that inputs,
+//! launches, timing and the comparison with the reference are those of a GPU. What is not tried here is NVIDIA's machine
+//! code, its driver, and anything about speed; `scripts/test-gpu` does that where there is a GPU.
+
+// A test that is skipped says so aloud.
+#![allow(clippy::print_stderr)]
+
+mod common;
+
+use collector::campaign::{Build, Workers};
+use collector::counters::{Backend, CounterRequest};
+use collector::cuda::nvrtc::Nvrtc;
+use collector::cuda::{DeviceCode, cupti};
+use collector::job::{BuildJob, RunJob, RunReply};
+use collector::measure::{Cache, Method, Plan, Warning};
+use collector::space::{self, Schedule};
+use collector::target::{self, Target};
+use std::path::Path;
+use std::process::Command;
+
+const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulator");
+/// The folder of the driver, for the process that has it in its loader's path.
+const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
+
+/// The place of a kernel that fails.
+const FAULT: &str = "fault";
+/// What it is to run.
+const JOBS: &str = "jobs.json";
+
+/// Tasks with how many points of their spaces are tried, the default first.
+const TASKS: &[(&str, usize)] = &[
+    ("matmul:m=64,n=96,k=32", 3),
+    ("matmul:m=17,n=31,k=7", 2),
+    ("dense:m=10,n=32,k=17,bias=1,act=gelu", 2),
+    ("conv2d:ci=16,hw=14,co=32,k=3,p=1,bias=1,act=relu", 2),
+    ("depthwise_conv2d:c=8,hw=14,k=5,s=2,p=2", 2),
+    ("softmax:shape=3x1000,axis=1", 2),
+    ("layer_norm:shape=3x4x128,axis=-1", 2),
+    ("global_avg_pool:shape=1x5x9x9", 2),
+    ("mat_mul(f16[64,64], f16[64,96]) transpose_a=false transpose_b=false", 2),
+    ("mat_mul(f16[32,64], f16[32,32]) transpose_a=true transpose_b=true", 2),
+    ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", 2),
+    (r#"dense(f16[2,32,64], const f16[32,64]) | bias_add(_, const f16[32]) axis=2 | unary(_) function="relu""#, 2),
+    ("mat_mul(bf16[32,64], bf16[64,32]) transpose_a=false transpose_b=false", 2),
+    ("q_mat_mul(i8[32,64], i8[64,32]) a_zero=0 b_zero=0", 2),
+];
+
+/// Compiles C++ to a library.
+fn compile(source: &Path, out: &Path, include: &[&Path]) {
+    let mut compiler = Command::new(if source.extension().is_some_and(|suffix| suffix == "c") { "gcc" } else { "g++" });
+    compiler.args(["-O0", "-shared", "-fPIC", "-w", "-fno-strict-aliasing"]);
+    if source.extension().is_some_and(|suffix| suffix == "cpp") {
+        compiler.args(["-std=c++20", "-fpermissive"]);
+    }
+    for folder in include {
+        compiler.arg("-I").arg(folder);
+    }
+    let done = compiler.arg(source).arg("-o").arg(out).arg("-ldl").output().expect("there is a C++ compiler");
+    assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
+}
+
+/// The driver lies in a folder that the loader must know when a process starts, so the test starts itself once more.
+#[test]
+fn kernels_give_the_right_results_on_an_emulated_device() {
+    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
+        return on_emulated_device(Path::new(&folder));
+    }
+    let opened = Nvrtc::open();
+    let (Some(include), Ok(_)) =
+        (opened.as_ref().ok().and_then(Nvrtc::include), Command::new("g++").arg("-v").output())
+    else {
+        eprintln!("skipped: no NVRTC with headers, or no g++");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
+    compile(&Path::new(EMULATOR).join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
+    let jobs = jobs(folder.path());
+    let text = serde_json::to_string(&jobs).expect("jobs are plain data");
+    std::fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
+    let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
+    again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
+    // NVIDIA's profiler has no business with a driver like this one.
+    again.env(cupti::FILE_VARIABLE, folder.path().join("none"));
+    let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
+    let done = done.expect("it ran once");
+    let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(done.status.success(), "{}\n{}", said[0], said[1]);
+}
+
+/// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
+fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
+    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let mut tried = Vec::new();
+    for (text, points) in TASKS {
+        let space = space::space(&common::task(text), &target.machine);
+        let points = space::sample(&space, 5, *points).into_iter();
+        tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
+    }
+    tried.push(tried[0].clone());
+    let codes = build(&mut common::workers(), &target, &tried);
+    let library = folder.join("kernels.so");
+    let mut source = "#include \"device.h\"\n".to_owned();
+    let mut jobs = Vec::new();
+    for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
+        let label = format!("{text} {}", schedule.describe());
+        let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
+        // The driver lets kernels of this name fail.
+        let place = if place + 1 == tried.len() { FAULT.to_owned() } else { format!("task{place}") };
+        let place = place.as_str();
+        source.push_str(&emulated(place, &code.source));
+        for launch in &code.launches {
+            let name = in_place(place, &launch.kernel);
+            source.push_str(&format!(
+                "extern \"C\" int {name}_arguments;\nint {name}_arguments = {};\n",
+                launch.arguments.len()
+            ));
+        }
+        let rename = |name: &mut String| *name = in_place(place, name);
+        code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
+        code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
+        // The emulated driver takes the path of a library for machine code.
+        code.cubins[0].bytes = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        let mut job = common::run_job(&common::task(text), Vec::new(), &[0]);
+        job.device = Some(code);
+        jobs.push((label, job));
+    }
+    let file = folder.join("kernels.cpp");
+    std::fs::write(&file, source).expect("the kernels can be written");
+    compile(&file, &library, &[Path::new(EMULATOR)]);
+    jobs
+}
+
+fn on_emulated_device(folder: &Path) {
+    let text = std::fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
+    let mut jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
+    let mut workers = common::workers();
+    workers.run_on_device();
+    let faulty = jobs.pop().expect("the faulty one is last").1;
+    let expect_failure = |workers: &mut Workers, job: &RunJob, what: &str| {
+        match workers.run(job, common::PATIENCE) {
+            Ok(RunReply::Failed(why)) => assert!(why.contains(what), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        // As a campaign does: nothing on a device can be trusted after a failure.
+        workers.recycle_runner();
+    };
+    expect_failure(&mut workers, &faulty, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    let greedy = RunJob { method: cold(1 << 30), ..jobs[0].1.clone() };
+    expect_failure(&mut workers, &greedy, "CUDA_ERROR_OUT_OF_MEMORY");
+    let all = CounterRequest {
+        backend: Backend::Auto,
+        events: vec!["gpu_kernel_ns".to_owned()],
+        ..jobs[0].1.counters.clone()
+    };
+    expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
+    let mut failures = Vec::new();
+    for (label, job) in jobs {
+        match workers.run(&job, common::PATIENCE) {
+            Ok(RunReply::Measured(measured)) => assert!(measured.check.is_some(), "{label}"),
+            other => failures.push(format!("{label}: {other:?}")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// One run with other data in the caches.
+fn cold(flush_bytes: u64) -> Method {
+    match common::one_run() {
+        Method::Sample(plan) => Method::Sample(Plan { cache: Cache::Cold { flush_bytes }, ..plan }),
+        Method::Evaluate(rule) => Method::Evaluate(rule),
+    }
+}
+
+/// What is told beside the times, and why not where it is not.
+fn expect_told(workers: &mut Workers, job: &RunJob) {
+    let reply = workers.run(job, common::PATIENCE);
+    let Ok(RunReply::Measured(measured)) = reply else { panic!("{reply:?}") };
+    let measurement = &measured.measurement;
+    let value = |name: &str| measurement.counters.iter().find(|value| value.name == name).map(|value| value.per_run);
+    assert_eq!(value("gpu_sm_clock_mhz"), Some(1980.0), "{measurement:?}");
+    assert_eq!(value("gpu_memory_clock_mhz"), Some(2619.0));
+    assert_eq!(value("gpu_power_watts"), Some(345.6));
+    assert_eq!(value("gpu_throttle_reasons"), Some(4.0), "being idle holds nothing back");
+    assert_eq!(value("gpu_memory_bytes"), Some(4.0 * (64 * 32 + 32 * 96 + 64 * 96) as f64));
+    for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns", "gpu_rotated_ns"] {
+        assert!(value(name).is_some_and(|time| time > 0.0), "{name}: {measurement:?}");
+    }
+    let refusal = |name: &str| measurement.refusals.iter().find(|refusal| refusal.event == name);
+    assert!(refusal("gpu_temperature_celsius").is_some_and(|refusal| refusal.why.contains("no such sensor")));
+    assert!(refusal("gpu_kernel_ns").is_some_and(|refusal| refusal.why.contains("there is no CUPTI")));
+    assert!(measurement.warnings.contains(&Warning::ClocksHeldBack { by: "power cap".to_owned() }));
+}
+
+fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {
+    let job = |(text, schedule): &(&str, Schedule)| BuildJob {
+        task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
+        target: target.text.clone(),
+        schedule: schedule.to_json(),
+        wants_trace: false,
+    };
+    let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
+    let code = |build| match build {
+        Build::Built(artifact) => artifact.device.ok_or_else(|| "code for a CPU".to_owned()),
+        other => Err(format!("{other:?}")),
+    };
+    workers.build(&jobs, &mut || {}).into_iter().map(code).collect()
+}
+
+/// A kernel's name among those of all tasks.
+fn in_place(place: &str, text: &str) -> String {
+    text.replace("main_kernel", &format!("{place}_kernel"))
+}
+
+/// The kernels of one task for the CPU.
+fn emulated(place: &str, source: &str) -> String {
+    let is_own = |line: &&str| !line.starts_with("typedef ") && !line.starts_with('#');
+    let text: Vec<&str> = source.lines().filter(is_own).collect();
+    // The one buffer whose size a launch asks for is the header's own.
+    let text =
+        text.join("\n").replace("extern __shared__", "// ").replace("__shared__ alignas(64)", "alignas(64) static");
+    in_place(place, &format!("namespace {place} {{\nusing ::max, ::min;\n{text}\n}}\n"))
+}

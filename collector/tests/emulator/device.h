@@ -1,0 +1,240 @@
+// CUDA C on a CPU: what generated kernels use of the language and of NVIDIA's headers, written again in plain C++.
+//
+// A thread of a block is a fiber; fibers take turns, and change only where CUDA's threads wait for each other. Blocks run
+// one after the other. Results are those of the kernel's arithmetic and addresses; nothing is said of speed, of machine
+// code, or of races between barriers. Fragments of tensor cores are whole in each lane, which every lane computes alike.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <ucontext.h>
+#include <vector>
+
+struct Place {
+  unsigned x, y, z;
+};
+static Place threadIdx, blockIdx;
+
+namespace emulator {
+enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, ENDED };
+struct Fiber {
+  ucontext_t context;
+  State state;
+  Place place;
+  std::vector<char> stack;
+};
+constexpr unsigned WARP = 32;
+constexpr size_t STACK_BYTES = 256 << 10;
+static std::vector<Fiber> fibers;
+static unsigned current;
+static ucontext_t scheduler;
+static std::function<void()> kernel;
+static union { char bytes[16]; } lanes[1024];
+
+static void wait_as(State state) {
+  unsigned self = current;
+  fibers[self].state = state;
+  swapcontext(&fibers[self].context, &scheduler);
+}
+static void enter() {
+  kernel();
+  fibers[current].state = ENDED;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+// Lets those run again whose partners have all arrived.
+static bool release(unsigned first, unsigned last, State state) {
+  bool waits = false;
+  for (unsigned i = first; i < last; i++) {
+    if (fibers[i].state == RUNS || (fibers[i].state != ENDED && fibers[i].state != state)) return false;
+    waits |= fibers[i].state == state;
+  }
+  if (waits)
+    for (unsigned i = first; i < last; i++)
+      if (fibers[i].state == state) fibers[i].state = RUNS;
+  return waits;
+}
+static void run_block(unsigned x, unsigned y) {
+  unsigned count = x * y;
+  if (fibers.size() < count) fibers.resize(count);
+  for (unsigned i = 0; i < count; i++) {
+    Fiber &fiber = fibers[i];
+    if (fiber.stack.empty()) fiber.stack.resize(STACK_BYTES);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, enter, 0);
+    fiber.place = {i % x, i / x, 0};
+    fiber.state = RUNS;
+  }
+  for (;;) {
+    bool ran = false;
+    for (unsigned i = 0; i < count; i++) {
+      if (fibers[i].state != RUNS) continue;
+      ran = true;
+      current = i;
+      threadIdx = fibers[i].place;
+      swapcontext(&scheduler, &fibers[i].context);
+    }
+    for (unsigned i = 0; i < count; i += WARP)
+      ran |= release(i, std::min(i + WARP, count), WAITS_FOR_WARP);
+    ran |= release(0, count, WAITS_FOR_BLOCK);
+    if (!ran) break;
+  }
+  for (unsigned i = 0; i < count; i++)
+    if (fibers[i].state != ENDED) abort();  // Threads wait for each other for ever.
+}
+}  // namespace emulator
+
+extern "C" void emulate(void *function, void **arguments, const unsigned *grid, const unsigned *block) {
+  using Any = void (*)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
+  // A function takes as many of these addresses as it has parameters, and leaves the others alone.
+  void *a[12] = {};
+  for (int i = 0; i < 12 && arguments[i]; i++) a[i] = *(void **)arguments[i];
+  emulator::kernel = [=] {
+    ((Any)function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+  };
+  for (unsigned x = 0; x < grid[0]; x++) {
+    blockIdx = {x, 0, 0};
+    emulator::run_block(block[0], block[1]);
+  }
+}
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__
+#define __align__(bytes) alignas(bytes)
+#define __syncthreads() emulator::wait_as(emulator::WAITS_FOR_BLOCK)
+#define __syncwarp(...) emulator::wait_as(emulator::WAITS_FOR_WARP)
+
+alignas(1024) static unsigned char buf_dyn_shmem_ptr[256 << 10];
+
+inline unsigned __activemask() { return ~0u; }
+template <class T>
+T from_lane(T value, unsigned lane) {
+  unsigned self = threadIdx.y * 0 + emulator::current, first = self / emulator::WARP * emulator::WARP;
+  memcpy(&emulator::lanes[self], &value, sizeof value);
+  emulator::wait_as(emulator::WAITS_FOR_WARP);
+  T other;
+  memcpy(&other, &emulator::lanes[first + lane], sizeof other);
+  emulator::wait_as(emulator::WAITS_FOR_WARP);
+  return other;
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+  int self = emulator::current % emulator::WARP;
+  return from_lane(value, self / width * width + lane % width);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, int by, int width = 32) {
+  int self = emulator::current % emulator::WARP, other = self + by;
+  return from_lane(value, other / width == self / width ? other : self);
+}
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+#define VECTOR(T, name)                                                  \
+  struct alignas(2 * sizeof(T)) name##2 { T x, y; };                     \
+  struct name##3 { T x, y, z; };                                         \
+  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; }; \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }             \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }     \
+  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+VECTOR(float, float)
+VECTOR(double, double)
+VECTOR(int, int)
+VECTOR(unsigned, uint)
+VECTOR(short, short)
+VECTOR(ushort, ushort)
+VECTOR(signed char, char)
+VECTOR(uchar, uchar)
+VECTOR(long long, longlong)
+
+template <class A, class B>
+auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }
+template <class A, class B>
+auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }
+inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }
+inline double __longlong_as_double(long long i) { double d; memcpy(&d, &i, 8); return d; }
+template <class T>
+T __ldg(const T *place) { return *place; }
+
+// Half precision.
+typedef _Float16 half;
+inline float __half2float(half h) { return h; }
+inline half __float2half(float f) { return (half)f; }
+inline half __float2half_rn(float f) { return (half)f; }
+inline bool __hgt(half a, half b) { return a > b; }
+inline bool __hlt(half a, half b) { return a < b; }
+struct alignas(4) half2 { half x, y; };
+inline half2 make_half2(half x, half y) { return {x, y}; }
+#define HALF_FUNCTION(name, single) inline half name(half h) { return (half)single((float)h); }
+HALF_FUNCTION(hexp, expf)
+HALF_FUNCTION(hsqrt, sqrtf)
+HALF_FUNCTION(hlog, logf)
+HALF_FUNCTION(htanh, tanhf)
+
+// The upper half of single precision.
+struct nv_bfloat16 {
+  ushort bits;
+  nv_bfloat16() = default;
+  nv_bfloat16(float f) {
+    unsigned u;
+    memcpy(&u, &f, 4);
+    bits = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+  }
+  operator float() const { return __int_as_float(bits << 16); }
+};
+inline float __bfloat162float(nv_bfloat16 b) { return b; }
+inline nv_bfloat16 __float2bfloat16(float f) { return nv_bfloat16(f); }
+inline bool __hgt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a > (float)b; }
+inline bool __hlt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a < (float)b; }
+inline nv_bfloat16 htanh(nv_bfloat16 b) { return nv_bfloat16(tanhf(b)); }
+
+namespace nvcuda { namespace wmma {
+struct matrix_a; struct matrix_b; struct accumulator; struct row_major; struct col_major;
+enum layout_t { mem_row_major, mem_col_major };
+template <class Use, int m, int n, int k> struct Sides;
+template <int m, int n, int k> struct Sides<matrix_a, m, n, k> { enum { rows = m, columns = k }; };
+template <int m, int n, int k> struct Sides<matrix_b, m, n, k> { enum { rows = k, columns = n }; };
+template <int m, int n, int k> struct Sides<accumulator, m, n, k> { enum { rows = m, columns = n }; };
+template <class Use, int m, int n, int k, class T, class Layout = row_major> struct fragment {
+  static constexpr int rows = Sides<Use, m, n, k>::rows, columns = Sides<Use, m, n, k>::columns;
+  T at[rows][columns];
+};
+template <class F, class T> void fill_fragment(F &f, T value) {
+  for (auto &row : f.at)
+    for (auto &element : row) element = value;
+}
+template <class Use, int m, int n, int k, class T>
+void load_matrix_sync(fragment<Use, m, n, k, T, row_major> &f, const T *from, unsigned stride) {
+  for (int r = 0; r < f.rows; r++)
+    for (int c = 0; c < f.columns; c++) f.at[r][c] = from[r * stride + c];
+}
+template <class Use, int m, int n, int k, class T>
+void load_matrix_sync(fragment<Use, m, n, k, T, col_major> &f, const T *from, unsigned stride) {
+  for (int r = 0; r < f.rows; r++)
+    for (int c = 0; c < f.columns; c++) f.at[r][c] = from[c * stride + r];
+}
+template <int m, int n, int k, class T>
+void store_matrix_sync(T *to, const fragment<accumulator, m, n, k, T> &f, unsigned stride, layout_t layout) {
+  if (layout != mem_row_major) abort();
+  for (int r = 0; r < m; r++)
+    for (int c = 0; c < n; c++) to[r * stride + c] = f.at[r][c];
+}
+template <int m, int n, int k, class T, class S, class LA, class LB>
+void mma_sync(fragment<accumulator, m, n, k, S> &d, const fragment<matrix_a, m, n, k, T, LA> &a,
+              const fragment<matrix_b, m, n, k, T, LB> &b, const fragment<accumulator, m, n, k, S> &c) {
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      S sum = c.at[i][j];
+      for (int l = 0; l < k; l++) sum += (S)a.at[i][l] * (S)b.at[l][j];
+      d.at[i][j] = sum;
+    }
+}
+}}  // namespace nvcuda::wmma

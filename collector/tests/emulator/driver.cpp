@@ -1,0 +1,155 @@
+// A CUDA driver whose device is this CPU: enough of one for the runner, checked against NVIDIA's own declarations.
+//
+// Machine code is the path of a library made of `device.h` and a kernel. Launches happen at once, so time lines are those
+// of the host. It has little memory; and a kernel whose name begins with `fault` fails, and, as on a real device, so does
+// everything after it.
+#include <cuda.h>
+// Drivers have both; a newer one differs in its errors alone.
+#undef cuEventElapsedTime
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <string>
+#include <vector>
+
+namespace {
+struct Launch {
+  CUfunction function;
+  std::vector<std::vector<char>> values;
+  unsigned grid[3], block[3];
+};
+struct Graph {
+  std::vector<Launch> launches;
+};
+struct Kernel {
+  void *function;
+  void (*emulate)(void *, void **, const unsigned *, const unsigned *);
+  const int *arguments;
+  bool is_faulty;
+};
+Graph *captured;
+bool is_broken;
+
+constexpr size_t MOST_BYTES = 64 << 20;
+
+CUresult status() { return is_broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
+void run(const Launch &launch) {
+  const Kernel *kernel = (const Kernel *)launch.function;
+  std::vector<void *> arguments;
+  for (auto &value : launch.values) arguments.push_back((void *)value.data());
+  arguments.resize(13);
+  kernel->emulate(kernel->function, arguments.data(), launch.grid, launch.block);
+}
+}  // namespace
+
+extern "C" {
+void nothing() {}
+extern const int nothing_arguments = 0;
+void emulate(void *, void **, const unsigned *, const unsigned *) {}
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int *count) { *count = 1; return CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice *device, int) { *device = 0; return CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *name, int room, CUdevice) { strncpy(name, "emulated GPU", room); return CUDA_SUCCESS; }
+CUresult cuDeviceGetPCIBusId(char *name, int room, CUdevice) { strncpy(name, "0000:00:00.0", room); return CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 8; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 64 << 10; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice) { *bytes = size_t(1) << 30; return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) { *context = (CUcontext)&is_broken; return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() { return status(); }
+CUresult cuMemGetInfo(size_t *free, size_t *total) { *free = size_t(1) << 29; *total = size_t(1) << 30; return CUDA_SUCCESS; }
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  const char *path = (const char *)image;
+  Dl_info here;
+  // The only code in the driver's own language is a kernel that does nothing.
+  if (!strncmp(path, ".version", 8)) dladdr((void *)&cuInit, &here), path = here.dli_fname;
+  *module = (CUmodule)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  Kernel *kernel = new Kernel{dlsym(module, name)};
+  kernel->emulate = (decltype(kernel->emulate))dlsym(module, "emulate");
+  kernel->arguments = (const int *)dlsym(module, (std::string(name) + "_arguments").c_str());
+  kernel->is_faulty = !strncmp(name, "fault", 5);
+  *function = (CUfunction)kernel;
+  return kernel->function && kernel->emulate && kernel->arguments ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int) {
+  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes) {
+  if (bytes > MOST_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = (CUdeviceptr)aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return status();
+}
+CUresult cuMemFree(CUdeviceptr address) { free((void *)address); return status(); }
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) { memcpy((void *)to, from, bytes); return status(); }
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) { memcpy(to, (void *)from, bytes); return status(); }
+CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes) { memset((void *)to, byte, bytes); return status(); }
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned, CUstream, void **values, void **) {
+  is_broken |= ((Kernel *)function)->is_faulty;
+  if (is_broken) return status();
+  if (gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
+  Launch launch{function, {}, {gx, gy, gz}, {bx, by, bz}};
+  for (int i = 0; i < *((Kernel *)function)->arguments; i++) launch.values.emplace_back((char *)values[i], (char *)values[i] + sizeof(void *));
+  if (captured) captured->launches.push_back(launch);
+  else run(launch);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned) { *stream = (CUstream)&captured; return CUDA_SUCCESS; }
+CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  if (!stream || captured) return CUDA_ERROR_INVALID_VALUE;
+  captured = new Graph;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream, CUgraph *graph) {
+  *graph = (CUgraph)captured;
+  captured = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiate(CUgraphExec *ready, CUgraph graph, unsigned long long) {
+  *ready = (CUgraphExec) new Graph(*(Graph *)graph);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec ready, CUstream) {
+  for (auto &launch : ((Graph *)ready)->launches) run(launch);
+  return status();
+}
+CUresult cuGraphExecDestroy(CUgraphExec ready) { delete (Graph *)ready; return CUDA_SUCCESS; }
+CUresult cuGraphDestroy(CUgraph graph) { delete (Graph *)graph; return CUDA_SUCCESS; }
+
+using Mark = std::chrono::steady_clock::time_point;
+CUresult cuEventCreate(CUevent *event, unsigned) { *event = (CUevent) new Mark; return CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent event, CUstream) { *(Mark *)event = std::chrono::steady_clock::now(); return status(); }
+CUresult cuEventSynchronize(CUevent) { return status(); }
+CUresult cuEventElapsedTime(float *elapsed_ms, CUevent start, CUevent end) {
+  *elapsed_ms = std::chrono::duration<float, std::milli>(*(Mark *)end - *(Mark *)start).count();
+  return CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent event) { delete (Mark *)event; return CUDA_SUCCESS; }
+CUresult cuGetErrorName(CUresult error, const char **name) {
+  *name = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_ILLEGAL_ADDRESS";
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult, const char **text) { *text = "as the test asked for"; return CUDA_SUCCESS; }
+}
