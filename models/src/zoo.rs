@@ -82,6 +82,7 @@ const MODELS: &[Entry] = &[
     Entry { name: "unet", aliases: &[], input: &[3, 256, 256], make: pixels::unet },
     Entry { name: "dcgan", aliases: &[], input: &[100], make: pixels::dcgan },
     Entry { name: "yolov3-tiny", aliases: &["yolo-tiny"], input: &[3, 416, 416], make: yolo::version_3_tiny },
+    Entry { name: "yolov8-nano", aliases: &["yolov8n"], input: &[3, 640, 640], make: yolo::version_8_nano },
     Entry { name: "dqn", aliases: &[], input: &[4, 84, 84], make: dqn::dqn },
     Entry { name: "mlp", aliases: &[], input: &[1, 28, 28], make: mlp::mlp },
     Entry { name: "lstm", aliases: &[], input: &[16, 128], make: recurrent::lstm },
