@@ -50,10 +50,10 @@ impl Builder {
         let moves = apply(task, lowered, &schedule, &target, &mut self.spaces)?;
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
         let module = moves.module()?;
+        let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
         let stores = features::per_store(&moves, &target).unwrap_or_default();
         let mut features = features::of_stores(&stores);
-        let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
             let artifact = Artifact {
