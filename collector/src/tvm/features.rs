@@ -8,10 +8,11 @@
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
 use super::memory;
+use super::meta_schedule;
 use super::names;
 use super::schedule::Schedule;
 use std::collections::BTreeMap;
-use tvm_ffi::{Any, Function, Tensor};
+use tvm_ffi::Tensor;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -56,15 +57,9 @@ const BUFFERS_TOLD: usize = 3;
 pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;
-    const THREADS: i64 = 1;
-    const SEED: i64 = 1;
     let (buffers, curve) = (BUFFERS as i64, CURVE as i64);
     let extractor = call!(names::META_PER_STORE_FEATURE, buffers, curve, CACHE_LINE_BYTES, WITHOUT_WORKLOAD)?;
-    let module = schedule.module()?;
-    let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
-    let nothing = Value::none();
-    let context =
-        call!(names::META_CONTEXT, &module.0, &target.value, &nothing, &nothing, "task", THREADS, SEED, silent)?;
+    let context = meta_schedule::context(&schedule.module()?, &target.value, &Value::none())?;
     let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
     let found = call!(names::META_EXTRACT_FROM, extractor, context, Value::array([candidate]))?.items()?;
     let wrong = |problem: String| TvmError::new(names::META_EXTRACT_FROM.text, problem);

@@ -30,8 +30,6 @@ const DEVICE_DRAWS: usize = 48;
 
 /// Generates the spaces of a module for a target with its number of cores.
 pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
-    const THREADS: i64 = 1;
-    const SEED: i64 = 1;
     let (rules, postprocs, mutators, draws) = if target.architectures.is_empty() {
         (names::META_RULES_LLVM, names::META_POSTPROCS_LLVM, names::META_MUTATORS_LLVM, 1)
     } else {
@@ -41,24 +39,21 @@ pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
     let postprocs = invoke(&postprocs, &[])?;
     let mutators = invoke(&mutators, &[])?;
     let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
-    let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
-    let context = call!(
-        names::META_CONTEXT,
-        &module.0,
-        &target.sampled,
-        &generator,
-        Value::none(),
-        "task",
-        THREADS,
-        SEED,
-        silent
-    )?;
+    let context = context(module, &target.sampled, &generator)?;
     call!(names::META_INITIALIZE, &context)?;
     let schedules = call!(names::META_DESIGN_SPACE, &generator, &module.0)?.items()?;
     if schedules.is_empty() {
         return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
     }
     Ok(Spaces { module: module.clone(), schedules, postprocs: postprocs.items()?, _context: context, draws })
+}
+
+/// What TVM's spaces and features see of a module: its target, and the generator of spaces, which may be none.
+pub(in crate::tvm) fn context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
+    const THREADS: i64 = 1;
+    const SEED: i64 = 1;
+    let silent = Value(Any::from(Function::from_packed(|_| Ok(Any::new()))));
+    call!(names::META_CONTEXT, &module.0, target, generator, Value::none(), "task", THREADS, SEED, silent)
 }
 
 impl Spaces {
