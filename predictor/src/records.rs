@@ -311,19 +311,22 @@ fn taps(weight: Option<&TensorType>) -> f64 {
 
 /// The features of a template's knobs.
 pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
-    of_schedule(&Value::from_iter([
-        ("from", Value::from(ScheduleSource::Template.to_string())),
-        ("knobs", knobs.clone().into()),
-    ]))
+    of_named(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// The features of a schedule as records and plans have it: where it comes from, and its knobs where it has some.
+/// The features of a schedule as plans have it: where it comes from, and its knobs where it has some.
 pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
-    let mut extras = BTreeMap::new();
-    if let Some(source) = schedule.get("from").and_then(Value::as_str) {
-        extras.insert(format!("knob.from={source}"), 1.0);
-    }
-    for (name, value) in schedule.get("knobs").and_then(Value::as_object).into_iter().flatten() {
+    of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
+}
+
+fn knobs_of(schedule: &Value) -> Option<&Map<String, Value>> {
+    schedule.get("knobs").and_then(Value::as_object)
+}
+
+fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
+    let mut extras: BTreeMap<String, f64> =
+        source.map(|source| (format!("knob.from={source}"), 1.0)).into_iter().collect();
+    for (name, value) in knobs.into_iter().flatten() {
         number_feature(format!("knob.{name}"), value, &mut extras);
     }
     extras
@@ -342,11 +345,8 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
 /// Knobs and code features of a record under their prefixed names.
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
-    let mut extras = of_schedule(&schedule);
-    extras.retain(|name, _| !name.starts_with("knob.from="));
-    if let Some(source) = record.schedule_source {
-        extras.insert(format!("knob.from={source}"), 1.0);
-    }
+    // A record says which of a template's schedules is the default one.
+    let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
     if let Some(bytes) = record.code_bytes {
         extras.insert("code.bytes".to_owned(), bytes as f64);
     }

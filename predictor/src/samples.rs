@@ -3,7 +3,7 @@
 //! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
 
 use crate::error::{Error, Result};
-use crate::features::{self, Device, FEATURES, KNOWN, Matrix, View, Work};
+use crate::features::{self, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
 use std::collections::BTreeMap;
 
 /// One measured row, as far as splitting and scoring see it.
@@ -173,10 +173,8 @@ impl Gatherer {
         let device = &self.samples.devices[question.device as usize].1;
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
-        features::tiling::add(&question.work, device, question.threads, &mut question.extras);
-        let busy_threads = features::tiling::busy_threads(question.threads, &question.extras);
-        let estimated_ns =
-            features::program::relate(&question.work, device, busy_threads, attainable_ns, &mut question.extras);
+        let Derived { busy_threads, estimated_ns } =
+            features::derive(&question.work, device, question.threads, &mut question.extras);
         let shape = shape(&question.operator, &question.detail, &question.work);
         self.samples.rows.push(Sample {
             operator: intern(&mut self.samples.operators, question.operator),

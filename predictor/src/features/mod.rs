@@ -8,6 +8,8 @@ pub mod tiling;
 pub mod view;
 pub mod work;
 
+use std::collections::BTreeMap;
+
 pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
@@ -25,6 +27,23 @@ pub fn attainable_ns(work: &Work, device: &Device, threads: f64) -> f64 {
 pub fn roofline_ns(work: &Work, device: &Device, threads: f64) -> (f64, f64) {
     let situation = Situation { work, device, threads, attainable_ns: 1.0 };
     (table::compute_ns(&situation), table::memory_ns(&situation))
+}
+
+/// What follows from knobs and figures of code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Derived {
+    /// Threads that the schedule gives something to do.
+    pub busy_threads: f64,
+    /// What the instructions of a contraction should take, where that is known.
+    pub estimated_ns: Option<f64>,
+}
+
+/// Adds to knobs and figures of code what they mean for the operator.
+pub fn derive(work: &Work, device: &Device, threads: f64, extras: &mut BTreeMap<String, f64>) -> Derived {
+    tiling::add(work, device, threads, extras);
+    let busy_threads = tiling::busy_threads(threads, extras);
+    let attainable_ns = attainable_ns(work, device, threads);
+    Derived { busy_threads, estimated_ns: program::relate(work, device, busy_threads, attainable_ns, extras) }
 }
 
 /// Appends the table's features of one situation.

@@ -4,7 +4,7 @@ use super::boosted::Growth;
 use super::ours::Ours;
 use super::spread::UNSEEN;
 use crate::error::{Error, Result};
-use crate::features::{self, Device, FEATURES, Matrix, Origin, View, Work};
+use crate::features::{self, Derived, Device, FEATURES, Matrix, Origin, View, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -139,11 +139,11 @@ impl Predictor {
         }
         let is_known = operator.facts.overheads_ns.contains_key(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
-        if !ask.extras.is_empty() {
-            features::tiling::add(ask.work, device, threads, extras.to_mut());
-        }
-        let busy_threads = features::tiling::busy_threads(threads, &extras);
-        let view = View::of_extras(&extras);
+        let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
+            true => Derived { busy_threads: threads, estimated_ns: None },
+            false => features::derive(ask.work, device, threads, extras.to_mut()),
+        };
+        let view = View::of_extras(ask.extras);
         let overhead_ns = match operator.adapted.get(ask.device) {
             Some(adapted) => adapted.overhead_ns,
             None => operator.facts.overhead_ns(ask.device, busy_threads),
@@ -151,10 +151,6 @@ impl Predictor {
         let roofline_ns = features::attainable_ns(ask.work, device, threads);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
         features::describe(ask.work, device, threads, &mut row);
-        let estimated_ns = match view {
-            View::Code => features::program::relate(ask.work, device, busy_threads, roofline_ns, extras.to_mut()),
-            View::Sizes | View::Knobs => None,
-        };
         let extra = |name: &String| match name.as_str() {
             features::KNOWN => view.number(),
             name => extras.get(name).map_or(f32::NAN, |value| *value as f32),
