@@ -22,7 +22,7 @@ mod supervisor;
 
 pub use confine::{ConfineError, Limits, confine};
 pub use fault::Fault;
-pub use serve::{Entry, ServeError, enter};
+pub use serve::{Entry, ServeError, end, enter};
 pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;

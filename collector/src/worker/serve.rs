@@ -16,6 +16,7 @@ use std::{
     fs::File,
     os::{fd::AsFd, unix::net::UnixStream},
     panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
+    process::ExitCode,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -48,6 +49,21 @@ pub enum ServeError {
     /// A frame from or to the supervisor failed.
     #[error("conversation with the supervisor failed: {0}")]
     Frame(#[from] FrameError),
+}
+
+/// What a worker's process ends with.
+pub fn end(served: anyhow::Result<()>) -> ExitCode {
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Standard error is the supervisor's; it quotes the end of it.
+            #[allow(clippy::print_stderr)]
+            {
+                eprintln!("{error:#}");
+            }
+            ExitCode::from(3)
+        }
+    }
 }
 
 /// A worker that is confined and has not said hello yet.

@@ -21,17 +21,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Standard error is the supervisor's; it quotes the end of it.
-            #[allow(clippy::print_stderr)]
-            {
-                eprintln!("{error:#}");
-            }
-            ExitCode::from(3)
-        }
-    }
+    worker::end(serve())
 }
 
 fn serve() -> anyhow::Result<()> {
