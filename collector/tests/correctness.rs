@@ -323,23 +323,8 @@ fn pools() {
 
 #[test]
 fn functions_of_one_element() {
-    let functions = [
-        "relu",
-        "leaky_relu",
-        "sigmoid",
-        "hard_sigmoid",
-        "tanh",
-        "silu",
-        "hard_swish",
-        "gelu",
-        "exp",
-        "log",
-        "sqrt",
-        "neg",
-        "abs",
-        "clip",
-    ];
-    let texts: Vec<String> = functions.iter().map(|function| format!("{function}:shape=3x7x17")).collect();
+    let functions = common::FIRST_FUNCTIONS.iter().chain(&["leaky_relu", "clip"]);
+    let texts: Vec<String> = functions.map(|function| format!("{function}:shape=3x7x17")).collect();
     check(LITTLE, &texts.iter().map(String::as_str).collect::<Vec<_>>());
     check(
         LITTLE,

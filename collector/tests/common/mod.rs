@@ -20,6 +20,45 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const MIB: u64 = 1 << 20;
 
+/// Functions of one element that the first convolutional networks need.
+pub const FIRST_FUNCTIONS: &[&str] =
+    &["relu", "sigmoid", "hard_sigmoid", "tanh", "silu", "hard_swish", "gelu", "exp", "log", "sqrt", "neg", "abs"];
+
+/// Those beyond them that take no numbers, by name.
+pub const FURTHER_FUNCTIONS: &[&str] = &[
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "exp2",
+    "expm1",
+    "log2",
+    "log10",
+    "log1p",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "sign",
+    "selu",
+    "softplus",
+    "softsign",
+    "mish",
+    "gelu_tanh",
+    "is_nan",
+];
+
 /// Limits as in a campaign.
 pub fn limits() -> WorkerLimits {
     WorkerLimits {
