@@ -38,6 +38,9 @@ pub struct Entry {
     make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
 }
 
+/// Heights and widths of images that can be asked for.
+const IMAGE_SIZES: std::ops::RangeInclusive<i64> = 16..=2048;
+
 const MODELS: &[Entry] = &[
     image("resnet-18", |net, x| resnet::basic(net, x, [2, 2, 2, 2])).or(&["resnet"]),
     image("resnet-34", |net, x| resnet::basic(net, x, [3, 4, 6, 3])),
@@ -107,14 +110,37 @@ impl Entry {
 
     /// The model's graph for inputs of this batch size.
     pub fn build(&self, batch: i64) -> Result<Graph> {
+        self.build_for(self.name, self.input, batch)
+    }
+
+    /// The graph under a name of its own, for inputs with other extents.
+    fn build_for(&self, name: &str, input: &[i64], batch: i64) -> Result<Graph> {
         if batch < 1 {
             let reason = format!("batch size {batch} must be at least 1");
-            return Err(Error::Model { model: self.name.to_owned(), reason });
+            return Err(Error::Model { model: name.to_owned(), reason });
         }
-        let mut net = Net::new(self.name);
-        let x = net.input("data", &[&[batch], self.input].concat())?;
+        let mut net = Net::new(name);
+        let x = net.input("data", &[&[batch], input].concat())?;
         let outputs = (self.make)(&mut net, x)?;
         net.finish(&outputs)
+    }
+
+    /// The extents of the input when what follows the model's name is `hw=160`: images of that height and width.
+    fn input_of(&self, change: &str) -> std::result::Result<Vec<i64>, String> {
+        let &[channels, height, width] = self.input else { return Err(self.has_one_size()) };
+        if height != width {
+            return Err(self.has_one_size());
+        }
+        let size = change.strip_prefix("hw=").ok_or_else(|| format!("`{change}` is not hw=N, such as `hw=160`"))?;
+        match size.parse() {
+            Ok(size) if IMAGE_SIZES.contains(&size) => Ok(vec![channels, size, size]),
+            _ => Err(format!("`{size}` is not a size from {} to {}", IMAGE_SIZES.start(), IMAGE_SIZES.end())),
+        }
+    }
+
+    fn has_one_size(&self) -> String {
+        let extents: Vec<String> = self.input.iter().map(i64::to_string).collect();
+        format!("its input is always {}", extents.join("x"))
     }
 }
 
@@ -124,8 +150,15 @@ pub fn list() -> &'static [Entry] {
 }
 
 /// The graph of a named model for inputs of this batch size.
+///
+/// Networks for images take images of another size, too: `resnet-18:hw=160`.
 pub fn build(name: &str, batch: i64) -> Result<Graph> {
-    find(name)?.build(batch)
+    let Some((base, change)) = name.split_once(':') else { return find(name)?.build(batch) };
+    let entry = find(base)?;
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    let input = entry.input_of(change).map_err(refused)?;
+    // An image can be too small for what follows.
+    entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
 /// The model of a name.

@@ -69,8 +69,8 @@ pub struct Models {
     pub modelsource: Option<ModelSource>,
     /// Name of a model in its source; may be given several times
     ///
-    /// For `local` a name of the zoo (see `opcollect list`), for `simple` one operator such as
-    /// `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file, for `remoteonnx` a path or a
+    /// For `local` a name of the zoo (see `opcollect list`), or `resnet-18:hw=160` for images of another size, for
+    /// `simple` one operator such as `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file, for `remoteonnx` a path or a
     /// `file://` address, for `transformers` a folder with a `config.json`, a shipped configuration, or either with
     /// changed fields such as `llama-7b:num_hidden_layers=2`.
     #[arg(long, value_name = "NAME")]

@@ -86,3 +86,20 @@ fn spelling_is_forgiving_and_mistakes_get_a_hint() {
     assert_eq!(says("qqqqqqqqqqqq"), "unknown model `qqqqqqqqqqqq`; `opcollect list` shows all names");
     assert_eq!(build("mlp", 0).unwrap_err().to_string(), "model `mlp`: batch size 0 must be at least 1");
 }
+
+#[test]
+fn networks_for_images_take_images_of_another_size() {
+    let graph = build("ResNet18:hw=160", 2).unwrap();
+    assert_eq!(graph.name, "resnet-18:hw=160");
+    let whole = build("resnet-18", 1).unwrap();
+    assert_eq!(graph.parameters().learned, whole.parameters().learned);
+    // 2 images, each a fifth of 5, 10, … pixels instead of 7, 14, …; the last layer does not see them.
+    let layer = 512 * 1000;
+    assert_eq!(graph.work().unwrap().macs - 2 * layer, 2 * (whole.work().unwrap().macs - layer) * 25 / 49);
+
+    let says = |name: &str| build(name, 1).unwrap_err().to_string();
+    assert_eq!(says("resnet-18:size=160"), "model `resnet-18:size=160`: `size=160` is not hw=N, such as `hw=160`");
+    assert_eq!(says("resnet-18:hw=7"), "model `resnet-18:hw=7`: `7` is not a size from 16 to 2048");
+    assert_eq!(says("lstm:hw=64"), "model `lstm:hw=64`: its input is always 16x128");
+    assert!(says("inception-v3:hw=16").starts_with("model `inception-v3:hw=16`"), "{}", says("inception-v3:hw=16"));
+}
