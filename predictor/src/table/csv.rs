@@ -120,6 +120,15 @@ struct CellsOfLine<'a> {
 }
 
 impl<'a> CellsOfLine<'a> {
+    /// The next cell if it is a plain decimal number, which most are: read and cut off in one go. Else nothing is taken.
+    #[inline]
+    fn plain_number(&mut self) -> Option<f64> {
+        let rest = self.rest?;
+        let (number, length) = plain_number(rest)?;
+        self.rest = rest.get(length + 1..);
+        Some(number)
+    }
+
     #[inline]
     fn next(&mut self) -> std::result::Result<Option<Cell<'a>>, String> {
         let Some(rest) = self.rest else { return Ok(None) };
@@ -202,8 +211,9 @@ impl Words {
 }
 
 fn parse_piece(piece: &[u8], width: usize) -> Piece {
-    let lines = piece.len() / (2 * width).max(1);
-    let numbers = || Growing::Numbers(Vec::with_capacity(lines.min(1 << 16)));
+    // As many as if all lines were like the first, but no more than fit.
+    let lines = (piece.len() / (split_line(piece).0.len() + 1)).min(piece.len() / (2 * width).max(1));
+    let numbers = || Growing::Numbers(Vec::with_capacity(lines + lines / 8));
     let mut parsed = Piece { columns: (0..width).map(|_| numbers()).collect(), rows: 0, problem: None };
     let mut rest = piece;
     while !rest.is_empty() {
@@ -225,6 +235,12 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
     let mut cells = CellsOfLine { rest: Some(line) };
     let width = parsed.columns.len();
     for index in 0..width {
+        if let Growing::Numbers(numbers) = &mut parsed.columns[index]
+            && let Some(number) = cells.plain_number()
+        {
+            numbers.push(number);
+            continue;
+        }
         let Some(cell) = cells.next()? else { return Err(format!("the row has {index} cells, the header {width}")) };
         let column = &mut parsed.columns[index];
         if let Growing::Numbers(numbers) = column {
@@ -249,6 +265,41 @@ fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), Stri
     if cell.has_quotes { words.push(&cell.text(text)) } else { words.push(text) }
 }
 
+/// Powers of ten that are exact.
+const POWERS: [f64; 19] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
+
+/// The number that a line goes on with, and its length: digits with or without a point and a sign, up to a comma or the end.
+/// Nothing where it is written in another way, or has so many digits that one division would not give the nearest number.
+#[inline]
+fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
+    let is_negative = line.first() == Some(&b'-');
+    let first = usize::from(is_negative);
+    let mut value = 0u64;
+    let whole = digits(line, first, &mut value);
+    let mut end = first + whole;
+    let mut fraction = 0;
+    if line.get(end) == Some(&b'.') {
+        fraction = digits(line, end + 1, &mut value);
+        end += 1 + fraction;
+    }
+    let is_exact = (1..POWERS.len()).contains(&(whole + fraction)) && value <= 1 << 53;
+    let is_whole_cell = line.get(end).is_none_or(|next| *next == b',');
+    let number = value as f64 / POWERS.get(fraction)?;
+    (is_exact && is_whole_cell).then_some((if is_negative { -number } else { number }, end))
+}
+
+/// Appends the digits from a place on to a number, which wraps around, and counts them.
+#[inline]
+fn digits(line: &[u8], from: usize, value: &mut u64) -> usize {
+    let digits =
+        line[from.min(line.len())..].iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10);
+    digits.fold(0, |count, digit| {
+        *value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        count + 1
+    })
+}
+
 /// A number, or not-a-number for an empty cell; nothing for a text.
 #[inline]
 fn number(bytes: &[u8]) -> Option<f64> {
@@ -261,10 +312,6 @@ fn number(bytes: &[u8]) -> Option<f64> {
             b"NaN" | b"nan" | b"NA" => Some(f64::NAN),
             _ => None,
         };
-    }
-    if bytes.len() <= 15 && bytes.iter().all(u8::is_ascii_digit) {
-        // Below 2^53: exact.
-        return Some(bytes.iter().fold(0u64, |value, digit| value * 10 + u64::from(digit - b'0')) as f64);
     }
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
@@ -387,6 +434,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn plain_numbers_are_the_nearest(text in "-?[0-9]{0,20}(\\.[0-9]{0,12})?(e3)?,?") {
+            if let Some((number, length)) = plain_number(text.as_bytes()) {
+                let cell = text.trim_end_matches(',');
+                prop_assert_eq!(length, cell.len());
+                prop_assert_eq!(number.to_bits(), cell.parse::<f64>().expect("a number").to_bits());
+            }
+        }
+
         #[test]
         fn pieces_and_the_crate_csv_agree(rows in prop::collection::vec(("[a-z0-9,\" ]{0,6}", -1e9f64..1e9), 1..60)) {
             let mut writer = csv::Writer::from_writer(Vec::new());
