@@ -317,7 +317,7 @@ impl Trees {
         for tree in &self.trees {
             let mut place = tree.root as usize;
             loop {
-                let next = self.step(place, row);
+                let next = self.step::<false>(place, row);
                 if next == place {
                     break;
                 }
@@ -338,21 +338,28 @@ impl Trees {
         }
         let mut sums = vec![self.base; matrix.rows()];
         for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
+            let first = block * BLOCK;
+            let is_whole = (first..first + sums.len()).all(|row| matrix.row(row).iter().all(|value| !value.is_nan()));
             for tree in &self.trees {
                 for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
-                    self.climb(tree, matrix, block * BLOCK + lane * LANES, sums);
+                    let first = first + lane * LANES;
+                    match is_whole {
+                        true => self.climb::<true>(tree, matrix, first, sums),
+                        false => self.climb::<false>(tree, matrix, first, sums),
+                    }
                 }
             }
         }
         sums
     }
 
-    fn climb(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
+    /// Takes some rows through a tree; whole rows lack no feature, so that none has to be looked for.
+    fn climb<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
         for _ in 0..tree.depth {
             for (place, row) in places.iter_mut().zip(rows) {
-                *place = self.step(*place, row);
+                *place = self.step::<IS_WHOLE>(*place, row);
             }
         }
         for (sum, place) in sums.iter_mut().zip(places) {
@@ -361,10 +368,10 @@ impl Trees {
     }
 
     #[inline(always)]
-    fn step(&self, place: usize, row: &[f32]) -> usize {
+    fn step<const IS_WHOLE: bool>(&self, place: usize, row: &[f32]) -> usize {
         let node = &self.nodes[place];
         let value = row[node.feature as usize];
-        let is_left = if value.is_nan() { node.absent_left } else { value < node.threshold };
+        let is_left = if !IS_WHOLE && value.is_nan() { node.absent_left } else { value < node.threshold };
         node.left as usize + usize::from(!is_left)
     }
 
