@@ -4,6 +4,7 @@
 //! they are the same for learning and asking, because what is learned is the ratio to them.
 
 use crate::error::{Error, Result};
+use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
@@ -259,17 +260,20 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         work.depth = (counted.macs as f64 / elements).max(1.0);
     }
     let input = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    work = work.with_input(&input.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     match &anchor.op {
-        Op::Conv { strides, groups, .. } | Op::QConv { strides, groups, .. } => {
+        Op::Conv { strides, groups, pads, .. } | Op::QConv { strides, groups, pads, .. } => {
             work.groups = *groups as f64;
             work.batch = work.groups;
             work.columns = extents.get(1).copied().unwrap_or(1) as f64 / work.groups;
             work.rows = elements / extents.get(1).copied().unwrap_or(1).max(1) as f64;
             work.stride = strides.first().copied().unwrap_or(1) as f64;
             work.width = last;
+            work.pad = last_head(pads);
             work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
         }
-        Op::Pool { kernel, strides, .. } => {
+        Op::Pool { kernel, strides, pads, .. } => {
+            work.pad = last_head(pads);
             work.taps = kernel.iter().map(|extent| *extent as f64).product();
             work.stride = strides.first().copied().unwrap_or(1) as f64;
             work.width = last;
@@ -280,7 +284,12 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             work.rows = rows;
         }
         // Only what is taken is read.
-        Op::Slice { .. } | Op::Gather { .. } => work.bytes_in = work.bytes_in.min(work.bytes_out),
+        Op::Gather { .. } => work.bytes_in = work.bytes_in.min(work.bytes_out),
+        Op::Slice { .. } => {
+            work.bytes_in = work.bytes_in.min(work.bytes_out);
+            work.moved(&Movement::of(&anchor.op, &input, &extents));
+        }
+        Op::Transpose { .. } | Op::Concat { .. } => work.moved(&Movement::of(&anchor.op, &input, &extents)),
         Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
         Op::GlobalPool { .. } => {
             work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
@@ -302,6 +311,11 @@ fn form_of(op: &Op) -> Form {
         (_, Class::Pointwise) => Form::Pointwise,
         (_, Class::Pool | Class::Reduction | Class::Movement | Class::View) => Form::Other,
     }
+}
+
+/// The padding before the last spatial axis, of all heads and then all tails.
+fn last_head(pads: &[i64]) -> f64 {
+    pads.get((pads.len() / 2).saturating_sub(1)).copied().unwrap_or(0) as f64
 }
 
 fn taps(weight: Option<&TensorType>) -> f64 {

@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod matrix;
+pub mod movement;
 pub mod program;
 pub mod table;
 pub mod tiling;

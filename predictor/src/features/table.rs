@@ -88,6 +88,10 @@ pub const FEATURES: &[Feature] = features! {
         "stride", "count", |s| s.work.stride;
         "groups", "log2 count", |s| s.work.groups.log2();
         "image_width", "count", |s| s.work.width;
+        "pad", "count", |s| s.work.pad;
+        "run", "log2 count", |s| s.work.run.log2();
+        "step", "log2 count", |s| s.work.step.max(1.0).log2();
+        "offset_alignment", "log2 count", |s| if s.work.offset == 0.0 { 5.0 } else { alignment(s.work.offset) };
         "epilogue", "count", |s| s.work.epilogue;
         "element_bytes", "bytes", |s| s.work.element_bytes;
     }
@@ -179,6 +183,10 @@ pub const FEATURES: &[Feature] = features! {
         "right_of_cache", "log2 ratio", |s| (operand_bytes(s, s.work.columns) / s.device.cache_bytes).log2();
         "weights_of_cache", "log2 ratio", |s| (s.work.bytes_weights.max(1.0) / s.device.cache_bytes).log2();
         "output_of_cache", "log2 ratio", |s| (s.work.bytes_out / s.device.cache_bytes).log2();
+        "row_in_pitch", "log2 bytes", |s| pitch(s, s.work.row_in);
+        "plane_in_pitch", "log2 bytes", |s| pitch(s, s.work.plane_in);
+        "row_out_pitch", "log2 bytes", |s| pitch(s, s.work.row_and_plane_out().0);
+        "plane_out_pitch", "log2 bytes", |s| pitch(s, s.work.row_and_plane_out().1);
         "bytes_per_unit_of_near", "log2 ratio", |s| {
             (s.work.bytes() / s.device.units / s.device.near_bytes.max(1.0)).log2()
         };
@@ -211,6 +219,13 @@ pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
 /// Trailing zero bits, up to five: what vector widths and address alignment see of a size.
 fn alignment(size: f64) -> f64 {
     f64::from((size as u64).trailing_zeros().min(5))
+}
+
+/// The largest power of two that divides the distance between neighbouring rows or planes. Those that are a multiple of the
+/// near cache's pages apart compete for the same lines of it.
+fn pitch(s: &Situation<'_>, elements: f64) -> f64 {
+    const MOST: u32 = 16;
+    f64::from(((elements * s.work.element_bytes) as u64).trailing_zeros().min(MOST))
 }
 
 fn tiles(s: &Situation<'_>, rows: f64, columns: f64) -> f64 {

@@ -49,6 +49,24 @@ pub struct Work {
     pub output: [f64; RANK],
     /// Dimensions of the output, at most `RANK`.
     pub rank: usize,
+    /// Elements from one row of the first input to the next.
+    #[serde(default = "one")]
+    pub row_in: f64,
+    /// Elements from one plane of the first input, its last two dimensions, to the next.
+    #[serde(default = "one")]
+    pub plane_in: f64,
+    /// Elements added before each row of an image; 0 where there are none.
+    #[serde(default)]
+    pub pad: f64,
+    /// Elements that lie together both where moved data comes from and where it goes; 1 where nothing is only moved.
+    #[serde(default = "one")]
+    pub run: f64,
+    /// Elements from one that is moved to its neighbour in the output, where they come from; 1 where nothing is only moved.
+    #[serde(default = "one")]
+    pub step: f64,
+    /// Elements before the first that is moved.
+    #[serde(default)]
+    pub offset: f64,
     /// Operations that are fused behind the first.
     pub epilogue: f64,
     /// Operations, a multiply-add counting as two.
@@ -61,6 +79,11 @@ pub struct Work {
     pub bytes_out: f64,
     /// Bytes of one element.
     pub element_bytes: f64,
+}
+
+/// What absent counts are in files that do not have them.
+fn one() -> f64 {
+    1.0
 }
 
 impl Work {
@@ -78,6 +101,12 @@ impl Work {
             width: 0.0,
             output: [1.0; RANK],
             rank: 0,
+            row_in: 1.0,
+            plane_in: 1.0,
+            pad: 0.0,
+            run: 1.0,
+            step: 1.0,
+            offset: 0.0,
             epilogue: 0.0,
             flops: 0.0,
             bytes_in: 0.0,
@@ -101,6 +130,7 @@ impl Work {
             bytes_out: 4.0 * batch * rows * columns,
             ..Work::of_form(Form::Contraction)
         }
+        .with_input(&[batch, rows, depth])
         .with_output(&[batch, rows, columns])
     }
 
@@ -114,6 +144,7 @@ impl Work {
             depth,
             taps: kernel * kernel,
             stride,
+            pad,
             width: out,
             flops: 2.0 * rows * outputs * depth,
             bytes_in: 4.0 * batch * inputs * size * size,
@@ -121,6 +152,7 @@ impl Work {
             bytes_out: 4.0 * rows * outputs,
             ..Work::of_form(Form::Convolution)
         }
+        .with_input(&[batch, inputs, size, size])
         .with_output(&[batch, outputs, out, out])
     }
 
@@ -136,6 +168,7 @@ impl Work {
             bytes_out: bytes,
             ..Work::of_form(Form::Rows)
         }
+        .with_input(&[rows, columns])
         .with_output(&[rows, columns])
     }
 
@@ -150,6 +183,7 @@ impl Work {
             bytes_out: bytes,
             ..Work::of_form(Form::Pointwise)
         }
+        .with_input(&[rows, columns])
         .with_output(&[rows, columns])
     }
 
@@ -163,6 +197,19 @@ impl Work {
         self
     }
 
+    /// The same with these extents of the first input.
+    pub fn with_input(mut self, extents: &[f64]) -> Work {
+        self.row_in = extents.last().copied().unwrap_or(1.0);
+        self.plane_in = extents.iter().rev().take(2).product();
+        self
+    }
+
+    /// Elements of a row of the output, and of a plane: its last two dimensions.
+    pub fn row_and_plane_out(&self) -> (f64, f64) {
+        let own = &self.output[..self.rank];
+        (own.last().copied().unwrap_or(1.0), own.iter().rev().take(2).product())
+    }
+
     /// All bytes that must move at least once.
     pub fn bytes(&self) -> f64 {
         self.bytes_in + self.bytes_weights + self.bytes_out
@@ -170,7 +217,7 @@ impl Work {
 
     /// Whether every size is a usable number.
     pub fn is_sound(&self) -> bool {
-        let sizes = [self.batch, self.rows, self.columns, self.depth, self.taps, self.stride, self.groups];
+        let sizes = [self.batch, self.rows, self.columns, self.depth, self.taps, self.stride, self.groups, self.run];
         let costs = [self.flops, self.bytes_in, self.bytes_weights, self.bytes_out];
         sizes.iter().all(|size| size.is_finite() && *size >= 1.0)
             && costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0)

@@ -1,0 +1,110 @@
+//! How data lies that is only moved: what comes in long runs is copied fast, what is picked one by one is not.
+
+use super::work::Work;
+use models::Op;
+
+/// Where the elements of an output come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Movement {
+    /// Elements that lie together on both sides.
+    pub run: i64,
+    /// Elements between neighbours of the output, where they come from.
+    pub step: i64,
+    /// Elements before the first.
+    pub offset: i64,
+}
+
+impl Movement {
+    const WHOLE: Movement = Movement { run: 1, step: 1, offset: 0 };
+
+    /// What an operator that moves data does with its first input.
+    pub fn of(op: &Op, input: &[i64], output: &[i64]) -> Movement {
+        match op {
+            Op::Slice { axes, starts, steps, .. } => sliced(input, output, axes, starts, steps),
+            Op::Transpose { permutation } => transposed(input, permutation),
+            Op::Concat { axis } => {
+                let axis = place(*axis, input.len());
+                Movement { run: product(&input[axis.min(input.len())..]), ..Movement::WHOLE }
+            }
+            _ => Movement::WHOLE,
+        }
+    }
+}
+
+impl Work {
+    /// Takes over how data is moved.
+    pub fn moved(&mut self, movement: &Movement) {
+        self.run = movement.run.max(1) as f64;
+        self.step = movement.step.max(1) as f64;
+        self.offset = movement.offset.max(0) as f64;
+    }
+}
+
+fn sliced(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], steps: &[i64]) -> Movement {
+    let mut movement = Movement::WHOLE;
+    let mut stride = 1i64;
+    let mut is_together = true;
+    for axis in (0..input.len().min(output.len())).rev() {
+        let given = axes.iter().position(|given| place(*given, input.len()) == axis);
+        let of = |numbers: &[i64], other: i64| given.and_then(|at| numbers.get(at)).copied().unwrap_or(other);
+        let (start, step) = (of(starts, 0), of(steps, 1));
+        let start = if start < 0 { start.saturating_add(input[axis]) } else { start }.clamp(0, input[axis].max(0));
+        movement.offset = movement.offset.saturating_add(start.saturating_mul(stride));
+        if axis + 1 == input.len() {
+            movement.step = step.saturating_abs();
+        }
+        if is_together && step == 1 {
+            movement.run = movement.run.saturating_mul(output[axis]);
+        }
+        is_together &= output[axis] == input[axis] && step == 1;
+        stride = stride.saturating_mul(input[axis]);
+    }
+    movement
+}
+
+fn transposed(input: &[i64], permutation: &[i64]) -> Movement {
+    let rank = input.len();
+    let stays = permutation.iter().enumerate().rev().take_while(|(at, from)| place(**from, rank) == *at).count();
+    let last = permutation.last().map_or(0, |from| place(*from, rank));
+    Movement {
+        run: product(&input[rank.saturating_sub(stays)..]),
+        step: product(input.get(last + 1..).unwrap_or_default()),
+        offset: 0,
+    }
+}
+
+fn place(axis: i64, rank: usize) -> usize {
+    usize::try_from(if axis < 0 { axis.saturating_add(rank as i64) } else { axis }).unwrap_or(0)
+}
+
+fn product(extents: &[i64]) -> i64 {
+    extents.iter().fold(1, |product, extent| product.saturating_mul(*extent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_runs_with_an_offset() {
+        let slice = |axes: &[i64], starts: &[i64], steps: &[i64], output: &[i64]| {
+            let (axes, starts, steps) = (axes.to_vec(), starts.to_vec(), steps.to_vec());
+            let stops = vec![i64::MAX; axes.len()];
+            Movement::of(&Op::Slice { axes, starts, stops, steps }, &[2, 6, 5, 4], output)
+        };
+        // Half of the channels: all pixels of three channels lie together.
+        assert_eq!(slice(&[1], &[3], &[1], &[2, 3, 5, 4]), Movement { run: 60, step: 1, offset: 60 });
+        assert_eq!(slice(&[-1], &[-2], &[1], &[2, 6, 5, 2]), Movement { run: 2, step: 1, offset: 2 });
+        assert_eq!(slice(&[2, 3], &[1, 0], &[2, 2], &[2, 6, 2, 2]), Movement { run: 1, step: 2, offset: 4 });
+    }
+
+    #[test]
+    fn transposed_data_is_picked_up_in_steps() {
+        let transpose = |permutation: &[i64]| {
+            Movement::of(&Op::Transpose { permutation: permutation.to_vec() }, &[2, 6, 5, 4], &[])
+        };
+        assert_eq!(transpose(&[0, 2, 1, 3]), Movement { run: 4, step: 1, offset: 0 });
+        assert_eq!(transpose(&[0, 2, 3, 1]), Movement { run: 1, step: 20, offset: 0 });
+        assert_eq!(transpose(&[1, 0, 2, 3]), Movement { run: 20, step: 1, offset: 0 });
+    }
+}
