@@ -59,6 +59,8 @@ pub struct Samples {
     pub features: Matrix,
     /// Names of the features.
     pub names: Vec<String>,
+    /// How much may be known when questions are asked: each needs trees of its own.
+    pub views: Vec<View>,
     /// Names of operators.
     pub operators: Vec<String>,
     /// Names and descriptors of devices.
@@ -88,7 +90,7 @@ impl Samples {
         self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
     }
 
-    /// The same samples as they are before so much is known: only default schedules where knobs are not, and features that
+    /// The same samples as they are before so much is known, asked for nothing that knows less than they do: only default schedules where knobs are not, and features that
     /// come later are absent.
     pub fn before(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
@@ -108,6 +110,8 @@ impl Samples {
             hidden.iter().for_each(|column| self.features.set(row, *column, f32::NAN));
             self.features.set(row, known, number);
         }
+        let occurs = |view: &View| (0..self.rows.len()).any(|row| self.view(row) == *view);
+        self.views = View::ALL.into_iter().filter(occurs).collect();
         Ok(self)
     }
 
@@ -216,6 +220,7 @@ impl Gatherer {
         samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
         let has_schedules = self.extras.iter().any(|extras| View::of_extras(extras) != View::Sizes);
         samples.names.extend(has_schedules.then(|| KNOWN.to_owned()));
+        samples.views = if has_schedules { View::ALL.to_vec() } else { vec![View::Sizes] };
         if extra_names.is_empty() {
             samples.features = Matrix::of(FEATURES.len(), self.described);
             return Ok(samples);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { folds: 3, ..Plan::of(protocol, learners) }
+    Plan { folds: Some(3), ..Plan::of(protocol, learners) }
 }
 
 /// The learners that ours must beat.

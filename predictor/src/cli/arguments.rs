@@ -1,12 +1,39 @@
 //! The command line: what may be typed.
 
+use crate::asking::ModelSource;
 use crate::records::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 
+const EXAMPLES: &str = "\
+Examples:
+  oppredict train --data opcollect-data --out cpu.opp
+  oppredict predict --predictor cpu.opp --model resnet-18 --threads 2
+  oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --knob tile_c=8 --json
+  oppredict knee --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --html knee.html
+  oppredict eval --data opcollect-data --protocol P1 --html errors.html
+  oppredict serve --predictor cpu.opp
+
+Exit codes: 0 done; 2 bad use or input; 3 this machine or installation cannot do it.";
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  oppredict predict --predictor cpu.opp --op conv2d:ci=64,hw=56,co=64,k=3,p=1 --threads 2
+  oppredict predict --predictor cpu.opp --model resnet-18 --batchsize 4 --threads 1
+  oppredict predict --predictor cpu.opp --modelsource transformers --model gpt2 --sequence 64
+  opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
+  oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5";
+
+const EVAL_EXAMPLES: &str = "\
+Examples:
+  oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
+  oppredict eval --data opcollect-data --protocol P2 --default-only --learners ours --json
+  oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
+  oppredict eval --data opcollect-data --gate cpu.opp";
+
 /// Predict operator times from a dataset, and say how sure the prediction is.
 #[derive(Debug, Parser)]
-#[command(name = "oppredict", version)]
+#[command(name = "oppredict", version, after_help = EXAMPLES)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -17,16 +44,18 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure how well predictors do on data they have not seen
+    #[command(after_help = EVAL_EXAMPLES)]
     Eval(Eval),
     /// Learn from data and keep the predictor in a file
     Train(Train),
     /// Predict the time of operators or of whole models
+    #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
     /// Show how features and utilisation go together
     Correlate(Correlate),
     /// Show why an answer is as it is, or which features matter at all
     Explain(Explain),
-    /// Find where more threads stop to pay
+    /// Find where more threads, or larger tiles, stop to pay
     Knee(KneeOf),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
@@ -34,6 +63,11 @@ pub enum Command {
     Xgboost(Xgboost),
     /// List the features, their units and sources
     Features,
+    /// Print a script that completes commands in a shell
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
 }
 
 /// What to learn from.
@@ -99,9 +133,10 @@ pub struct Eval {
     /// How many divisions of the data, one per seed
     #[arg(long, default_value_t = 1)]
     pub seeds: u64,
-    /// Parts that groups are divided into; each is held out once
-    #[arg(long, default_value_t = 5)]
-    pub folds: usize,
+    /// Parts that shapes, networks or families are divided into; each is held out once [default: 5 parts of shapes, every
+    /// network or family alone]
+    #[arg(long)]
+    pub folds: Option<usize>,
     /// Find intervals, too, and how often they hold (takes about twice as long)
     #[arg(long)]
     pub intervals: bool,
@@ -176,9 +211,16 @@ pub struct Predict {
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with --mapping, `bmm:B=8,M=128,N=128,K=64`; repeatable
     #[arg(long, value_name = "TEXT")]
     pub op: Vec<String>,
-    /// Neural network of the zoo, whose operators are added up; repeatable
+    /// Neural network, whose operators are added up: a name of the zoo such as `resnet-18` or `resnet-18:hw=160`, or what
+    /// --modelsource says; repeatable
     #[arg(long, value_name = "NAME")]
     pub model: Vec<String>,
+    /// Where --model comes from: the zoo, configurations of transformers, or a file
+    #[arg(long, value_enum, default_value = "local", value_name = "SOURCE", requires = "model")]
+    pub modelsource: ModelSource,
+    /// Tokens of a transformer's sequence
+    #[arg(long, default_value_t = 128, value_name = "N", requires = "model")]
+    pub sequence: i64,
     /// CSV table whose rows are all answered: columns `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping
     #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
     pub data: Option<PathBuf>,

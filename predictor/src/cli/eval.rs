@@ -114,7 +114,7 @@ fn plan(eval: &Eval) -> Result<Plan> {
             Error::Question(format!("unknown learner `{name}`; known: {}", names(Learner::ALL, |one| one.name())))
         })
     });
-    if eval.folds < 2 {
+    if eval.folds.is_some_and(|folds| folds < 2) {
         return Err(Error::Question("--folds must be at least 2".to_owned()));
     }
     if eval.seeds == 0 {

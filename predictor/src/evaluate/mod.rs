@@ -88,8 +88,8 @@ pub struct Plan {
     pub learners: Vec<Learner>,
     /// One division of the data per seed.
     pub seeds: Vec<u64>,
-    /// Parts that the groups are divided into.
-    pub folds: usize,
+    /// Parts that the groups are divided into, where not as the protocol usually does.
+    pub folds: Option<usize>,
     /// Whether intervals are found and scored, too.
     pub intervals: bool,
     /// Share of the shapes that is learned from.
@@ -101,13 +101,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One division into five parts, everything learned from and asked, without intervals.
+    /// The usual division, everything learned from and asked, without intervals.
     pub fn of(protocol: Protocol, learners: &[Learner]) -> Plan {
         Plan {
             protocol,
             learners: learners.to_vec(),
             seeds: vec![0],
-            folds: 5,
+            folds: None,
             intervals: false,
             share: 1.0,
             score_cv: None,

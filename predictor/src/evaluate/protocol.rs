@@ -104,15 +104,19 @@ impl Protocol {
     }
 
     /// Divides samples.
-    pub fn divide(self, samples: &Samples, folds: usize, seed: u64) -> Result<Vec<Division>> {
+    ///
+    /// Shapes are divided into so many parts, five without a number; so are neural networks and their families, each of
+    /// which is held out alone without one.
+    pub fn divide(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Division>> {
+        const PARTS: usize = 5;
         let label = |of: fn(&crate::samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
         let divided = match self {
             Protocol::P0 => Vec::new(),
-            Protocol::P1 | Protocol::P5 => split::by_group(&split::shapes(samples), folds, seed),
+            Protocol::P1 | Protocol::P5 => split::by_group(&split::shapes(samples), folds.unwrap_or(PARTS), seed),
             Protocol::P1x => vec![largest_out(samples)],
-            Protocol::P2 => return networks_out(samples, |name| name),
-            Protocol::P2f => return networks_out(samples, family),
+            Protocol::P2 => return networks_out(samples, |name| name, folds, seed),
+            Protocol::P2f => return networks_out(samples, family, folds, seed),
             Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),
         };
         let few = |fold: split::Fold| match self {
@@ -138,19 +142,28 @@ impl Protocol {
     }
 }
 
-/// Holds out neural networks whose names have the same key: every shape that occurs in them, wherever it was measured.
-fn networks_out(samples: &Samples, key: fn(&str) -> &str) -> Result<Vec<Division>> {
-    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+/// Holds out neural networks whose names have the same key: every shape that occurs in them, wherever it was measured. The
+/// keys are dealt to so many parts at random, where a number is given.
+fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, seed: u64) -> Result<Vec<Division>> {
+    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, network) in samples.networks.iter().enumerate() {
-        groups.entry(key(&network.name)).or_default().push(place);
+        groups.entry(key(&network.name).to_owned()).or_default().push(place);
     }
-    let division = |(name, networks): (&str, Vec<usize>)| {
+    if let Some(folds) = folds {
+        let mut dealt: Vec<Vec<usize>> = groups.into_values().collect();
+        dealt.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        groups = BTreeMap::new();
+        for (place, networks) in dealt.into_iter().enumerate() {
+            groups.entry(format!("fold {}", place % folds + 1)).or_default().extend(networks);
+        }
+    }
+    let division = |(name, networks): (String, Vec<usize>)| {
         let is_theirs = |row: &usize| {
             networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape))
         };
         let (test, train): (Vec<usize>, Vec<usize>) = (0..samples.rows.len()).partition(is_theirs);
         let round = Round { shots: None, few: Vec::new(), test };
-        Division { name: name.to_owned(), networks, train, rounds: vec![round] }
+        Division { name, networks, train, rounds: vec![round] }
     };
     let divisions: Vec<Division> = groups.into_iter().map(division).collect();
     let usable = |division: &Division| !division.train.is_empty() && !division.rounds[0].test.is_empty();

@@ -125,7 +125,7 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             let views = fitted.views(samples, &rows);
             let grow = |(matrix, labels): &Seen| boosted::fit(matrix, labels, &growth, seed);
             let mut known = vec![joined(samples, &views, grow)?];
-            if devices(&views[&View::Sizes].0).is_some() {
+            if views.values().any(|(matrix, _)| devices(matrix).is_some()) {
                 known.push(joined(samples, &views, |seen| trees_by_device(seen, &growth, seed))?);
             }
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
@@ -312,10 +312,9 @@ impl Ours {
         (matrix, labels)
     }
 
-    /// Rows of an operator as each view sees them; sizes alone where there are no schedules.
+    /// Rows of an operator as each view sees them that is asked for.
     fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, Seen> {
-        let views = if samples.known_column().is_some() { &View::ALL[..] } else { &View::ALL[..1] };
-        views.iter().map(|view| (*view, self.seen(samples, rows, *view))).collect()
+        samples.views.iter().map(|view| (*view, self.seen(samples, rows, *view))).collect()
     }
 
     /// Rows of an operator that a view learns from, without what it must not see: default schedules where knobs are not known,

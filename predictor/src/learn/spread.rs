@@ -33,8 +33,8 @@ pub fn calibrate(
             let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
             record(fitted, samples, &distances(&trial, samples, &aside, false, None), None);
             record_errors(fitted, &trial, samples, &aside);
-            let lesser = if samples.known_column().is_some() { &[View::Sizes, View::Knobs][..] } else { &[] };
-            for view in lesser {
+            let most = samples.views.last();
+            for view in samples.views.iter().filter(|view| Some(*view) != most) {
                 let asks = |row: &&usize| match view {
                     View::Sizes => samples.rows[**row].is_default,
                     View::Knobs | View::Code => samples.view(**row) >= *view,
