@@ -5,9 +5,10 @@ use crate::features::Work;
 use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::records::work_of;
 use crate::table::Mapping;
-use models::Fuse;
+use models::{Fuse, transformers};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// An operator that can be asked about.
 #[derive(Clone, Debug)]
@@ -204,6 +205,38 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
 pub fn model(name: &str, batch: i64) -> Result<Vec<Operator>> {
     let graph = models::zoo::build(name, batch).map_err(|error| Error::Question(error.to_string()))?;
     of_graph(&graph)
+}
+
+/// Where neural networks come from that are not of the zoo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModelSource {
+    /// The zoo.
+    Local,
+    /// A shipped configuration of a transformer, or a folder with a `config.json`.
+    Transformers,
+    /// An ONNX file.
+    Onnx,
+    /// A TFLite file.
+    Tflite,
+    /// A file of PyTorch's exporter.
+    Torch,
+}
+
+/// The operators of a neural network of any source; the number of tokens is that of transformers.
+pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Result<Vec<Operator>> {
+    let options = models::reader::Options { batch, ..models::reader::Options::default() };
+    let file = Path::new(name);
+    let graph = match source {
+        ModelSource::Local => return model(name, batch),
+        ModelSource::Transformers => {
+            let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
+            transformers::load(name, &options).map(|loaded| loaded.graph)
+        }
+        ModelSource::Onnx => models::onnx::load(file, &options).map(|imported| imported.graph),
+        ModelSource::Tflite => models::tflite::load(file, &options).map(|imported| imported.graph),
+        ModelSource::Torch => models::torch::load(file, &options).map(|imported| imported.graph),
+    };
+    of_graph(&graph.map_err(|error| Error::Question(error.to_string()))?)
 }
 
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {

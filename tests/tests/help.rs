@@ -4,11 +4,11 @@
 #![allow(missing_docs)]
 
 use std::path::Path;
-use tests::{Bench, golden, run};
+use tests::{Bench, golden, program, run};
 
 /// The help of a command and of all commands below it: path of names, long form.
-fn walk(bench: &Bench, path: &str) -> Vec<(String, String)> {
-    let long = run(bench.opcollect(&format!("{path} --help"))).expect(0).stdout;
+fn walk(bench: &Bench, program: &Path, path: &str) -> Vec<(String, String)> {
+    let long = run(bench.command(program, &format!("{path} --help"))).expect(0).stdout;
     let mut found = vec![(path.to_owned(), long.clone())];
     let commands = long.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in commands.take_while(|line| !line.is_empty()) {
@@ -16,7 +16,7 @@ fn walk(bench: &Bench, path: &str) -> Vec<(String, String)> {
         let name =
             line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')).and_then(|rest| rest.split(' ').next());
         if let Some(name) = name.filter(|name| *name != "help") {
-            found.extend(walk(bench, format!("{path} {name}").trim_start()));
+            found.extend(walk(bench, program, format!("{path} {name}").trim_start()));
         }
     }
     found
@@ -25,15 +25,18 @@ fn walk(bench: &Bench, path: &str) -> Vec<(String, String)> {
 #[test]
 fn help_of_every_command() {
     let bench = Bench::new();
-    let commands = walk(&bench, "");
-    assert!(commands.len() > 15, "the walk finds the commands: {commands:?}");
     let mut files = Vec::new();
-    for (path, long) in commands {
-        let short = run(bench.opcollect(&format!("{path} -h"))).expect(0);
-        let name = format!("opcollect {path}").trim_end().replace(' ', "-");
-        golden::check(&format!("help/{name}.txt"), &long);
-        golden::check(&format!("help/{name}.short.txt"), &short.stdout);
-        files.extend([format!("{name}.txt"), format!("{name}.short.txt")]);
+    for (name, fewest) in [("opcollect", 15), ("oppredict", 8)] {
+        let program = program(name);
+        let commands = walk(&bench, &program, "");
+        assert!(commands.len() > fewest, "the walk finds the commands of {name}: {commands:?}");
+        for (path, long) in commands {
+            let short = run(bench.command(&program, &format!("{path} -h"))).expect(0);
+            let file = format!("{name} {path}").trim_end().replace(' ', "-");
+            golden::check(&format!("help/{file}.txt"), &long);
+            golden::check(&format!("help/{file}.short.txt"), &short.stdout);
+            files.extend([format!("{file}.txt"), format!("{file}.short.txt")]);
+        }
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/help");
     let kept = folder.read_dir().expect("the folder of golden files").map(|entry| entry.expect("an entry").file_name());
@@ -53,17 +56,21 @@ fn nothing_asked_is_help_and_a_mistake() {
 #[test]
 fn completions_for_shells() {
     let bench = Bench::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = run(bench.opcollect(&format!("completions {shell}"))).expect(0).stdout;
-        for word in ["modelname", "dataset", "completions"] {
-            assert!(script.contains(word), "{shell} does not complete `{word}`\n{script}");
-        }
-        let path = bench.write(&format!("completions.{shell}"), &script);
-        // The shell itself says whether the script parses, where it is installed.
-        let mut check = std::process::Command::new(shell);
-        match check.arg("-n").arg(path).output() {
-            Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(_) => tests::skip(&format!("{shell} is not installed, so its completions are not parsed")),
+    for (name, words) in
+        [("opcollect", ["modelname", "dataset", "completions"]), ("oppredict", ["predictor", "knee", "features"])]
+    {
+        for shell in ["bash", "zsh", "fish"] {
+            let script = run(bench.command(&program(name), &format!("completions {shell}"))).expect(0).stdout;
+            for word in words {
+                assert!(script.contains(word), "{shell} does not complete `{word}` of {name}\n{script}");
+            }
+            let path = bench.write(&format!("{name}.{shell}"), &script);
+            // The shell itself says whether the script parses, where it is installed.
+            let mut check = std::process::Command::new(shell);
+            match check.arg("-n").arg(path).output() {
+                Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
+                Err(_) => tests::skip(&format!("{shell} is not installed, so its completions are not parsed")),
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::records::{self, Policy};
 use crate::samples::Samples;
 use crate::table::{self, Mapping};
 use arguments::{Arguments, Command, Data};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use datasets::Source;
 use std::process::ExitCode;
 
@@ -35,6 +35,7 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Xgboost(arguments) => train::exchange(&arguments),
         Command::Features => features(),
+        Command::Completions { shell } => completions(shell),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -103,6 +104,13 @@ fn load(data: &Data) -> Result<Samples> {
         eprintln!("note: {count} rows left out: {reason}");
     }
     Ok(samples)
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "oppredict", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(0)
 }
 
 fn policy(data: &Data) -> Result<Policy> {

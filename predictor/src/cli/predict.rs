@@ -46,7 +46,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
     }
     let mut models = Vec::new();
     for name in &predict.model {
-        let layers = asking::model(name, predict.batchsize)?;
+        let layers = asking::model_of(predict.modelsource, name, predict.batchsize, predict.sequence)?;
         let answers = asking::ask(&predictor, &layers, &setting)?;
         let total = asking::total(&layers, &answers, &run);
         print(&of_model(name, predict.batchsize, &answers, &total))?;
