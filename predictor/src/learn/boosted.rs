@@ -70,7 +70,7 @@ impl Growth {
         Growth { rounds: 100, rate, depth, leaf_rows, row_share: 1.0, feature_share: 1.0, ..Growth::boosting() }
     }
 
-    fn parameters(&self, seed: u64) -> Vec<(&'static str, String)> {
+    fn parameters(&self, seed: u64, rows: usize) -> Vec<(&'static str, String)> {
         let objective = match self.objective {
             Objective::Squares => "reg:squarederror",
             Objective::Quantile(_) => "reg:quantileerror",
@@ -85,7 +85,7 @@ impl Growth {
             ("colsample_bytree", self.feature_share.to_string()),
             ("lambda", self.penalty.to_string()),
             ("tree_method", "hist".to_owned()),
-            ("max_bin", "512".to_owned()),
+            ("max_bin", bins(rows).to_string()),
             ("base_score", "0".to_owned()),
             ("nthread", self.threads.to_string()),
             ("seed", (seed & 0x7fff_ffff).to_string()),
@@ -95,6 +95,12 @@ impl Growth {
         }
         parameters
     }
+}
+
+/// Values of a feature that are told apart: with few rows, more of them only take time; more than a byte can count take
+/// twice the memory.
+fn bins(rows: usize) -> usize {
+    (rows / 64).clamp(128, 256)
 }
 
 /// Grows trees on rows and what is to be learned of each.
@@ -108,7 +114,7 @@ pub fn fit_order(matrix: &Matrix, labels: &[f32], sizes: &[u32], growth: &Growth
 }
 
 fn grow(matrix: &Matrix, data: Data, growth: &Growth, seed: u64) -> Result<Trees> {
-    let booster = Booster::train(&growth.parameters(seed), &data, growth.rounds)?;
+    let booster = Booster::train(&growth.parameters(seed, matrix.rows()), &data, growth.rounds)?;
     let trees = Trees::from_json(&booster.json()?)?;
     compare(&booster, &trees, matrix)?;
     Ok(trees)
