@@ -175,6 +175,7 @@ fn on_emulated_device(folder: &Path) {
         fs::rename(folder.join(HIDDEN), folder.join(PROFILER)).expect("a file can be renamed");
         workers.recycle_runner();
         expect_counted(&mut workers, &jobs[0].1);
+        expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
         expect_counters_refused(&mut workers, &jobs[0].1, folder);
         expect_fault_costs_no_record(&mut workers, &jobs[0].1, folder);
         expect_doctor_sees_counters(folder);
@@ -275,6 +276,15 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
         assert_eq!(refusal(&measured, "papi:cuda:::no_such_event").step, Step::Papi);
         assert!(!measured.is_runner_spent);
     }
+}
+
+/// Short runs are counted many at once; sums are those of one all the same.
+fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _fixed = Setting::new(folder, "fixed-clock");
+    let measured = measured(workers, &with_counters(job, &["gpu_dram_read_bytes", "gpu_sm_percent"]));
+    let kernels = job.device.as_ref().expect("the job is for a device").launches.len() as f64;
+    assert_eq!(value(&measured, "gpu_dram_read_bytes"), Some(4096.0 * kernels), "{measured:?}");
+    assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5));
 }
 
 /// Counters that the user may not read cost nothing but themselves.
