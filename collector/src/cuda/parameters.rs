@@ -1,9 +1,9 @@
 //! What CUPTI's profiler takes: one structure per call, as `cupti_profiler_host.h`, `cupti_profiler_target.h`,
 //! `cupti_range_profiler.h` and `cupti_target.h` declare them.
 //!
-//! Each begins with its own size, by which CUPTI sees which fields there are. Fields that came after release 12.6, the
-//! first with this profiler, are left off, so that one declaration serves all releases. A test compiles NVIDIA's headers
-//! and compares every offset and size.
+//! Each begins with its own size, by which CUPTI sees which fields there are. Fields that came after the first releases
+//! with this profiler are left off, so that one declaration serves all of them. A test compiles NVIDIA's headers and
+//! compares every offset and size.
 
 use super::cupti::{CuptiError, Result, Status};
 use libloading::os::unix::Library;

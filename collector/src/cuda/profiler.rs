@@ -77,8 +77,10 @@ impl Profiler {
         let mut begun = given::Initialize::blank();
         call!(&calls, initialize, begun)?;
         let mut asked = given::Supported { device: device.ordinal(), ..given::Supported::blank() };
-        call!(&calls, supported, asked)?;
-        check_support(&asked)?;
+        // Only advice: what is really in the way is told by a later call.
+        if call!(&calls, supported, asked).is_ok() {
+            check_support(&asked)?;
+        }
         let place = usize::try_from(device.ordinal()).unwrap_or(0);
         let mut named = given::ChipName { device: place, ..given::ChipName::blank() };
         call!(&calls, chip_name, named)?;
@@ -351,4 +353,26 @@ fn check_support(asked: &given::Supported) -> Result<()> {
     let why: Vec<&str> = parts.into_iter().filter(|(level, _)| stands_in_the_way(*level)).map(|(_, why)| why).collect();
     let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join(", ") };
     Err(CuptiError::Unsupported(format!("the device does not support it: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_support, given};
+
+    #[test]
+    fn what_stands_in_the_way_is_named() {
+        let asked = |is_supported, virtual_gpu| given::Supported {
+            is_supported,
+            architecture: 3,
+            virtual_gpu,
+            ..given::Supported::blank()
+        };
+        assert!(check_support(&asked(3, 3)).is_ok() && check_support(&asked(0, 0)).is_ok());
+        let refused = check_support(&asked(1, 2)).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("the device does not support it: it is a virtual GPU without profiling"),
+            "{refused}"
+        );
+        assert!(check_support(&asked(1, 3)).unwrap_err().to_string().ends_with("it does not say why"));
+    }
 }

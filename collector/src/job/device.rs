@@ -5,8 +5,10 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
-use super::gpu::{Gpu, Told, graph_ns, is_papi_of_gpu, median_ns};
+use super::gpu::{Gpu, is_papi_of_gpu};
+use super::launch_costs::{graph_ns, median_ns};
 use super::prepared::Prepared as PreparedTask;
+use super::told::Told;
 use super::watch::Watch;
 use super::{Measured, RunJob, RunReply};
 use crate::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};

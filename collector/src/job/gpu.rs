@@ -3,18 +3,18 @@
 //! All of it comes after the timed runs, in runs of its own, so that looking disturbs nothing; only how the device fares
 //! is looked at between them (`watch`). A failed call costs what it was for and what would come after, never the record.
 
+use super::launch_costs::{LaunchCosts, launch_costs};
 use super::profiling::Profiling;
+use super::told::Told;
 use super::watch::{Seen, Watch};
 use crate::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
-use crate::counters::{CounterReader, CounterRequest, CounterSession, CounterValue, Coverage, Reading, Refusal, Step};
-use crate::cuda::Launch;
+use crate::counters::{CounterReader, CounterRequest, CounterSession, CounterValue, Reading, Step};
 use crate::cuda::cupti::{Cupti, CuptiError};
-use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Event, Prepared};
+use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Prepared};
 use crate::cuda::nvml::{Nvml, NvmlError, throttle_names};
 use crate::measure::Warning;
 use crate::measure::statistics::median;
 use std::cell::{OnceCell, RefCell};
-use std::time::Instant;
 
 /// A GPU with the libraries that tell of it.
 pub struct Gpu {
@@ -32,75 +32,6 @@ pub struct Gpu {
 struct Kept {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
-}
-
-/// What it takes to launch a kernel that does nothing.
-#[derive(Clone, Copy, Debug)]
-struct LaunchCosts {
-    /// Time of the device from one to the next.
-    launch_ns: f64,
-    /// Time of the host to ask for one.
-    host_ns: f64,
-    /// Time of the device from one to the next in a graph.
-    graph_ns: f64,
-}
-
-/// Counters, refusals and doubts of one job.
-#[derive(Default)]
-pub(super) struct Told {
-    pub(super) values: Vec<CounterValue>,
-    pub(super) refusals: Vec<Refusal>,
-    pub(super) warnings: Vec<Warning>,
-    /// The first failure of the device, after which nothing on it can be trusted.
-    pub(super) failure: Option<String>,
-}
-
-impl Told {
-    /// Keeps a counter that has a stable name.
-    pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
-        let counter = names::find(name).expect("counters are told by the names of the table");
-        self.give_as(name, counter.unit, counter.step, native, number);
-    }
-
-    fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
-        self.values.push(CounterValue {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            step,
-            native: native.to_owned(),
-            coverage: Coverage::External,
-            per_run: number,
-            runs: 1,
-            running_ratio: 1.0,
-        });
-    }
-
-    pub(super) fn refuse(&mut self, name: &str, errno: Option<i32>, why: impl ToString) {
-        let step = names::find(name).map_or(Step::Cupti, |counter| counter.step);
-        self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
-    }
-
-    /// Lets something about these counters be told. When that fails, they are refused, and so is what comes later.
-    pub(super) fn tell<E: std::fmt::Display>(&mut self, names: &[&str], look: impl FnOnce(&mut Told) -> Result<(), E>) {
-        let why = match &self.failure {
-            Some(first) => format!("not tried, since an earlier call failed: {first}"),
-            None => match look(self) {
-                Ok(()) => return,
-                Err(error) => {
-                    let why = format!("{error:#}");
-                    self.failure = Some(why.clone());
-                    why
-                }
-            },
-        };
-        for name in names {
-            let is_told = self.values.iter().any(|value| value.name == *name)
-                || self.refusals.iter().any(|refusal| refusal.event == *name);
-            if !is_told {
-                self.refuse(name, None, &why);
-            }
-        }
-    }
 }
 
 impl Gpu {
@@ -248,21 +179,7 @@ impl Gpu {
             }
         };
         match profiling.values(&self.device, ready, work) {
-            Ok(values) => {
-                for (metric, value) in profiling.metrics().zip(values) {
-                    let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
-                    if per_run.is_finite() {
-                        told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
-                    } else {
-                        told.refuse(
-                            &metric.name,
-                            None,
-                            format!("`{}` is {value}: it had nothing to count", metric.native),
-                        );
-                    }
-                }
-                profiling.refused().for_each(|(name, error)| told.refuse(name, error.status(), error));
-            }
+            Ok(values) => tell_values(profiling, &values, runs, told),
             Err(Looking::Driver(error)) => return Err(error),
             Err(Looking::Cupti(error)) => refuse_all(&error, told),
         }
@@ -338,6 +255,20 @@ impl Gpu {
     }
 }
 
+/// Values over so many runs, for one of them.
+fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Told) {
+    for (metric, &value) in profiling.metrics().zip(values) {
+        let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
+        if per_run.is_finite() {
+            told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
+        } else {
+            let why = format!("`{}` is {value}: it had nothing to count", metric.native);
+            told.refuse(&metric.name, None, why);
+        }
+    }
+    profiling.refused().for_each(|(name, error)| told.refuse(name, error.status(), error));
+}
+
 /// A counter, its name at NVML, what was seen, and which one number stands for that.
 type Figure<'a> = (&'a str, &'a str, &'a Result<Vec<u32>, NvmlError>, fn(&[u32]) -> f64);
 
@@ -376,61 +307,4 @@ impl From<DriverError> for Looking {
     fn from(error: DriverError) -> Looking {
         Looking::Driver(error)
     }
-}
-
-/// Samples of what is measured beside the timed runs.
-const SAMPLES: usize = 8;
-
-/// The median over samples of the device's time of `work`, after one that does not count.
-pub(super) fn median_ns(
-    [start, end]: [&Event<'_>; 2],
-    mut work: impl FnMut() -> Result<(), DriverError>,
-) -> Result<f64, DriverError> {
-    let mut samples = Vec::with_capacity(SAMPLES);
-    for sample in 0..=SAMPLES {
-        start.record()?;
-        work()?;
-        end.record()?;
-        end.wait()?;
-        if sample > 0 {
-            samples.push(end.since_ns(start)? as f64);
-        }
-    }
-    samples.sort_by(f64::total_cmp);
-    Ok(median(&samples))
-}
-
-/// Time of one run where the device is asked for many at once by a graph.
-pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepared<'_>]) -> Result<f64, DriverError> {
-    const LAUNCHES: usize = 256;
-    let runs = (LAUNCHES / kernels.len().max(1)).max(1);
-    let all: Vec<&Prepared<'_>> = (0..runs).flat_map(|_| kernels).collect();
-    let graph = device.graph(&all)?;
-    Ok(median_ns(marks, || graph.launch())? / runs as f64)
-}
-
-fn launch_costs(device: &Device) -> Result<LaunchCosts, DriverError> {
-    const LAUNCHES: usize = 256;
-    // The driver itself compiles this for any device.
-    const NOTHING: &[u8] =
-        b".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\n  ret;\n}\n\0";
-    let module = device.load(NOTHING)?;
-    let launch = Launch {
-        kernel: "nothing".to_owned(),
-        arguments: Vec::new(),
-        grid: [1; 3],
-        block: [1; 3],
-        dynamic_shared_bytes: 0,
-    };
-    let kernels = [module.prepare(&launch, &[])?];
-    let (start, end) = (device.event()?, device.event()?);
-    let mut host_ns = f64::INFINITY;
-    let in_turn = median_ns([&start, &end], || {
-        let begin = Instant::now();
-        (0..LAUNCHES).try_for_each(|_| kernels[0].launch())?;
-        host_ns = host_ns.min(begin.elapsed().as_nanos() as f64);
-        Ok(())
-    })?;
-    let graph_ns = graph_ns(device, [&start, &end], &kernels)?;
-    Ok(LaunchCosts { launch_ns: in_turn / LAUNCHES as f64, host_ns: host_ns / LAUNCHES as f64, graph_ns })
 }

@@ -6,9 +6,11 @@
 pub mod build;
 mod device;
 mod gpu;
+mod launch_costs;
 pub mod prepared;
 mod profiling;
 pub mod run;
+mod told;
 mod watch;
 
 pub use gpu::Gpu;
