@@ -229,6 +229,15 @@ mod tests {
     }
 
     #[test]
+    fn every_counter_is_described_in_the_documentation() {
+        let page = include_str!("../../../docs/cuda.md");
+        for counter in GPU_NAMES {
+            assert!(page.contains(&format!("`{}`", counter.name)), "{}", counter.name);
+            assert!(!counter.description.is_empty());
+        }
+    }
+
+    #[test]
     fn metrics_are_asked_for_by_stable_names_or_their_own_and_once() {
         let found =
             wanted(&["gpu_dram_read_bytes", "cycles", "gpu_kernel_ns", "cupti:a__b.sum", "gpu_dram_read_bytes"]);
