@@ -10,8 +10,10 @@
 mod common;
 
 use collector::campaign::{Build, Workers};
+use collector::counters::gpu::GPU_NAMES;
 use collector::cuda::cupti::{self, offsets};
 use collector::cuda::nvrtc::Nvrtc;
+use collector::cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
 use collector::cuda::{Architecture, DeviceCode, occupancy};
 use collector::job::BuildJob;
 use collector::space::{self, Schedule};
@@ -19,6 +21,7 @@ use collector::target::{self, Target};
 use models::Op;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A file that gets the table, and the architectures it is about.
@@ -367,26 +370,118 @@ fn occupancy_agrees_with_nvidias_calculator() {
     }
 }
 
-/// The profilers' library opens without a GPU, and its own header has records as they are read.
-#[test]
-fn records_of_kernels_are_read_where_cupti_has_them() {
-    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cupti.c");
+/// The folder of CUPTI's headers; says aloud where there is none.
+fn cupti_headers() -> Option<PathBuf> {
     let include = cupti::candidates().into_iter().find_map(|file| {
         let folder = file.parent()?.parent()?.join("include");
         folder.join("cupti.h").is_file().then_some(folder)
     });
-    let Some(include) = include else {
+    if include.is_none() {
         eprintln!("skipped: no CUPTI with headers");
-        return;
-    };
+    }
+    include
+}
+
+/// Compiles a program over headers and runs it; what it writes.
+fn said(source: &Path, include: Option<&Path>, arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let program = folder.path().join("program");
+    let mut compiler = Command::new("cc");
+    if let Some(include) = include {
+        compiler.arg("-I").arg(include);
+    }
+    let compiled = compiler.arg(source).arg("-o").arg(&program).arg("-ldl").status();
+    assert!(compiled.expect("there is a C compiler").success());
+    let done = Command::new(&program).args(arguments).output().expect("it runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("it writes text")
+}
+
+/// The profilers' library opens without a GPU, and its own header has records as they are read.
+#[test]
+fn records_of_kernels_are_read_where_cupti_has_them() {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cupti.c");
+    let Some(include) = cupti_headers() else { return };
     // It needs no driver to be opened, and one to tell its version.
     let opened = cupti::Cupti::open().expect("it opens anywhere");
     assert!(opened.version().is_none_or(|version| version > 0));
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let program = folder.path().join("offsets");
-    let compiled = Command::new("cc").arg("-I").arg(include).arg(SOURCE).arg("-o").arg(&program).status();
-    assert!(compiled.expect("there is a C compiler").success());
-    let said = Command::new(&program).output().expect("it runs").stdout;
     let read = format!("{} {} {} {}\n", offsets::KIND, offsets::START, offsets::END, cupti::CONCURRENT_KERNEL);
-    assert_eq!(String::from_utf8_lossy(&said), read);
+    assert_eq!(said(Path::new(SOURCE), Some(&include), &[]), read);
+}
+
+/// What the range profiler takes is as NVIDIA's headers declare it: every offset, and the size that CUPTI is told.
+#[test]
+fn structures_of_the_profiler_are_as_nvidia_declares_them() {
+    /// Structures that later releases made longer than ours.
+    const LONGER_NOW: [&str; 3] = [
+        "CUpti_Profiler_DeviceSupported_Params",
+        "CUpti_Profiler_Host_Initialize_Params",
+        "CUpti_RangeProfiler_Enable_Params",
+    ];
+    let Some(include) = cupti_headers() else { return };
+    let mut source = "#include <cuda.h>\n#include <cupti.h>\n#include <cupti_profiler_host.h>\n\
+                      #include <cupti_range_profiler.h>\n#include <cupti_target.h>\n#include <stddef.h>\n\
+                      #include <stdio.h>\nint main(void) {\n"
+        .to_owned();
+    let mut expected = String::new();
+    let mut expect = |line: String, what: String| {
+        writeln!(source, "  printf(\"%zu\\n\", (size_t)({what}));").expect("a text takes any line");
+        writeln!(expected, "{line}").expect("a text takes any line");
+    };
+    for Layout { structure, size, fields } in layouts() {
+        for (field, offset) in &fields {
+            expect(offset.to_string(), format!("offsetof({structure}, {field})"));
+        }
+        let (last, offset) = fields.last().expect("each has its size");
+        expect(size.to_string(), format!("{offset} + sizeof((({structure} *)0)->{last})"));
+        let is_whole = !LONGER_NOW.contains(&structure);
+        expect(u8::from(is_whole).to_string(), format!("{structure}_STRUCT_SIZE == {size}"));
+    }
+    for (number, name) in [(RANGES_OF_CALLER, "CUPTI_UserRange"), (REPEATED_BY_CALLER, "CUPTI_UserReplay")] {
+        expect(number.to_string(), name.to_owned());
+    }
+    for (number, name) in SUPPORT_LEVELS {
+        expect(number.to_string(), name.to_owned());
+    }
+    source.push_str("}\n");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("layouts.c");
+    std::fs::write(&file, &source).expect("the source can be written");
+    let said = said(&file, Some(&include), &[]);
+    for ((asked, expected), said) in source.lines().skip(8).zip(expected.lines()).zip(said.lines()) {
+        assert_eq!(expected, said, "{asked}");
+    }
+    assert_eq!(expected.lines().count(), said.lines().count());
+}
+
+/// Every metric is one that NVIDIA's library knows, and every chip has one for each counter.
+#[test]
+fn chips_have_a_metric_for_each_counter() {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metrics.c");
+    /// Chips that share the host's memory, which the profiler does not count.
+    const WITHOUT_MEMORY: [&str; 5] = ["GA10B", "GB10B", "GB10C", "GB20B", "GB20C"];
+    let library = cupti::candidates()
+        .into_iter()
+        .map(|file| file.with_file_name("libnvperf_host.so"))
+        .find(|file| file.is_file());
+    let Some(library) = library else {
+        eprintln!("skipped: no CUPTI with its library of metrics");
+        return;
+    };
+    let counters = || GPU_NAMES.iter().filter(|counter| !counter.metrics.is_empty());
+    let mut arguments = vec![library.to_str().expect("a path in UTF-8"), "no_such__metric.sum"];
+    arguments.extend(counters().flat_map(|counter| counter.metrics));
+    let said = said(Path::new(SOURCE), None, &arguments);
+    assert!(said.lines().count() > 20 && said.contains("GH100"), "{said}");
+    for line in said.lines() {
+        let mut words = line.split(' ');
+        let chip = words.next().expect("a line begins with a chip");
+        let mut has = words.map(|word| word == "1");
+        assert_eq!(has.next(), Some(false), "{chip} has a metric that there is not");
+        for counter in counters() {
+            let found: Vec<bool> = has.by_ref().take(counter.metrics.len()).collect();
+            let has_none = WITHOUT_MEMORY.contains(&chip) && counter.name.starts_with("gpu_dram_");
+            assert_eq!(found.contains(&true), !has_none, "{chip}: {}", counter.name);
+        }
+    }
 }

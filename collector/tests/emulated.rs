@@ -2,8 +2,9 @@
 //!
 //! The generated CUDA C is compiled for the CPU over a small header that stands for CUDA's language
 //! (`emulator/device.h`), and the real runner gets a driver whose device that is (`emulator/driver.cpp`), so that inputs,
-//! launches, timing and the comparison with the reference are those of a GPU. What is not tried here is NVIDIA's machine
-//! code, its driver, and anything about speed; `scripts/test-gpu` does that where there is a GPU.
+//! launches, timing and the comparison with the reference are those of a GPU. Beside it lie an NVML (`emulator/state.c`)
+//! and a CUPTI (`emulator/cupti.cpp`). What is not tried here is NVIDIA's machine code, its driver, and anything about
+//! speed; `scripts/test-gpu` does that where there is a GPU.
 
 // A test that is skipped says so aloud.
 #![allow(clippy::print_stderr)]
@@ -11,13 +12,16 @@
 mod common;
 
 use collector::campaign::{Build, Workers};
-use collector::counters::{Backend, CounterRequest};
+use collector::counters::{Backend, CounterRequest, Refusal, Step};
 use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::{DeviceCode, cupti};
-use collector::job::{BuildJob, RunJob, RunReply};
+use collector::host::{DoctorRequest, Status, doctor};
+use collector::job::{Artifact, BuildJob, Measured, RunJob, RunReply};
 use collector::measure::{Cache, Method, Plan, Warning};
 use collector::space::{self, Schedule};
 use collector::target::{self, Target};
+use common::campaign::{self, Given};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,6 +33,9 @@ const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 const FAULT: &str = "fault";
 /// What it is to run.
 const JOBS: &str = "jobs.json";
+/// The emulated CUPTI, where there are headers to compile it with, and its name while there is to be none.
+const PROFILER: &str = "libcupti.so";
+const HIDDEN: &str = "libcupti.hidden";
 
 /// Tasks with how many points of their spaces are tried, the default first.
 const TASKS: &[(&str, usize)] = &[
@@ -78,13 +85,18 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     compile(&Path::new(EMULATOR).join("driver.cpp"), &folder.path().join("libcuda.so.1"), &[include]);
     compile(&Path::new(EMULATOR).join("state.c"), &folder.path().join("libnvidia-ml.so.1"), &[]);
+    if include.join("cupti_range_profiler.h").is_file() {
+        compile(&Path::new(EMULATOR).join("cupti.cpp"), &folder.path().join(HIDDEN), &[include]);
+    } else {
+        eprintln!("skipped: counters of kernels, since there are no headers of CUPTI");
+    }
     let jobs = jobs(folder.path());
     let text = serde_json::to_string(&jobs).expect("jobs are plain data");
-    std::fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
+    fs::write(folder.path().join(JOBS), text).expect("the jobs can be written");
     let mut again = Command::new(std::env::current_exe().expect("the test program has a path"));
     again.args(["--exact", "kernels_give_the_right_results_on_an_emulated_device", "--nocapture"]);
     // NVIDIA's profiler has no business with a driver like this one.
-    again.env(cupti::FILE_VARIABLE, folder.path().join("none"));
+    again.env(cupti::FILE_VARIABLE, folder.path().join(PROFILER));
     let done = again.env("LD_LIBRARY_PATH", folder.path()).env(FOLDER_VARIABLE, folder.path()).output();
     let done = done.expect("it ran once");
     let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
@@ -129,13 +141,13 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         jobs.push((label, job));
     }
     let file = folder.join("kernels.cpp");
-    std::fs::write(&file, source).expect("the kernels can be written");
+    fs::write(&file, source).expect("the kernels can be written");
     compile(&file, &library, &[Path::new(EMULATOR)]);
     jobs
 }
 
 fn on_emulated_device(folder: &Path) {
-    let text = std::fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
+    let text = fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
     let mut jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
     let mut workers = common::workers();
     workers.run_on_device();
@@ -157,6 +169,17 @@ fn on_emulated_device(folder: &Path) {
         ..jobs[0].1.counters.clone()
     };
     expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
+    expect_old_driver_told(&mut workers, &jobs[0].1, folder);
+    expect_campaign_goes_on(&mut workers, TASKS[0].0, [&jobs[0].1, &faulty, &jobs[0].1]);
+    if folder.join(HIDDEN).is_file() {
+        fs::rename(folder.join(HIDDEN), folder.join(PROFILER)).expect("a file can be renamed");
+        workers.recycle_runner();
+        expect_counted(&mut workers, &jobs[0].1);
+        expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
+        expect_counters_refused(&mut workers, &jobs[0].1, folder);
+        expect_fault_costs_no_record(&mut workers, &jobs[0].1, folder);
+        expect_doctor_sees_counters(folder);
+    }
     let mut failures = Vec::new();
     for (label, job) in jobs {
         match workers.run(&job, common::PATIENCE) {
@@ -177,22 +200,191 @@ fn cold(flush_bytes: u64) -> Method {
 
 /// What is told beside the times, and why not where it is not.
 fn expect_told(workers: &mut Workers, job: &RunJob) {
-    let reply = workers.run(job, common::PATIENCE);
-    let Ok(RunReply::Measured(measured)) = reply else { panic!("{reply:?}") };
+    let measured = measured(workers, job);
     let measurement = &measured.measurement;
-    let value = |name: &str| measurement.counters.iter().find(|value| value.name == name).map(|value| value.per_run);
-    assert_eq!(value("gpu_sm_clock_mhz"), Some(1980.0), "{measurement:?}");
-    assert_eq!(value("gpu_memory_clock_mhz"), Some(2619.0));
-    assert_eq!(value("gpu_power_watts"), Some(345.6));
-    assert_eq!(value("gpu_throttle_reasons"), Some(4.0), "being idle holds nothing back");
-    assert_eq!(value("gpu_memory_bytes"), Some(4.0 * (64 * 32 + 32 * 96 + 64 * 96) as f64));
+    assert_eq!(value(&measured, "gpu_sm_clock_mhz"), Some(1980.0), "{measurement:?}");
+    assert_eq!(value(&measured, "gpu_sm_clock_min_mhz"), Some(1980.0));
+    assert_eq!(value(&measured, "gpu_memory_clock_mhz"), Some(2619.0));
+    assert_eq!(value(&measured, "gpu_power_watts"), Some(345.6));
+    assert_eq!(value(&measured, "gpu_throttle_reasons"), Some(4.0), "being idle holds nothing back");
+    assert_eq!(value(&measured, "gpu_memory_bytes"), Some(4.0 * (64 * 32 + 32 * 96 + 64 * 96) as f64));
     for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns", "gpu_rotated_ns"] {
-        assert!(value(name).is_some_and(|time| time > 0.0), "{name}: {measurement:?}");
+        assert!(value(&measured, name).is_some_and(|time| time > 0.0), "{name}: {measurement:?}");
     }
-    let refusal = |name: &str| measurement.refusals.iter().find(|refusal| refusal.event == name);
-    assert!(refusal("gpu_temperature_celsius").is_some_and(|refusal| refusal.why.contains("no such sensor")));
-    assert!(refusal("gpu_kernel_ns").is_some_and(|refusal| refusal.why.contains("there is no CUPTI")));
+    assert!(refusal(&measured, "gpu_temperature_celsius").why.contains("no such sensor"));
+    assert!(refusal(&measured, "gpu_kernel_ns").why.contains("there is no CUPTI"));
     assert!(measurement.warnings.contains(&Warning::ClocksHeldBack { by: "power cap".to_owned() }));
+}
+
+#[track_caller]
+fn measured(workers: &mut Workers, job: &RunJob) -> Measured {
+    match workers.run(job, common::PATIENCE) {
+        Ok(RunReply::Measured(measured)) => *measured,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn value(measured: &Measured, name: &str) -> Option<f64> {
+    measured.measurement.counters.iter().find(|value| value.name == name).map(|value| value.per_run)
+}
+
+#[track_caller]
+fn refusal<'a>(measured: &'a Measured, name: &str) -> &'a Refusal {
+    let refusals = &measured.measurement.refusals;
+    let found = refusals.iter().find(|refusal| refusal.event == name);
+    found.unwrap_or_else(|| panic!("`{name}` is not among {refusals:?}"))
+}
+
+/// The same job with these counters.
+fn with_counters(job: &RunJob, names: &[&str]) -> RunJob {
+    let events = names.iter().map(ToString::to_string).collect();
+    RunJob { counters: CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() }, ..job.clone() }
+}
+
+/// What the hardware counts is under the right names and for one run, and what cannot be had says why.
+fn expect_counted(workers: &mut Workers, job: &RunJob) {
+    let names = [
+        "gpu_kernel_ns",
+        "gpu_energy_millijoules",
+        "gpu_dram_read_bytes",
+        "gpu_dram_write_bytes",
+        "gpu_dram_percent",
+        "gpu_l2_hit_percent",
+        "gpu_sm_percent",
+        "gpu_occupancy_percent",
+        "cupti:sm__inst_executed.sum",
+        "gpu_nonsense",
+        "papi:cuda:::no_such_event",
+    ];
+    let kernels = job.device.as_ref().expect("the job is for a device").launches.len() as f64;
+    for method in [common::one_run(), cold(1 << 20)] {
+        let measured = measured(workers, &RunJob { method, ..with_counters(job, &names) });
+        assert_eq!(value(&measured, "gpu_kernel_ns"), Some(1000.0 * kernels), "{measured:?}");
+        assert_eq!(value(&measured, "gpu_dram_read_bytes"), Some(4096.0 * kernels), "{measured:?}");
+        assert_eq!(value(&measured, "gpu_dram_write_bytes"), Some(1024.0 * kernels));
+        assert_eq!(value(&measured, "cupti:sm__inst_executed.sum"), Some(100.0 * kernels));
+        assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5));
+        assert!(value(&measured, "gpu_energy_millijoules").is_some_and(|energy| energy > 0.0 && energy <= 500.0));
+        let native = measured.measurement.counters.iter().find(|value| value.name == "gpu_dram_read_bytes");
+        assert_eq!(native.map(|value| value.native.as_str()), Some("dram__bytes_op_read.sum"));
+        assert!(refusal(&measured, "gpu_dram_percent").why.contains("the chip GH100 has no metric `gpu__dram_"));
+        assert!(refusal(&measured, "gpu_l2_hit_percent").why.contains("it had nothing to count"));
+        let occupancy = refusal(&measured, "gpu_occupancy_percent");
+        assert_eq!(occupancy.errno, Some(17), "{occupancy:?}");
+        assert!(occupancy.why.contains("CUPTI_ERROR_INVALID_METRIC_NAME"), "{occupancy:?}");
+        assert!(refusal(&measured, "gpu_nonsense").why.contains("no counter of a GPU has this name"));
+        assert_eq!(refusal(&measured, "papi:cuda:::no_such_event").step, Step::Papi);
+        assert!(!measured.is_runner_spent);
+    }
+}
+
+/// Short runs are counted many at once; sums are those of one all the same.
+fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _fixed = Setting::new(folder, "fixed-clock");
+    let measured = measured(workers, &with_counters(job, &["gpu_dram_read_bytes", "gpu_sm_percent"]));
+    let kernels = job.device.as_ref().expect("the job is for a device").launches.len() as f64;
+    assert_eq!(value(&measured, "gpu_dram_read_bytes"), Some(4096.0 * kernels), "{measured:?}");
+    assert_eq!(value(&measured, "gpu_sm_percent"), Some(62.5));
+}
+
+/// Counters that the user may not read cost nothing but themselves.
+fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let _refusing = Setting::new(folder, "no-permission");
+    let names = ["gpu_sm_percent", "gpu_dram_read_bytes", "gpu_kernel_ns", "gpu_energy_millijoules"];
+    let measured = measured(workers, &with_counters(job, &names));
+    for name in &names[..2] {
+        let refusal = refusal(&measured, name);
+        assert_eq!((refusal.errno, refusal.step), (Some(35), Step::Cupti), "{refusal:?}");
+        assert!(refusal.why.contains("NVreg_RestrictProfilingToAdminUsers=0"), "{refusal:?}");
+    }
+    assert!(value(&measured, "gpu_kernel_ns").is_some() && value(&measured, "gpu_energy_millijoules").is_some());
+    assert!(!measured.is_runner_spent);
+}
+
+/// A kernel that fails while it is looked at leaves the times, and a runner that must be replaced.
+fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let setting = Setting::new(folder, "fault-in-range");
+    let names = ["gpu_kernel_ns", "gpu_sm_percent", "gpu_energy_millijoules"];
+    let measured = measured(workers, &with_counters(job, &names));
+    assert!(measured.check.is_some_and(|check| check.is_right) && measured.measurement.median_ns > 0.0);
+    assert!(value(&measured, "gpu_kernel_ns").is_some(), "it was told before the failure");
+    assert!(refusal(&measured, "gpu_sm_percent").why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert!(refusal(&measured, "gpu_energy_millijoules").why.starts_with("not tried"));
+    assert!(measured.is_runner_spent);
+    drop(setting);
+    workers.recycle_runner();
+}
+
+/// The driver's own word for code it does not know is no help.
+fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
+    let setting = Setting::new(folder, "old-driver");
+    workers.recycle_runner();
+    match workers.run(job, common::PATIENCE) {
+        Ok(RunReply::Failed(why)) => {
+            let told = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
+            assert!(why.starts_with(told) && why.contains("CUDA_ERROR_INVALID_IMAGE"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(setting);
+    workers.recycle_runner();
+}
+
+/// A failed launch breaks the device for its process: it costs one record, and the next is measured by another process.
+fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]) {
+    let built = |job: &RunJob| {
+        Build::Built(Artifact {
+            object: Vec::new(),
+            device: job.device.clone(),
+            code_bytes: 1,
+            packings: job.packings.clone(),
+            trace: None,
+            schedule_ms: 1.0,
+            lower_ms: 1.0,
+            codegen_ms: 1.0,
+            features: Default::default(),
+        })
+    };
+    let mut given = Given(jobs.map(built).into());
+    let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let config = campaign::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
+    let (outcomes, records) = campaign::run(&config, &target, &mut given, workers);
+    let told = campaign::told(&records);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(matches!(lines[..], ["ok: -", failed, "ok: -"] if failed.starts_with("run_failed: ")), "{told}");
+    assert!(told.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{told}");
+    assert_eq!((outcomes.left, outcomes.broken), (0, None));
+}
+
+/// Before an hour is spent, `doctor` says whether counters can be read.
+fn expect_doctor_sees_counters(folder: &Path) {
+    let counters = || {
+        let findings = doctor(&DoctorRequest::default());
+        findings.into_iter().find(|finding| finding.topic == "GPU counters").expect("it is among the topics")
+    };
+    let seen = counters();
+    assert!(seen.found.ends_with(" on the chip GH100") && seen.advice.contains("gpu_dram_percent"), "{seen:?}");
+    let _refusing = Setting::new(folder, "no-permission");
+    let refused = counters();
+    assert_eq!(refused.status, Status::Limited);
+    assert!(refused.found.contains("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"), "{refused:?}");
+}
+
+/// A file that changes what the emulated libraries do, while it is there.
+struct Setting(std::path::PathBuf);
+
+impl Setting {
+    fn new(folder: &Path, word: &str) -> Setting {
+        let path = folder.join(word);
+        fs::write(&path, "").expect("the file can be written");
+        Setting(path)
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).expect("the file was written");
+    }
 }
 
 fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {

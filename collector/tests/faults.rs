@@ -6,18 +6,15 @@
 
 mod common;
 
-use collector::campaign::Build;
-use collector::campaign::{
-    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, RawConfig, WorkerLimits, Workers,
-};
-use collector::campaign::{attempts, collect, planned_tasks};
-use collector::job::{Artifact, BuildJob, RunReply};
+use collector::campaign::{Build, BuildNow, Config, WorkerLimits, Workers};
+use collector::job::{Artifact, RunReply};
 use collector::lower::Packing;
 use collector::measure::affinity;
-use collector::target;
+use collector::target::{self, Target};
 use collector::worker::Fault;
+use common::campaign::{Given, run as run_campaign, told};
 use common::{PATIENCE, run_job, task};
-use datasets::{Outcome, Record, RowError};
+use datasets::{Outcome, Record};
 use expect_test::{Expect, expect};
 use models::Task;
 use std::path::Path;
@@ -204,15 +201,13 @@ fn objects_that_are_none_are_refused() {
     );
 }
 
-/// Artifacts that are given instead of built, by the number of the draw.
-struct Given(std::collections::VecDeque<Build>);
+/// One attempt per schedule of the task, ended soon.
+fn config(task: &str, sampler: &str, schedules: usize) -> Config {
+    common::campaign::config(task, sampler, schedules, 2.0)
+}
 
-impl Artifacts for Given {
-    fn request(&mut self, _: BuildJob, _: &mut Workers) {}
-
-    fn next(&mut self, _: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
-        self.0.pop_front().filter(|_| goes_on())
-    }
+fn cpu() -> Target {
+    target::llvm("x86-64", &[], 1)
 }
 
 fn built(deed: &str) -> Build {
@@ -228,60 +223,6 @@ fn built(deed: &str) -> Build {
         codegen_ms: 1.0,
         features: Default::default(),
     })
-}
-
-/// One attempt per schedule of the task, on one CPU, each measured once and ended soon.
-fn config(task: &str, sampler: &str, schedules: usize) -> Config {
-    let text = format!(
-        "models = [{{ source = 'simple', name = '''{task}''' }}]\n\
-         threads = [1]\nsamplers = ['{sampler}']\nschedules = {schedules}\n\
-         measure = {{ warm_up_time_ns = 0, samples_min = 1, samples_max = 2, sampling_time_min_ns = 0, \
-         time_budget_ns = 0, time_limit_ns = 1 }}\n\
-         counters = {{ backend = 'none' }}\nlimits = {{ run_seconds = 2.0, build_batch = 3 }}"
-    );
-    let raw: RawConfig = toml::from_str(&text).expect("the configuration parses");
-    raw.check(1).expect("the configuration makes sense")
-}
-
-/// The whole campaign with real workers; the records as they came.
-fn run_campaign(config: &Config, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> (Outcomes, Vec<Record>) {
-    let tasks = planned_tasks(config).expect("the model is known");
-    let cpus = affinity::allowed().expect("the system tells the CPUs");
-    let target = target::llvm("x86-64", &[], 1);
-    let base = Record {
-        run_id: "0123456789abcdef".to_owned(),
-        host: "bench".to_owned(),
-        host_class: "bench".to_owned(),
-        program_version: "0".to_owned(),
-        ..Record::default()
-    };
-    let bases = Bases { library: base.clone(), compiled: base };
-    let planned = attempts(&tasks, &[], &target, config, &bases, &cpus, 0).expect("the attempts can be described");
-    let mut records = Vec::new();
-    let mut keep = |record: &Record| -> Result<(), RowError> {
-        record.check()?;
-        records.push(record.clone());
-        Ok(())
-    };
-    let mut outside =
-        collector::campaign::collect::Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false };
-    let campaign = Campaign { tasks: &tasks, modules: &[], target: &target, config };
-    let outcomes = collect(&planned, &campaign, artifacts, workers, &mut outside).expect("the records are sound");
-    assert_eq!(keys(&records), planned[..records.len()].iter().map(|a: &Attempt| a.key).collect::<Vec<_>>());
-    (outcomes, records)
-}
-
-fn keys(records: &[Record]) -> Vec<datasets::Key> {
-    records.iter().map(|record| record.key).collect()
-}
-
-/// Each record's outcome, and the first line of its reason.
-fn told(records: &[Record]) -> String {
-    let line = |record: &Record| {
-        let reason = record.reason.as_deref().unwrap_or("-").lines().next().unwrap_or_default();
-        format!("{}: {reason}\n", record.outcome.name())
-    };
-    records.iter().map(line).collect()
 }
 
 #[test]
@@ -301,7 +242,7 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
         built(""),
     ]));
     let config = config(TASK, "metaschedule", given.0.len());
-    let (outcomes, records) = run_campaign(&config, &mut given, &mut common::workers());
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut given, &mut common::workers());
     expect![[r#"
         ok: -
         crashed: run: worker crashed with SIGSEGV (11)
@@ -327,11 +268,11 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
 fn a_campaign_whose_builders_lack_memory_goes_on() {
     let config = config("conv2d:ci=64,hw=28,co=64,k=3,p=1", "template", 2);
     let mut starving = workers_with_least_memory();
-    let (outcomes, records) = run_campaign(&config, &mut BuildNow, &mut starving);
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut starving);
     let is_named = |record: &Record| matches!(record.outcome, Outcome::Crashed | Outcome::BuildFailed);
     assert!(records.iter().all(is_named), "{}", told(&records));
     assert_eq!((records.len(), outcomes.losses(), outcomes.broken), (2, 2, None));
-    let (outcomes, records) = run_campaign(&config, &mut BuildNow, &mut common::workers());
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut common::workers());
     assert_eq!(outcomes.losses(), 0, "{}", told(&records));
 }
 
@@ -353,7 +294,7 @@ fn workers_with_least_memory() -> Workers {
 fn a_campaign_without_workers_ends_and_says_why() {
     let mut given = Given([built(""), built("")].into());
     let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
-    let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &mut given, &mut workers);
+    let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given, &mut workers);
     assert_eq!((records.len(), outcomes.left), (0, 2));
     let why = outcomes.broken.expect("a reason");
     assert!(why.contains("/nonexistent/opcollect-worker"), "{why}");

@@ -466,6 +466,18 @@ fn files_that_are_none() {
         hint: make it with `opcollect build --out`
     "#]],
     );
+    // Of an earlier format, whose fields were others.
+    std::fs::create_dir(bench.path("earlier")).expect("a folder can be made");
+    std::fs::write(bench.path("earlier/plan.json"), r#"{"format": 1, "tasks": []}"#).expect("it can be written");
+    check_command(
+        &bench,
+        bench.opcollect("run earlier"),
+        2,
+        expect![[r#"
+        error: cannot use `earlier/plan.json`: it has format 1, this program reads 2
+        hint: make it with `opcollect build --out`
+    "#]],
+    );
     check_command(
         &bench,
         bench.opcollect("build --modelsource local --modelname mlp --out store"),

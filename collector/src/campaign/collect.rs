@@ -273,6 +273,7 @@ fn conclude(
             match &reply {
                 Ok(RunReply::WrongResult(_)) => workers.recycle_runner(),
                 Ok(RunReply::Failed(_)) if artifact.device.is_some() => workers.recycle_runner(),
+                Ok(RunReply::Measured(measured)) if measured.is_runner_spent => workers.recycle_runner(),
                 _ => {}
             }
             return describe_reply(record, reply);

@@ -27,7 +27,8 @@ use std::path::Path;
 use std::time::Instant;
 
 const PLAN: &str = "plan.json";
-const FORMAT: u32 = 1;
+/// Format 2 says for which capability a space was made, and which compiler made machine code.
+const FORMAT: u32 = 2;
 
 /// Everything about a folder of artifacts but the code.
 #[derive(Serialize, Deserialize)]
@@ -40,6 +41,12 @@ struct Plan {
     config: Config,
     tasks: Vec<PlannedTask>,
     builds: Vec<Built>,
+}
+
+/// What every format of the plan has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
 }
 
 /// One schedule of one task, built or not.
@@ -83,6 +90,7 @@ struct BuiltDevice {
 #[serde(deny_unknown_fields)]
 struct BuiltCubin {
     architecture: Architecture,
+    compiler: String,
     file: String,
     kernels: Vec<Kernel>,
 }
@@ -208,7 +216,8 @@ impl Folder {
     fn keep_device(&self, code: &DeviceCode) -> Result<BuiltDevice> {
         let keep = |cubin: &Cubin| -> Result<BuiltCubin> {
             let file = self.write(&cubin.bytes, "cubin")?;
-            Ok(BuiltCubin { architecture: cubin.architecture, file, kernels: cubin.kernels.clone() })
+            let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
+            Ok(BuiltCubin { architecture, compiler, file, kernels: cubin.kernels.clone() })
         };
         let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
         let source = self.write(code.source.as_bytes(), "cu")?;
@@ -273,11 +282,13 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     if size > MOST_BYTES {
         return Err(wrong(&"it is larger than 256 MiB"));
     }
-    let plan: Plan = serde_json::from_str(&fs::read_to_string(&path).map_err(|error| wrong(&error))?)
-        .map_err(|error| wrong(&error))?;
-    if plan.format != FORMAT {
-        return Err(wrong(&format!("it has format {}, this program reads {FORMAT}", plan.format)));
+    let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+    // First, since another format has other fields.
+    let Format { format } = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+    if format != FORMAT {
+        return Err(wrong(&format!("it has format {format}, this program reads {FORMAT}")));
     }
+    let plan: Plan = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     for planned in &plan.tasks {
         planned.task.check().map_err(|error| wrong(&error))?;
         let symbolic = planned.symbolic.as_ref().map_or(Ok(()), |symbolic| symbolic.task.check());
@@ -323,7 +334,8 @@ impl Stored {
 fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Result<DeviceCode> {
     let read = |cubin: &BuiltCubin| -> Result<Cubin> {
         let bytes = read_code(dir, &cubin.file, "cubin")?;
-        Ok(Cubin { architecture: cubin.architecture, bytes, kernels: cubin.kernels.clone() })
+        let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
+        Ok(Cubin { architecture, compiler, bytes, kernels: cubin.kernels.clone() })
     };
     let cubins = device.cubins.iter().map(read).collect::<Result<_>>()?;
     let source = String::from_utf8_lossy(&read_code(dir, &device.source, "cu")?).into_owned();

@@ -11,6 +11,7 @@
 //! When there are more hardware counters than registers, they form groups that are counted in turns (see
 //! [`CounterReader::select`]), never silently shared. Unsafe code is fenced in [`papi`] and `perf`.
 
+pub mod gpu;
 pub mod names;
 #[allow(unsafe_code)] // PAPI's C interface, opened at run time.
 pub mod papi;

@@ -251,7 +251,7 @@ impl Papi {
         let mut code = 0;
         // SAFETY: the name ends with a zero, the code is a valid place.
         let found = unsafe { self.check((self.functions.event_name_to_code)(name.as_ptr(), &mut code)) };
-        found.map_err(|error| self.with_reason(error))?;
+        found.map_err(|error| self.with_reason(event, error))?;
         // SAFETY: the code comes from PAPI.
         self.check(unsafe { (self.functions.get_event_component)(code) })
     }
@@ -261,15 +261,26 @@ impl Papi {
         self.component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// An unknown event is often one whose component is off: say why.
-    fn with_reason(&self, mut error: PapiError) -> PapiError {
+    /// An unknown event is often one whose component is off, or not there: say why.
+    fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
-            && let Some(component) = self.components().into_iter().find(|component| component.name == "perf_event")
-            && let Some(reason) = component.disabled
+            && let Some(reason) = lack(event, &self.components())
         {
-            error.why = format!("{}; PAPI's component perf_event is off: {reason}", error.why);
+            error.why = format!("{}; {reason}", error.why);
         }
         error
+    }
+}
+
+/// What is wrong with the component that an event would belong to: the one before `:::`, else the processor's.
+fn lack(event: &str, components: &[Component]) -> Option<String> {
+    let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
+    match components.iter().find(|component| component.name == name) {
+        Some(component) => {
+            let reason = component.disabled.as_ref()?;
+            Some(format!("PAPI's component {name} is off: {reason}"))
+        }
+        None => is_named.then(|| format!("this PAPI was built without the component {name}")),
     }
 }
 
@@ -341,7 +352,7 @@ impl EventSet {
         let name = event_name(event)?;
         // SAFETY: the set is ours and the name ends with a zero.
         let added = unsafe { self.papi.check((self.papi.functions.add_named_event)(self.handle, name.as_ptr())) };
-        added.map_err(|error| self.papi.with_reason(error))?;
+        added.map_err(|error| self.papi.with_reason(event, error))?;
         self.count += 1;
         self.values.resize(self.count, 0);
         Ok(())
@@ -400,4 +411,22 @@ pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
         register(init(c"opcollect".as_ptr()), name.as_ptr(), 0, 0, number.as_ptr().cast())
     };
     if code == 0 { Ok(number) } else { Err(plain(format!("`{SDE_LIBRARY}` does not register {name:?}: {code}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Component, lack};
+
+    #[test]
+    fn an_event_is_missing_for_the_lack_of_its_own_component() {
+        let component = |name: &str, disabled: Option<&str>| Component {
+            name: name.to_owned(),
+            disabled: disabled.map(str::to_owned),
+        };
+        let here = [component("perf_event", Some("no counters")), component("cuda", Some("libcupti.so not found"))];
+        let lack = |event: &str| lack(event, &here).unwrap_or_default();
+        assert_eq!(lack("cuda:::dram__bytes_read:stat=sum"), "PAPI's component cuda is off: libcupti.so not found");
+        assert_eq!(lack("nvml:::power"), "this PAPI was built without the component nvml");
+        assert_eq!(lack("PAPI_TOT_CYC"), "PAPI's component perf_event is off: no counters");
+    }
 }

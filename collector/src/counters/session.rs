@@ -5,7 +5,7 @@ use std::{marker::PhantomData, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backend, Channel, CounterReader, Coverage, Reading, Refusal, Step, Usage,
+    Backend, Channel, CounterReader, Coverage, Reading, Refusal, Step, Usage, gpu,
     names::{self, CounterName, PerfEvent, UsageFigure},
     papi::{self, EventSet, Papi, PapiError},
     perf::{self, Mode, PerfCounter},
@@ -20,7 +20,8 @@ const GROUP_EVENTS_MAX: usize = 4;
 pub struct CounterRequest {
     /// Which steps may be tried.
     pub backend: Backend,
-    /// Stable names (see [`names::NAMES`]), or native ones: `papi:NAME`, `perf:rHEX` for a raw event.
+    /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]), or native ones: `papi:NAME`, `perf:rHEX` for a raw
+    /// event, `cupti:METRIC` for a metric of a GPU.
     pub events: Vec<String>,
     /// PAPI's library, where it is not in the loader's search path. The first session of a process decides.
     pub papi_library: Option<PathBuf>,
@@ -333,6 +334,9 @@ impl Wanted {
         } else if let Some(&CounterName { unit, papi, perf, usage, .. }) = names::find(name) {
             let papi = papi.iter().map(ToString::to_string).collect();
             wanted = Self { unit, papi, perf, usage, ..wanted };
+        } else if gpu::is_of_gpu(name) {
+            let step = gpu::find(name).map_or(Step::Cupti, |counter| counter.step);
+            return Err(refuse(step, "it is a counter of GPUs, and this runs on a CPU"));
         } else {
             return Err(refuse(
                 Step::Usage,

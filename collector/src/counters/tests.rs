@@ -52,6 +52,10 @@ fn nothing_is_counted_when_counters_are_off_and_unknown_names_are_told() {
     let session = CounterSession::open(&request(Backend::Auto, &["cylces", "perf:xyz", "papi:no\0name"]));
     assert_eq!(session.refusals().len(), 3, "{:?}", session.refusals());
     assert!(session.channels().is_empty());
+    let session = CounterSession::open(&request(Backend::Auto, &["gpu_power_watts", "cupti:sm__inst_executed.sum"]));
+    let steps: Vec<Step> = session.refusals().iter().map(|refusal| refusal.step).collect();
+    assert_eq!(steps, [Step::Nvml, Step::Cupti]);
+    assert!(session.refusals().iter().all(|refusal| refusal.why.contains("a counter of GPUs")));
 }
 
 #[test]

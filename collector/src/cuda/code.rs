@@ -48,6 +48,8 @@ pub enum Argument {
 pub struct Cubin {
     /// What it was made for.
     pub architecture: Architecture,
+    /// The release of CUDA whose compiler made it, such as `13.5`: a driver of an earlier major release refuses it.
+    pub compiler: String,
     /// An ELF file.
     pub bytes: Vec<u8>,
     /// What the compiler tells of each kernel, in the order of the launches.
@@ -80,6 +82,12 @@ pub struct Kernel {
     pub grid_blocks: u64,
     /// How full a multiprocessor can get.
     pub occupancy: Occupancy,
+}
+
+/// Whether a compiler's release of CUDA is of a later major release than the driver's: such a driver refuses its code.
+pub fn is_too_new(compiler: &str, driver: &str) -> bool {
+    let major = |release: &str| release.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    major(compiler).zip(major(driver)).is_some_and(|(compiler, driver)| compiler > driver)
 }
 
 /// A launch that no device of an architecture takes.

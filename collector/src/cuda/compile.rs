@@ -71,5 +71,5 @@ fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> 
         launch.check_kernel(&kernel, architecture)?;
         kernels.push(kernel);
     }
-    Ok(Cubin { architecture, bytes: compiled.cubin, kernels })
+    Ok(Cubin { architecture, compiler: nvrtc.version(), bytes: compiled.cubin, kernels })
 }

@@ -1,4 +1,5 @@
-//! The fence around CUPTI, NVIDIA's library for profilers: how long each kernel took by the device's own clock.
+//! The fence around CUPTI, NVIDIA's library for profilers: how long each kernel took by the device's own clock. What the
+//! hardware counted is in `profiler`.
 //!
 //! It comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time. Records are read at offsets
 //! that releases 12 and 13 share; a test compares them with the wheel's header. Recording costs time, so that the runs
@@ -29,12 +30,31 @@ pub enum CuptiError {
     TooOld(&'static str),
     #[error("`{call}` of CUPTI failed with {status}: {why}")]
     Failed { call: &'static str, status: i32, why: String },
+    #[error("counters cannot be read: {0}")]
+    Unsupported(String),
 }
 
-type Result<T> = std::result::Result<T, CuptiError>;
-type Status = c_int;
+impl CuptiError {
+    /// CUPTI's number of what failed.
+    pub fn status(&self) -> Option<i32> {
+        match self {
+            CuptiError::Failed { status, .. } => Some(*status),
+            CuptiError::NotFound(_) | CuptiError::TooOld(_) | CuptiError::Unsupported(_) => None,
+        }
+    }
+}
+
+pub(super) type Result<T> = std::result::Result<T, CuptiError>;
+pub(super) type Status = c_int;
 
 const SUCCESS: Status = 0;
+/// The driver's settings keep counters from this user; the second is that of virtual devices.
+const NOT_PERMITTED: [Status; 2] = [35, 40];
+
+/// What gives permission to read counters.
+pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \
+                                   `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of \
+                                   /etc/modprobe.d, then restart), or run as root";
 
 /// The kind of a kernel's record.
 pub const CONCURRENT_KERNEL: c_int = 10;
@@ -43,10 +63,14 @@ type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status;
 
+/// How failures are worded.
+#[derive(Clone, Copy)]
+pub(super) struct Words(unsafe extern "C" fn(Status, *mut *const c_char) -> Status);
+
 /// The functions in use, with the signatures of `cupti_activity.h`.
 struct Functions {
     version: unsafe extern "C" fn(*mut u32) -> Status,
-    error_string: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+    words: Words,
     register: unsafe extern "C" fn(Requested, Completed) -> Status,
     enable: unsafe extern "C" fn(c_int) -> Status,
     disable: unsafe extern "C" fn(c_int) -> Status,
@@ -59,7 +83,7 @@ pub struct Cupti {
     version: Option<u32>,
     registered: OnceCell<Result<()>>,
     // Its threads may call back at any time, so that it is never unloaded.
-    _library: std::mem::ManuallyDrop<Library>,
+    library: std::mem::ManuallyDrop<Library>,
 }
 
 /// Byte offsets in the record of a kernel.
@@ -155,7 +179,7 @@ impl Cupti {
         }
         let functions = Functions {
             version: symbol!("cuptiGetVersion"),
-            error_string: symbol!("cuptiGetResultString"),
+            words: Words(symbol!("cuptiGetResultString")),
             register: symbol!("cuptiActivityRegisterCallbacks"),
             enable: symbol!("cuptiActivityEnable"),
             disable: symbol!("cuptiActivityDisable"),
@@ -165,12 +189,22 @@ impl Cupti {
         let mut number = 0;
         // SAFETY: writes one number to a place that outlives the call.
         let version = (unsafe { (functions.version)(&raw mut number) } == SUCCESS).then_some(number);
-        Ok(Cupti { functions, version, registered: OnceCell::new(), _library: std::mem::ManuallyDrop::new(library) })
+        Ok(Cupti { functions, version, registered: OnceCell::new(), library: std::mem::ManuallyDrop::new(library) })
     }
 
     /// The version of its interface; without a driver it does not tell even that.
     pub fn version(&self) -> Option<u32> {
         self.version
+    }
+
+    /// The library, which stays open as long as the process.
+    pub(super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// How its failures are worded.
+    pub(super) fn words(&self) -> Words {
+        self.functions.words
     }
 
     /// Times of all kernels that `work` launches and waits for, in nanoseconds.
@@ -201,18 +235,28 @@ impl Cupti {
 
 impl Functions {
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        self.words.check(call, status)
+    }
+}
+
+impl Words {
+    /// An error that says what failed and why, and what helps where that is known.
+    pub(super) fn check(self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }
         let mut text = std::ptr::null();
         // SAFETY: writes the address of a static terminated string, or leaves it null.
-        unsafe { (self.error_string)(status, &raw mut text) };
-        let why = if text.is_null() {
+        unsafe { (self.0)(status, &raw mut text) };
+        let mut why = if text.is_null() {
             "no such status".to_owned()
         } else {
             // SAFETY: just checked.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
+        if NOT_PERMITTED.contains(&status) {
+            why = format!("{why}; {PERMISSION_HINT}");
+        }
         Err(CuptiError::Failed { call, status, why })
     }
 }

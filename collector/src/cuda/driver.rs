@@ -105,6 +105,7 @@ functions! {
 pub struct Device {
     functions: Functions,
     ordinal: c_int,
+    context: Handle,
     // Calls of a context belong to the thread that made it current.
     _not_send: PhantomData<Rc<()>>,
     // Keeps the functions' code mapped; last, so that it is dropped last.
@@ -152,7 +153,7 @@ impl Device {
         functions.check("cuDeviceGet", unsafe { (functions.device)(&raw mut ordinal, 0) })?;
         // SAFETY: the device exists, the handle has a place.
         functions.check("cuDevicePrimaryCtxRetain", unsafe { (functions.retain)(&raw mut context, ordinal) })?;
-        let device = Device { functions, ordinal, _not_send: PhantomData, _library: library };
+        let device = Device { functions, ordinal, context, _not_send: PhantomData, _library: library };
         // SAFETY: the context was just retained and is released when `Device` is dropped.
         device.check("cuCtxSetCurrent", unsafe { (device.functions.set_current)(context) })?;
         Ok(device)
@@ -178,6 +179,16 @@ impl Device {
             l2_bytes: u64::from(self.attribute(L2_BYTES)?),
             driver_cuda: format!("{}.{}", version / 1000, version % 1000 / 10),
         })
+    }
+
+    /// Its number at the driver, for the other fences.
+    pub(super) fn ordinal(&self) -> c_int {
+        self.ordinal
+    }
+
+    /// Its context, for the other fences: alive as long as the device.
+    pub(super) fn context(&self) -> Handle {
+        self.context
     }
 
     /// Its address on the PCI bus.

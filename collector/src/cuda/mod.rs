@@ -1,7 +1,7 @@
 //! CUDA without a toolkit: compile anywhere, measure where a GPU is.
 //!
-//! `nvrtc`, `driver`, `nvml` and `cupti` are the fences around NVIDIA's libraries, each opened at run time; everything else here is
-//! plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
+//! `nvrtc`, `driver`, `nvml`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each
+//! opened at run time; everything else here is plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
 //! its architecture and pack it; only the launch needs the driver.
 
 mod architecture;
@@ -20,13 +20,17 @@ pub mod nvml;
 #[allow(unsafe_code)]
 pub mod nvrtc;
 mod occupancy;
+#[allow(unsafe_code)]
+mod parameters;
 mod product;
+#[allow(unsafe_code)]
+pub mod profiler;
 
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
     WARP_THREADS,
 };
-pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded};
+pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded, is_too_new};
 pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};

@@ -22,6 +22,7 @@ type Status = c_int;
 type Handle = *mut c_void;
 
 const SUCCESS: Status = 0;
+const ENERGY: &str = "nvmlDeviceGetTotalEnergyConsumption";
 
 /// The functions in use, with the signatures of NVIDIA's reference of the library.
 struct Functions {
@@ -33,6 +34,8 @@ struct Functions {
     power: unsafe extern "C" fn(Handle, *mut c_uint) -> Status,
     temperature: unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> Status,
     throttle: unsafe extern "C" fn(Handle, *mut c_ulonglong) -> Status,
+    // Not of every release.
+    energy: Option<unsafe extern "C" fn(Handle, *mut c_ulonglong) -> Status>,
 }
 
 /// NVML with one device.
@@ -98,6 +101,8 @@ impl Nvml {
             power: symbol!("nvmlDeviceGetPowerUsage"),
             temperature: symbol!("nvmlDeviceGetTemperature"),
             throttle: symbol!("nvmlDeviceGetCurrentClocksThrottleReasons"),
+            // SAFETY: as above.
+            energy: unsafe { library.get(ENERGY.as_bytes()) }.ok().map(|symbol| *symbol),
         };
         // SAFETY: takes no arguments; undone when `Nvml` is dropped.
         functions.check("nvmlInit", unsafe { (functions.init)() })?;
@@ -134,6 +139,14 @@ impl Nvml {
             }),
             throttle: functions.check("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_status).map(|()| throttle),
         }
+    }
+
+    /// What the board has used since the driver was loaded. It grows in steps of some ten milliseconds' use.
+    pub fn energy_millijoules(&self) -> Result<u64> {
+        let read = self.functions.energy.ok_or(NvmlError::TooOld(ENERGY))?;
+        let mut energy = 0;
+        // SAFETY: the device is NVML's own, and the call writes one number to a place that outlives it.
+        self.functions.check(ENERGY, unsafe { read(self.device, &raw mut energy) }).map(|()| energy)
     }
 }
 

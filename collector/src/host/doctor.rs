@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Facts, Noise};
 use crate::{
+    counters::gpu::{GPU_NAMES, WantedMetric},
     counters::{Availability, CounterRequest, Step, available, papi},
-    cuda::cupti::{self, Cupti},
+    cuda::cupti::{self, Cupti, CuptiError},
     cuda::driver::{self, Device, DeviceFacts},
+    cuda::is_too_new,
     cuda::nvml::Nvml,
     cuda::nvrtc::{self, Nvrtc},
+    cuda::profiler::Profiler,
     measure::{Clock, HostClock},
 };
 
@@ -90,8 +93,21 @@ pub struct GpuFound {
     pub profiler: Result<Option<u32>, String>,
     /// The driver's first device.
     pub device: Result<DeviceFacts, String>,
+    /// What the range profiler can count, or why nothing.
+    pub counters: Result<GpuCounters, String>,
     /// Whether counters are for administrators alone, where the driver says.
     pub counters_restricted: Option<bool>,
+}
+
+/// What the range profiler can count on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuCounters {
+    /// The device's chip.
+    pub chip: String,
+    /// Counters that mean something there.
+    pub given: usize,
+    /// Those the chip lacks.
+    pub lacking: Vec<String>,
 }
 
 /// Everything that was seen.
@@ -199,15 +215,33 @@ fn look_for_gpu() -> GpuFound {
         let bus = device.pci_bus_id().map_err(|error| error.to_string())?;
         Nvml::open(&bus).map(drop).map_err(|error| error.to_string())
     });
+    let profiler = Cupti::open();
+    let counters = match (&device, &profiler) {
+        (Ok(device), Ok(cupti)) => look_for_counters(cupti, device).map_err(|error| error.to_string()),
+        (Err(error), _) => Err(error.to_string()),
+        (_, Err(error)) => Err(error.to_string()),
+    };
     GpuFound {
         has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
         has_fragments: nvrtc.as_ref().is_ok_and(Nvrtc::has_fragments),
         state,
-        profiler: Cupti::open().map(|cupti| cupti.version()).map_err(|error| error.to_string()),
+        profiler: profiler.map(|cupti| cupti.version()).map_err(|error| error.to_string()),
+        counters,
         compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
         device: device.and_then(|device| device.facts()).map_err(|error| error.to_string()),
         counters_restricted: restricted,
     }
+}
+
+fn look_for_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, CuptiError> {
+    let profiler = Profiler::open(cupti, device)?;
+    profiler.check_permission(device)?;
+    let known = profiler.base_metrics()?;
+    let names: Vec<String> = GPU_NAMES.iter().map(|counter| counter.name.to_owned()).collect();
+    let (given, lacking): (Vec<_>, Vec<_>) =
+        WantedMetric::among(&names).into_iter().partition(|metric| metric.choose(&known).is_some());
+    let lacking = lacking.into_iter().map(|metric| metric.name).collect();
+    Ok(GpuCounters { chip: profiler.chip(), given: given.len(), lacking })
 }
 
 fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
@@ -318,18 +352,33 @@ fn gpu_compiler(gpu: &GpuFound) -> Finding {
 
 fn gpu_device(gpu: &GpuFound) -> Finding {
     let topic = "GPU";
-    let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
-    match &gpu.device {
-        Ok(facts) => {
-            let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
-            let found = format!(
-                "{} (sm_{}), {} multiprocessors, {gib:.0} GiB, driver for CUDA {}",
-                facts.name, facts.capability, facts.multiprocessors, facts.driver_cuda
-            );
-            finding(topic, Status::Ok, found, "", "")
+    let facts = match &gpu.device {
+        Ok(facts) => facts,
+        Err(why) => {
+            let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
+            return finding(topic, Status::Limited, why.clone(), consequence, driver::HINT);
         }
-        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, driver::HINT),
-    }
+    };
+    let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
+    let found = format!(
+        "{} (sm_{}), {} multiprocessors, {gib:.0} GiB, driver for CUDA {}",
+        facts.name, facts.capability, facts.multiprocessors, facts.driver_cuda
+    );
+    let (status, consequence, advice) = match &gpu.compiler {
+        Ok((version, ..)) if is_too_new(version, &facts.driver_cuda) => (
+            Status::Limited,
+            "the driver refuses what the newer NVRTC compiles",
+            "install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`",
+        ),
+        Ok((_, _, known)) if !known.contains(&facts.capability) => (
+            Status::Limited,
+            "NVRTC does not compile for this very architecture",
+            "name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier \
+             architecture of the same family",
+        ),
+        _ => (Status::Ok, "", ""),
+    };
+    finding(topic, status, found, consequence, advice)
 }
 
 fn gpu_state(gpu: &GpuFound) -> Finding {
@@ -350,7 +399,7 @@ fn gpu_state(gpu: &GpuFound) -> Finding {
 
 fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let topic = "GPU profiler (CUPTI)";
-    let consequence = "times of kernels without the gaps between them are not recorded";
+    let consequence = "times of kernels without the gaps between them, and what the hardware counts, are refused";
     match &gpu.profiler {
         Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
         Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
@@ -360,14 +409,26 @@ fn gpu_profiler(gpu: &GpuFound) -> Finding {
 
 fn gpu_counters(gpu: &GpuFound) -> Finding {
     let topic = "GPU counters";
-    let (status, found) = match gpu.counters_restricted {
-        Some(false) => (Status::Ok, "open to all users"),
-        Some(true) => (Status::Limited, "for administrators only (RmProfilingAdminOnly)"),
-        None => (Status::Limited, "no NVIDIA kernel module"),
+    let consequence = "what the hardware counts of kernels is refused; their times are not touched by that";
+    let why = match &gpu.counters {
+        Ok(GpuCounters { chip, given, lacking }) => {
+            let found = format!("{given} of {} on the chip {chip}", given + lacking.len());
+            let (status, advice) = match lacking.as_slice() {
+                [] => (Status::Ok, String::new()),
+                lacking => (Status::Limited, format!("do without {}", lacking.join(", "))),
+            };
+            return finding(topic, status, found, "the chip lacks some counters", &advice);
+        }
+        Err(why) => why,
     };
-    let advice = "load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads times of kernels, \
-                  which need no permission, and no counters yet";
-    finding(topic, status, found, "counters of GPUs are not read", advice)
+    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, since only one may use a device; run on the device itself, not a part of it";
+    let (found, advice) = match gpu.counters_restricted {
+        Some(true) => (format!("for administrators only (RmProfilingAdminOnly): {why}"), cupti::PERMISSION_HINT),
+        _ if gpu.device.is_err() => (why.clone(), driver::HINT),
+        _ if gpu.profiler.is_err() => (why.clone(), cupti::SETUP_HINT),
+        _ => (why.clone(), STOP_OTHERS),
+    };
+    finding(topic, Status::Limited, found, consequence, advice)
 }
 
 fn processors(facts: &Facts) -> Finding {
@@ -584,6 +645,7 @@ mod tests {
                 state: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
                 profiler: Err("there is no CUPTI: libcupti.so: not found".into()),
                 device: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
+                counters: Err("there is no NVIDIA driver: libcuda.so.1: not found".into()),
                 counters_restricted: None,
             },
             facts: Facts::read_from(root.path()),
@@ -620,8 +682,8 @@ mod tests {
             Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
             Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
             Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
-            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them are not recorded | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
-            Limited GPU counters: no NVIDIA kernel module | counters of GPUs are not read | load the kernel module with NVreg_RestrictProfilingToAdminUsers=0; this version reads times of kernels, which need no permission, and no counters yet
+            Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them, and what the hardware counts, are refused | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
+            Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | what the hardware counts of kernels is refused; their times are not touched by that | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
             Ok processors: 3 of 4 processors may be used |  | 
             Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
             Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
@@ -635,6 +697,51 @@ mod tests {
             Ok perf events: kernel.perf_event_paranoid is 3 |  | 
             Limited PAPI: no PAPI library | floating-point counters are not available; others come from perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
         "#]].assert_eq(&lines.concat());
+    }
+
+    /// What is said of a machine with a GPU.
+    fn with_gpu(counters: Result<GpuCounters, &str>, driver_cuda: &str, capability: u32, restricted: bool) -> String {
+        let facts = DeviceFacts {
+            name: "emulated GPU".into(),
+            capability,
+            multiprocessors: 132,
+            memory_bytes: 80 << 30,
+            l2_bytes: 50 << 20,
+            driver_cuda: driver_cuda.into(),
+        };
+        let gpu = GpuFound {
+            device: Ok(facts),
+            profiler: Ok(Some(130_500)),
+            counters: counters.map_err(str::to_owned),
+            counters_restricted: Some(restricted),
+            ..evidence().gpu
+        };
+        let lines = [gpu_device(&gpu), gpu_counters(&gpu)].map(|one| {
+            format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice)
+        });
+        lines.concat()
+    }
+
+    #[test]
+    fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
+        let all = GpuCounters { chip: "GH100".into(), given: 14, lacking: Vec::new() };
+        let some = GpuCounters { given: 12, lacking: vec!["gpu_dram_percent".into()], ..all.clone() };
+        let refused = "`cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
+        expect![[r#"
+            Ok GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 |  | 
+            Ok GPU counters: 14 of 14 on the chip GH100 |  | 
+        "#]]
+        .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
+        expect![[r#"
+            Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver refuses what the newer NVRTC compiles | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
+            Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
+        "#]]
+        .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
+        expect![[r#"
+            Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not compile for this very architecture | name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier architecture of the same family
+            Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | what the hardware counts of kernels is refused; their times are not touched by that | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
+        "#]]
+        .assert_eq(&with_gpu(Err(refused), "13.0", 70, true));
     }
 
     #[test]

@@ -5,12 +5,16 @@
 //! back once, to be compared with the reference. After a failed call nothing on the device can be trusted, so the
 //! supervisor replaces the process.
 
-use super::gpu::{Gpu, KERNEL_TIME, Told, graph_ns, median_ns};
+use super::gpu::{Gpu, is_papi_of_gpu};
+use super::launch_costs::{graph_ns, median_ns};
 use super::prepared::Prepared as PreparedTask;
+use super::told::Told;
+use super::watch::Watch;
 use super::{Measured, RunJob, RunReply};
-use crate::counters::{Backend, CounterRequest, CounterSession, Step, Usage};
+use crate::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
+use crate::counters::{Backend, CounterRequest, CounterSession, Usage};
 use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Prepared};
-use crate::cuda::{Argument, DeviceCode};
+use crate::cuda::{Argument, Cubin, DeviceCode, is_too_new};
 use crate::measure::{Cache, Clock, HostClock, Method, measure};
 use anyhow::{Context, Result, ensure};
 use models::reference::Tensor;
@@ -28,7 +32,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
         format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
     })?;
-    let module = device.load(&cubin.bytes)?;
+    let module = load(device, cubin, &facts.driver_cuda)?;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
     let tensors = tensors(device, inputs, output_bytes)?;
     let workspaces = code.workspaces.iter().map(|&bytes| Ok(device.allocate(usize::try_from(bytes)?)?));
@@ -43,7 +47,6 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         },
         Method::Evaluate(_) => None,
     };
-    let is_cold = flush.is_some();
     let timer = Timer {
         device,
         kernels: &kernels,
@@ -51,49 +54,94 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         start: device.event()?,
         end: device.event()?,
         ahead_ns: Cell::new(0),
+        watch: gpu.watch(),
     };
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
-    let mut clock = DeviceClock { host: HostClock::new(), ahead_ns: &timer.ahead_ns, gpu };
-    let before = gpu.fares();
+    let mut clock = DeviceClock { host: HostClock::new(), timer: &timer, is_sampling: false };
     let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
-    let after = gpu.fares();
     let result = tensors.last().expect("the output was put last");
     let check = if job.is_checked { Some(prepared.check(result.read()?)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
     ensure!(job.tvm_evaluator.is_none(), "TVM's evaluator does not run on a device here");
+    let mut told = Told::default();
     if job.counters.backend != Backend::None {
-        let mut told = Told::default();
-        gpu.tell_fares(before.as_ref(), after.as_ref(), &mut told);
-        gpu.tell_launch_costs(&mut told);
         let own_bytes: u64 = tensors.iter().chain(&workspaces).map(|buffer| buffer.bytes() as u64).sum();
-        told.give("gpu_memory_bytes", "byte", Step::Device, "cuMemAlloc", own_bytes as f64);
-        let marks = [&timer.start, &timer.end];
-        if measurement.median_ns < TINY_NS {
-            let graph_ns = graph_ns(device, marks, &kernels)?;
-            told.give("gpu_graph_ns", "ns", Step::Device, "runs in a graph", graph_ns);
-        }
-        if is_cold {
-            let rotated_ns =
-                rotated_ns(device, &module, code, inputs, output_bytes, &workspaces, marks, facts.l2_bytes)?;
-            match rotated_ns {
-                Some(rotated_ns) => told.give("gpu_rotated_ns", "ns", Step::Device, "runs on other data", rotated_ns),
-                None => told.refuse("gpu_rotated_ns", Step::Device, None, "the data does not fit twice".to_owned()),
-            }
-        }
-        if job.counters.events.iter().any(|event| event == KERNEL_TIME) {
-            gpu.tell_kernel_time(&kernels, &mut told)?;
-        }
-        measurement.counters.extend(told.values);
-        measurement.refusals.extend(told.refusals);
-        measurement.warnings.extend(told.warnings);
+        told.give("gpu_memory_bytes", "cuMemAlloc", own_bytes as f64);
+        let copies =
+            Copies { module: &module, code, inputs, output_bytes, workspaces: &workspaces, l2_bytes: facts.l2_bytes };
+        tell(gpu, &timer, &copies, job, measurement.median_ns, &mut told);
     }
-    let peak_memory_bytes = super::run::peak_memory_bytes();
-    let measured = Measured { measurement, check, peak_memory_bytes, spin_count: 0, tvm_seconds: Vec::new() };
+    measurement.counters.extend(told.values);
+    measurement.refusals.extend(told.refusals);
+    measurement.warnings.extend(told.warnings);
+    let measured = Measured {
+        measurement,
+        check,
+        peak_memory_bytes: super::run::peak_memory_bytes(),
+        spin_count: 0,
+        tvm_seconds: Vec::new(),
+        is_runner_spent: told.failure.is_some(),
+    };
     Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// Loads machine code. What a driver older than the compiler says of it is short, so more is said here.
+fn load<'a>(device: &'a Device, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
+    let loaded = device.load(&cubin.bytes);
+    if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
+        let needed = cubin.compiler.split('.').next().unwrap_or_default();
+        let why = format!(
+            "the driver is too old: it knows CUDA {driver_cuda}, and the code was compiled by CUDA {}; install a driver \
+             for CUDA {needed}.0 or newer",
+            cubin.compiler
+        );
+        return loaded.context(why);
+    }
+    Ok(loaded?)
+}
+
+/// What is told of a kernel and the device beside the times; see `gpu`.
+fn tell(gpu: &Gpu, timer: &Timer<'_>, copies: &Copies<'_>, job: &RunJob, run_ns: f64, told: &mut Told) {
+    let Timer { device, kernels, flush, start, end, watch, .. } = timer;
+    let (marks, flush, events) = ([start, end], flush.as_ref(), &job.counters.events);
+    gpu.tell_fares(&watch.seen(), told);
+    gpu.tell_launch_costs(told);
+    Gpu::refuse_unknown(events, told);
+    if run_ns < TINY_NS {
+        told.tell(&["gpu_graph_ns"], |told| -> Result<(), DriverError> {
+            told.give("gpu_graph_ns", "runs in a graph", graph_ns(device, marks, kernels)?);
+            Ok(())
+        });
+    }
+    if flush.is_some() {
+        told.tell(&["gpu_rotated_ns"], |told| -> Result<()> {
+            match rotated_ns(device, copies, marks)? {
+                Some(rotated_ns) => told.give("gpu_rotated_ns", "runs on other data", rotated_ns),
+                None => told.refuse("gpu_rotated_ns", None, "the data does not fit twice"),
+            }
+            Ok(())
+        });
+    }
+    let wants = |name: &str| events.iter().any(|event| event == name);
+    if wants(KERNEL_TIME) {
+        told.tell(&[KERNEL_TIME], |told| gpu.tell_kernel_time(kernels, told));
+    }
+    let metrics = WantedMetric::among(events);
+    if !metrics.is_empty() {
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+        told.tell(&names, |told| gpu.tell_metrics(&metrics, kernels, flush, run_ns, told));
+    }
+    if wants(ENERGY) {
+        told.tell(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told));
+    }
+    let papi: Vec<&str> = events.iter().map(String::as_str).filter(|event| is_papi_of_gpu(event)).collect();
+    if !papi.is_empty() {
+        told.tell(&papi, |told| gpu.tell_papi(&job.counters, kernels, told));
+    }
 }
 
 /// Runs shorter than this are measured in a graph too: asking for their launches takes as long as they do.
@@ -133,27 +181,27 @@ fn prepare<'a>(
     Ok(kernels)
 }
 
+/// What a run on other data takes.
+struct Copies<'a> {
+    module: &'a DeviceModule<'a>,
+    code: &'a DeviceCode,
+    inputs: &'a [Tensor],
+    output_bytes: usize,
+    workspaces: &'a [DeviceBuffer<'a>],
+    l2_bytes: u64,
+}
+
 /// Time of a run that finds other data than its own in the second-level cache, because runs take turns on copies of the
 /// data that together are twice its size; nothing where memory does not hold them.
-#[allow(clippy::too_many_arguments)]
-fn rotated_ns(
-    device: &Device,
-    module: &DeviceModule<'_>,
-    code: &DeviceCode,
-    inputs: &[Tensor],
-    output_bytes: usize,
-    workspaces: &[DeviceBuffer<'_>],
-    marks: [&Event<'_>; 2],
-    l2_bytes: u64,
-) -> Result<Option<f64>> {
+fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
-    let own_bytes = inputs.iter().map(|input| input.bytes().len() as u64).sum::<u64>() + output_bytes as u64;
-    let copies = (2 * l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
+    let own_bytes = of.inputs.iter().map(|input| input.bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
+    let copies = (2 * of.l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
     if copies.saturating_mul(own_bytes) > device.free_memory_bytes()? / 2 {
         return Ok(None);
     }
-    let copies = (0..copies).map(|_| tensors(device, inputs, output_bytes)).collect::<Result<Vec<_>>>()?;
-    let kernels = copies.iter().map(|tensors| prepare(module, code, tensors, workspaces));
+    let copies = (0..copies).map(|_| tensors(device, of.inputs, of.output_bytes)).collect::<Result<Vec<_>>>()?;
+    let kernels = copies.iter().map(|tensors| prepare(of.module, of.code, tensors, of.workspaces));
     let kernels = kernels.collect::<Result<Vec<_>>>()?;
     let all_ns = median_ns(marks, || kernels.iter().flatten().try_for_each(Prepared::launch))?;
     Ok(Some(all_ns / copies.len() as f64))
@@ -167,8 +215,10 @@ struct Timer<'a> {
     flush: Option<DeviceBuffer<'a>>,
     start: Event<'a>,
     end: Event<'a>,
-    /// How far the host's clock ran ahead of the device's during batches: launch calls, flushing and waiting.
+    /// How far the host's clock ran ahead of the device's during batches: launch calls, flushing, waiting and looking.
     ahead_ns: Cell<i64>,
+    /// How the device fares between batches.
+    watch: Watch<'a>,
 }
 
 impl Timer<'_> {
@@ -185,6 +235,7 @@ impl Timer<'_> {
         self.end.record()?;
         self.end.wait()?;
         let device_ns = self.end.since_ns(&self.start)?;
+        self.watch.look();
         let host_ns = i64::try_from(begin.elapsed().as_nanos()).unwrap_or(i64::MAX);
         self.ahead_ns.set(self.ahead_ns.get() + host_ns - i64::try_from(device_ns).unwrap_or(i64::MAX));
         Ok(())
@@ -195,8 +246,8 @@ impl Timer<'_> {
 /// difference of two readings around a batch is the device's time.
 struct DeviceClock<'a> {
     host: HostClock,
-    ahead_ns: &'a Cell<i64>,
-    gpu: &'a Gpu,
+    timer: &'a Timer<'a>,
+    is_sampling: bool,
 }
 
 /// The smallest difference two marks can show, by NVIDIA's documentation.
@@ -204,7 +255,7 @@ const EVENT_PRECISION_NS: u64 = 500;
 
 impl Clock for DeviceClock<'_> {
     fn now_ns(&mut self) -> u64 {
-        self.host.now_ns().saturating_add_signed(-self.ahead_ns.get())
+        self.host.now_ns().saturating_add_signed(-self.timer.ahead_ns.get())
     }
 
     fn precision_ns(&self) -> u64 {
@@ -218,7 +269,11 @@ impl Clock for DeviceClock<'_> {
     fn speed_probe_ns(&mut self) -> u64 {
         // Time of a million of the device's cycles by the clock it has now; where nobody tells, it never moves.
         const MILLION_CYCLES_AT_A_MEGAHERTZ_NS: u64 = 1_000_000_000;
-        let clock = self.gpu.fares().and_then(|fares| fares.sm_clock_mhz.ok()).filter(|&clock| clock > 0);
+        // The first probe comes after the warm-up, the second after the samples.
+        if !std::mem::replace(&mut self.is_sampling, true) {
+            self.timer.watch.forget();
+        }
+        let clock = self.timer.watch.look_now().filter(|&clock| clock > 0);
         clock.map_or(1, |clock| MILLION_CYCLES_AT_A_MEGAHERTZ_NS / u64::from(clock))
     }
 

@@ -6,8 +6,12 @@
 pub mod build;
 mod device;
 mod gpu;
+mod launch_costs;
 pub mod prepared;
+mod profiling;
 pub mod run;
+mod told;
+mod watch;
 
 pub use gpu::Gpu;
 
@@ -145,6 +149,8 @@ pub struct Measured {
     pub spin_count: u32,
     /// What TVM's own evaluator measured, when asked for: seconds per run, one number per repeat.
     pub tvm_seconds: Vec<f64>,
+    /// Whether something failed after measuring, so that the next job needs a runner of its own.
+    pub is_runner_spent: bool,
 }
 
 /// How far a result is from the reference computation.

@@ -101,7 +101,14 @@ fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> 
         None => Vec::new(),
     };
     let spin_count = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(TVM_SPIN_DEFAULT);
-    let measured = Measured { measurement, check, peak_memory_bytes: peak_memory_bytes(), spin_count, tvm_seconds };
+    let measured = Measured {
+        measurement,
+        check,
+        peak_memory_bytes: peak_memory_bytes(),
+        spin_count,
+        tvm_seconds,
+        is_runner_spent: false,
+    };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 

@@ -1,6 +1,8 @@
 //! What the tests with real workers share: the workers, short measuring, and tasks from their texts.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
+pub mod campaign;
+
 use collector::campaign::{WorkerLimits, Workers};
 use collector::counters::{Backend, CounterRequest};
 use collector::job::{BuildJob, RunJob};

@@ -2,7 +2,8 @@
 //
 // Machine code is the path of a library made of `device.h` and a kernel. Launches happen at once, so time lines are those
 // of the host. It has little memory; and a kernel whose name begins with `fault` fails, and, as on a real device, so does
-// everything after it.
+// everything after it. A file in the test's folder changes that: `old-driver` makes it a driver for CUDA 12, which
+// refuses the code, and with `fixed-clock` 50 µs pass between any two marks.
 #include <cuda.h>
 // Drivers have both; a newer one differs in its errors alone.
 #undef cuEventElapsedTime
@@ -12,7 +13,14 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
+
+// For the profiler beside it: kernels that ran, and whether the next one fails.
+extern "C" {
+unsigned long long emulated_launches;
+bool emulated_fault;
+}
 
 namespace {
 struct Launch {
@@ -34,6 +42,10 @@ bool is_broken;
 
 constexpr size_t MOST_BYTES = 64 << 20;
 
+bool is_set(const char *word) {
+  const char *folder = getenv("OPCOLLECT_TEST_EMULATOR");
+  return folder && !access((std::string(folder) + "/" + word).c_str(), F_OK);
+}
 CUresult status() { return is_broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
 void run(const Launch &launch) {
   const Kernel *kernel = (const Kernel *)launch.function;
@@ -41,6 +53,7 @@ void run(const Launch &launch) {
   for (auto &value : launch.values) arguments.push_back((void *)value.data());
   arguments.resize(13);
   kernel->emulate(kernel->function, arguments.data(), launch.grid, launch.block);
+  emulated_launches++;
 }
 }  // namespace
 
@@ -50,7 +63,7 @@ extern const int nothing_arguments = 0;
 void emulate(void *, void **, const unsigned *, const unsigned *) {}
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
-CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *version) { *version = is_set("old-driver") ? 12040 : 13000; return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int *count) { *count = 1; return CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *device, int) { *device = 0; return CUDA_SUCCESS; }
 CUresult cuDeviceGetName(char *name, int room, CUdevice) { strncpy(name, "emulated GPU", room); return CUDA_SUCCESS; }
@@ -77,6 +90,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   Dl_info here;
   // The only code in the driver's own language is a kernel that does nothing.
   if (!strncmp(path, ".version", 8)) dladdr((void *)&cuInit, &here), path = here.dli_fname;
+  else if (is_set("old-driver")) return CUDA_ERROR_INVALID_IMAGE;
   *module = (CUmodule)dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
@@ -105,7 +119,7 @@ CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, size_t bytes) { memset((
 
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned, CUstream, void **values, void **) {
-  is_broken |= ((Kernel *)function)->is_faulty;
+  is_broken |= emulated_fault || ((Kernel *)function)->is_faulty;
   if (is_broken) return status();
   if (gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
   Launch launch{function, {}, {gx, gy, gz}, {bx, by, bz}};
@@ -143,12 +157,17 @@ CUresult cuEventCreate(CUevent *event, unsigned) { *event = (CUevent) new Mark; 
 CUresult cuEventRecord(CUevent event, CUstream) { *(Mark *)event = std::chrono::steady_clock::now(); return status(); }
 CUresult cuEventSynchronize(CUevent) { return status(); }
 CUresult cuEventElapsedTime(float *elapsed_ms, CUevent start, CUevent end) {
-  *elapsed_ms = std::chrono::duration<float, std::milli>(*(Mark *)end - *(Mark *)start).count();
+  *elapsed_ms = is_set("fixed-clock") ? 0.05f : std::chrono::duration<float, std::milli>(*(Mark *)end - *(Mark *)start).count();
   return CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) { delete (Mark *)event; return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult error, const char **name) {
-  *name = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_ILLEGAL_ADDRESS";
+  switch (error) {
+    case CUDA_ERROR_OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+    case CUDA_ERROR_INVALID_IMAGE: *name = "CUDA_ERROR_INVALID_IMAGE"; break;
+    case CUDA_ERROR_ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult, const char **text) { *text = "as the test asked for"; return CUDA_SUCCESS; }

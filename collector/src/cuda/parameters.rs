@@ -1,0 +1,280 @@
+//! What CUPTI's profiler takes: one structure per call, as `cupti_profiler_host.h`, `cupti_profiler_target.h`,
+//! `cupti_range_profiler.h` and `cupti_target.h` declare them.
+//!
+//! Each begins with its own size, by which CUPTI sees which fields there are. Fields that came after the first releases
+//! with this profiler are left off, so that one declaration serves all of them. A test compiles NVIDIA's headers and
+//! compares every offset and size.
+
+use super::cupti::{CuptiError, Result, Status};
+use libloading::os::unix::Library;
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::{offset_of, size_of};
+
+/// An object of CUPTI or the driver.
+pub type Handle = *mut c_void;
+/// Names, each terminated.
+pub type Names = *const *const c_char;
+
+/// Where the fields of a structure are, to be compared with NVIDIA's header.
+pub struct Layout {
+    /// Its name there.
+    pub structure: &'static str,
+    /// What CUPTI is told: the end of the last field.
+    pub size: usize,
+    /// Fields by their names there, with their offsets.
+    pub fields: Vec<(&'static str, usize)>,
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $function:ident = $symbol:literal,
+       $name:ident = $structure:literal { $($field:ident = $theirs:literal: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[repr(C)]
+            pub struct $name {
+                pub size: usize,
+                pub private: Handle,
+                $(pub $field: $type,)*
+            }
+
+            impl $name {
+                /// With everything zero but its size.
+                pub fn blank() -> $name {
+                    // SAFETY: the structure has numbers and addresses alone, for which zero is a value.
+                    let zero: $name = unsafe { std::mem::zeroed() };
+                    $name { size: $name::size(), ..zero }
+                }
+
+                fn size() -> usize {
+                    let ends = [
+                        offset_of!($name, private) + size_of::<Handle>(),
+                        $(offset_of!($name, $field) + size_of::<$type>(),)*
+                    ];
+                    ends[ends.len() - 1]
+                }
+            }
+        )*
+
+        /// NVIDIA's names of the functions, by ours.
+        #[allow(non_upper_case_globals)]
+        pub mod symbols {
+            $(pub const $function: &str = $symbol;)*
+        }
+
+        /// The functions in use.
+        pub struct Functions {
+            $(pub $function: unsafe extern "C" fn(*mut $name) -> Status,)*
+        }
+
+        impl Functions {
+            /// Looks all of them up.
+            pub fn look_up(library: &Library) -> Result<Functions> {
+                Ok(Functions {
+                    $($function: {
+                        // SAFETY: the field has the signature that NVIDIA's header gives for this name.
+                        *unsafe { library.get($symbol.as_bytes()) }.map_err(|_| CuptiError::TooOld($symbol))?
+                    },)*
+                })
+            }
+        }
+
+        /// All structures.
+        pub fn layouts() -> Vec<Layout> {
+            vec![$(Layout {
+                structure: $structure,
+                size: $name::size(),
+                fields: vec![
+                    ("structSize", offset_of!($name, size)),
+                    ("pPriv", offset_of!($name, private)),
+                    $(($theirs, offset_of!($name, $field)),)*
+                ],
+            },)*]
+        }
+    };
+}
+
+calls! {
+    /// Begins everything else.
+    initialize = "cuptiProfilerInitialize",
+    Initialize = "CUpti_Profiler_Initialize_Params" {}
+
+    /// Whether a device can be profiled, and if not, what is in the way.
+    supported = "cuptiProfilerDeviceSupported",
+    Supported = "CUpti_Profiler_DeviceSupported_Params" {
+        device = "cuDevice": c_int,
+        is_supported = "isSupported": c_int,
+        architecture = "architecture": c_int,
+        sli = "sli": c_int,
+        virtual_gpu = "vGpu": c_int,
+        confidential = "confidentialCompute": c_int,
+        mining = "cmp": c_int,
+        wsl = "wsl": c_int,
+    }
+
+    /// Which counters the device lets be read.
+    availability = "cuptiProfilerGetCounterAvailability",
+    Availability = "CUpti_Profiler_GetCounterAvailability_Params" {
+        context = "ctx": Handle,
+        image_bytes = "counterAvailabilityImageSize": usize,
+        image = "pCounterAvailabilityImage": *mut u8,
+        with_device_counters = "bAllowDeviceLevelCounters": u8,
+    }
+
+    /// The name of a device's chip.
+    chip_name = "cuptiDeviceGetChipName",
+    ChipName = "CUpti_Device_GetChipName_Params" {
+        device = "deviceIndex": usize,
+        chip = "pChipName": *const c_char,
+    }
+
+    /// Makes a host object, which knows the metrics of a chip.
+    make_host = "cuptiProfilerHostInitialize",
+    MakeHost = "CUpti_Profiler_Host_Initialize_Params" {
+        kind = "profilerType": c_int,
+        chip = "pChipName": *const c_char,
+        availability = "pCounterAvailabilityImage": *const u8,
+        host = "pHostObject": Handle,
+    }
+
+    /// Ends a host object.
+    destroy_host = "cuptiProfilerHostDeinitialize",
+    DestroyHost = "CUpti_Profiler_Host_Deinitialize_Params" {
+        host = "pHostObject": Handle,
+    }
+
+    /// Metrics of one kind, without what is said of them after the first point.
+    base_metrics = "cuptiProfilerHostGetBaseMetrics",
+    BaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params" {
+        host = "pHostObject": Handle,
+        kind = "metricType": c_int,
+        names = "ppMetricNames": Names,
+        count = "numMetrics": usize,
+    }
+
+    /// Asks for metrics.
+    add_metrics = "cuptiProfilerHostConfigAddMetrics",
+    AddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params" {
+        host = "pHostObject": Handle,
+        names = "ppMetricNames": Names,
+        count = "numMetrics": usize,
+    }
+
+    /// Bytes of the configuration.
+    config_size = "cuptiProfilerHostGetConfigImageSize",
+    ConfigSize = "CUpti_Profiler_Host_GetConfigImageSize_Params" {
+        host = "pHostObject": Handle,
+        bytes = "configImageSize": usize,
+    }
+
+    /// The configuration: which counters are read in which pass.
+    config = "cuptiProfilerHostGetConfigImage",
+    ConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
+        host = "pHostObject": Handle,
+        bytes = "configImageSize": usize,
+        image = "pConfigImage": *mut u8,
+    }
+
+    /// How often the work must be repeated.
+    passes = "cuptiProfilerHostGetNumOfPasses",
+    Passes = "CUpti_Profiler_Host_GetNumOfPasses_Params" {
+        bytes = "configImageSize": usize,
+        image = "pConfigImage": *mut u8,
+        count = "numOfPasses": usize,
+    }
+
+    /// Numbers from what was counted in a range.
+    evaluate = "cuptiProfilerHostEvaluateToGpuValues",
+    Evaluate = "CUpti_Profiler_Host_EvaluateToGpuValues_Params" {
+        host = "pHostObject": Handle,
+        data = "pCounterDataImage": *const u8,
+        data_bytes = "counterDataImageSize": usize,
+        range = "rangeIndex": usize,
+        names = "ppMetricNames": Names,
+        count = "numMetrics": usize,
+        values = "pMetricValues": *mut f64,
+    }
+
+    /// Switches the profiler on for a context.
+    enable = "cuptiRangeProfilerEnable",
+    Enable = "CUpti_RangeProfiler_Enable_Params" {
+        context = "ctx": Handle,
+        profiler = "pRangeProfilerObject": Handle,
+    }
+
+    /// Switches it off.
+    disable = "cuptiRangeProfilerDisable",
+    Disable = "CUpti_RangeProfiler_Disable_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+    }
+
+    /// Bytes that hold what is counted.
+    data_size = "cuptiRangeProfilerGetCounterDataSize",
+    DataSize = "CUpti_RangeProfiler_GetCounterDataSize_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        names = "pMetricNames": Names,
+        count = "numMetrics": usize,
+        ranges_max = "maxNumOfRanges": usize,
+        nodes_max = "maxNumRangeTreeNodes": u32,
+        bytes = "counterDataSize": usize,
+    }
+
+    /// Makes bytes ready to hold it.
+    begin_data = "cuptiRangeProfilerCounterDataImageInitialize",
+    BeginData = "CUpti_RangeProfiler_CounterDataImage_Initialize_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        bytes = "counterDataSize": usize,
+        data = "pCounterData": *mut u8,
+    }
+
+    /// What is counted, into which bytes, and who repeats the work.
+    set_config = "cuptiRangeProfilerSetConfig",
+    SetConfig = "CUpti_RangeProfiler_SetConfig_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        config_bytes = "configSize": usize,
+        config = "pConfig": *const u8,
+        data_bytes = "counterDataImageSize": usize,
+        data = "pCounterDataImage": *mut u8,
+        range = "range": c_int,
+        replay = "replayMode": c_int,
+        ranges_max = "maxRangesPerPass": usize,
+        levels = "numNestingLevels": u16,
+        first_level = "minNestingLevel": u16,
+        pass = "passIndex": usize,
+        level = "targetNestingLevel": u16,
+    }
+
+    /// Begins a pass.
+    start = "cuptiRangeProfilerStart",
+    Start = "CUpti_RangeProfiler_Start_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+    }
+
+    /// Ends a pass, and tells whether it was the last.
+    stop = "cuptiRangeProfilerStop",
+    Stop = "CUpti_RangeProfiler_Stop_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        pass = "passIndex": usize,
+        level = "targetNestingLevel": usize,
+        is_last = "isAllPassSubmitted": u8,
+    }
+
+    /// Begins the range.
+    push = "cuptiRangeProfilerPushRange",
+    Push = "CUpti_RangeProfiler_PushRange_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        name = "pRangeName": *const c_char,
+    }
+
+    /// Ends the range.
+    pop = "cuptiRangeProfilerPopRange",
+    Pop = "CUpti_RangeProfiler_PopRange_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+    }
+
+    /// Fetches from the device what was counted.
+    decode = "cuptiRangeProfilerDecodeData",
+    Decode = "CUpti_RangeProfiler_DecodeData_Params" {
+        profiler = "pRangeProfilerObject": Handle,
+        dropped = "numOfRangeDropped": usize,
+    }
+}

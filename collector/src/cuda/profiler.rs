@@ -1,0 +1,378 @@
+//! The fence around CUPTI's range profiler: what the hardware counted while kernels ran.
+//!
+//! A device counts few things at once, so that the work is repeated, pass after pass, until all were counted. The caller
+//! repeats it, which is right for work that gives the same result each time, and leaves the caches as the caller wants
+//! them. One range holds the whole work of a pass. Host objects, which know the metrics of a chip, need a driver too.
+
+use super::cupti::{Cupti, CuptiError, Result, Words};
+use super::driver::Device;
+use super::parameters::{self as given, Functions, Handle};
+pub use super::parameters::{Layout, layouts};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::rc::Rc;
+
+/// Ranges are marked by the caller.
+pub const RANGES_OF_CALLER: c_int = 2;
+/// The caller repeats the work.
+pub const REPEATED_BY_CALLER: c_int = 3;
+
+/// The range profiler for one device.
+pub struct Profiler {
+    calls: Rc<Calls>,
+    chip: CString,
+    /// Which counters the device lets be read, as CUPTI writes it.
+    availability: Image,
+}
+
+/// Metrics that are read together.
+pub struct Config {
+    host: Host,
+    names: Vec<CString>,
+    image: Image,
+    passes: usize,
+}
+
+/// The functions, and how their failures are worded.
+struct Calls {
+    functions: Functions,
+    words: Words,
+}
+
+/// An object that knows the metrics of a chip.
+struct Host {
+    calls: Rc<Calls>,
+    handle: Handle,
+}
+
+/// The profiler switched on for a context.
+struct Session<'a> {
+    calls: &'a Calls,
+    handle: Handle,
+    // Alive as long as its context is in use.
+    _device: &'a Device,
+}
+
+/// Bytes for CUPTI, in words, since it wants them aligned.
+struct Image {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+/// Calls a function with its structure; a failure names the function.
+macro_rules! call {
+    ($calls:expr, $function:ident, $given:ident) => {{
+        let calls: &Calls = $calls;
+        // SAFETY: the structure is the function's own and says its size; every address in it is null, or that of memory
+        // or of an object which outlives the call.
+        let status = unsafe { (calls.functions.$function)(&raw mut $given) };
+        calls.words.check(given::symbols::$function, status)
+    }};
+}
+
+impl Profiler {
+    /// Asks whether the device can be profiled, and what it lets be read.
+    pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
+        let calls = Calls { functions: Functions::look_up(cupti.library())?, words: cupti.words() };
+        let mut begun = given::Initialize::blank();
+        call!(&calls, initialize, begun)?;
+        let mut asked = given::Supported { device: device.ordinal(), ..given::Supported::blank() };
+        // Only advice: what is really in the way is told by a later call.
+        if call!(&calls, supported, asked).is_ok() {
+            check_support(&asked)?;
+        }
+        let place = usize::try_from(device.ordinal()).unwrap_or(0);
+        let mut named = given::ChipName { device: place, ..given::ChipName::blank() };
+        call!(&calls, chip_name, named)?;
+        if named.chip.is_null() {
+            return Err(CuptiError::Unsupported("its chip has no name".to_owned()));
+        }
+        // SAFETY: a terminated text of CUPTI's own, copied at once.
+        let chip = unsafe { CStr::from_ptr(named.chip) }.to_owned();
+        let mut open =
+            given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
+        call!(&calls, availability, open)?;
+        let mut availability = Image::new(open.image_bytes)?;
+        open.image = availability.address();
+        call!(&calls, availability, open)?;
+        Ok(Profiler { calls: Rc::new(calls), chip, availability })
+    }
+
+    /// The name of the chip, such as `GH100`.
+    pub fn chip(&self) -> String {
+        self.chip.to_string_lossy().into_owned()
+    }
+
+    /// Whether counters may be read: switches the profiler on and off.
+    pub fn check_permission(&self, device: &Device) -> Result<()> {
+        Session::begin(&self.calls, device).map(drop)
+    }
+
+    /// Names of the chip's metrics, each up to its first point: what follows says how a metric is summed up.
+    pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
+        const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
+        let host = Host::make(self)?;
+        let mut found = BTreeSet::new();
+        for kind in COUNTERS_RATIOS_THROUGHPUTS {
+            let mut listed = given::BaseMetrics { host: host.handle, kind, ..given::BaseMetrics::blank() };
+            call!(&self.calls, base_metrics, listed)?;
+            for place in 0..listed.count {
+                // SAFETY: as many terminated texts as were counted, which stay while the host object does.
+                let name = unsafe { CStr::from_ptr(*listed.names.add(place)) };
+                found.insert(name.to_string_lossy().into_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Prepares these metrics to be read together.
+    pub fn config(&self, metrics: &[&str]) -> Result<Config> {
+        let named = |metric: &&str| {
+            CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
+        };
+        let names = metrics.iter().map(named).collect::<Result<Vec<_>>>()?;
+        let texts = texts(&names);
+        let host = Host::make(self)?;
+        let mut added = given::AddMetrics {
+            host: host.handle,
+            names: texts.as_ptr(),
+            count: texts.len(),
+            ..given::AddMetrics::blank()
+        };
+        call!(&self.calls, add_metrics, added)?;
+        let mut size = given::ConfigSize { host: host.handle, ..given::ConfigSize::blank() };
+        call!(&self.calls, config_size, size)?;
+        let mut image = Image::new(size.bytes)?;
+        let mut whole = given::ConfigImage {
+            host: host.handle,
+            bytes: image.bytes,
+            image: image.address(),
+            ..given::ConfigImage::blank()
+        };
+        call!(&self.calls, config, whole)?;
+        let mut counted = given::Passes { bytes: image.bytes, image: image.address(), ..given::Passes::blank() };
+        call!(&self.calls, passes, counted)?;
+        Ok(Config { host, names, image, passes: counted.count })
+    }
+
+    /// Values of the metrics over `work`, which is done once in each pass, each time after `ready`. Neither may depend
+    /// on what the other did in an earlier pass.
+    pub fn values<E: From<CuptiError>>(
+        &self,
+        device: &Device,
+        config: &mut Config,
+        mut ready: impl FnMut() -> std::result::Result<(), E>,
+        mut work: impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<Vec<f64>, E> {
+        /// Some metrics take more passes than were announced, one for each level of ranges.
+        const PASSES_SPARE: usize = 4;
+        let session = Session::begin(&self.calls, device)?;
+        let mut data = session.data(config)?;
+        session.configure(config, &mut data)?;
+        for _ in 0..config.passes + PASSES_SPARE {
+            ready()?;
+            if session.pass(&mut work)? {
+                session.decode()?;
+                return Ok(config.evaluate(&mut data)?);
+            }
+        }
+        Err(CuptiError::Unsupported(format!("{} passes did not suffice", config.passes + PASSES_SPARE)).into())
+    }
+}
+
+impl Config {
+    /// The metrics of the only range, in their order.
+    fn evaluate(&self, data: &mut Image) -> Result<Vec<f64>> {
+        let texts = texts(&self.names);
+        let mut values = vec![f64::NAN; texts.len()];
+        let mut asked = given::Evaluate {
+            host: self.host.handle,
+            data: data.address(),
+            data_bytes: data.bytes,
+            range: 0,
+            names: texts.as_ptr(),
+            count: texts.len(),
+            values: values.as_mut_ptr(),
+            ..given::Evaluate::blank()
+        };
+        call!(&self.host.calls, evaluate, asked)?;
+        Ok(values)
+    }
+}
+
+impl Host {
+    fn make(profiler: &Profiler) -> Result<Host> {
+        const RANGE_PROFILER: c_int = 0;
+        let mut made = given::MakeHost {
+            kind: RANGE_PROFILER,
+            chip: profiler.chip.as_ptr(),
+            availability: profiler.availability.words.as_ptr().cast(),
+            ..given::MakeHost::blank()
+        };
+        call!(&profiler.calls, make_host, made)?;
+        Ok(Host { calls: Rc::clone(&profiler.calls), handle: made.host })
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let mut ended = given::DestroyHost { host: self.handle, ..given::DestroyHost::blank() };
+        // A failure has no one left to tell.
+        let _ = call!(&self.calls, destroy_host, ended);
+    }
+}
+
+impl<'a> Session<'a> {
+    fn begin(calls: &'a Calls, device: &'a Device) -> Result<Session<'a>> {
+        let mut begun = given::Enable { context: device.context(), ..given::Enable::blank() };
+        call!(calls, enable, begun)?;
+        Ok(Session { calls, handle: begun.profiler, _device: device })
+    }
+
+    /// Bytes that take what is counted in one range.
+    fn data(&self, config: &Config) -> Result<Image> {
+        let texts = texts(&config.names);
+        let mut size = given::DataSize {
+            profiler: self.handle,
+            names: texts.as_ptr(),
+            count: texts.len(),
+            ranges_max: 1,
+            nodes_max: 1,
+            ..given::DataSize::blank()
+        };
+        call!(self.calls, data_size, size)?;
+        let mut data = Image::new(size.bytes)?;
+        let mut begun = given::BeginData {
+            profiler: self.handle,
+            bytes: data.bytes,
+            data: data.address(),
+            ..given::BeginData::blank()
+        };
+        call!(self.calls, begin_data, begun)?;
+        Ok(data)
+    }
+
+    /// Says what is counted, and that the caller marks the range and repeats the work.
+    fn configure(&self, config: &mut Config, data: &mut Image) -> Result<()> {
+        let mut set = given::SetConfig {
+            profiler: self.handle,
+            config_bytes: config.image.bytes,
+            config: config.image.address(),
+            data_bytes: data.bytes,
+            data: data.address(),
+            range: RANGES_OF_CALLER,
+            replay: REPEATED_BY_CALLER,
+            ranges_max: 1,
+            levels: 1,
+            first_level: 1,
+            level: 1,
+            ..given::SetConfig::blank()
+        };
+        call!(self.calls, set_config, set)
+    }
+
+    /// One pass; whether it was the last. The range is open no longer than the work: waiting for it would count, too.
+    fn pass<E: From<CuptiError>>(
+        &self,
+        work: &mut impl FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<bool, E> {
+        const NAME: &CStr = c"work";
+        let mut started = given::Start { profiler: self.handle, ..given::Start::blank() };
+        call!(self.calls, start, started)?;
+        let mut pushed = given::Push { profiler: self.handle, name: NAME.as_ptr(), ..given::Push::blank() };
+        call!(self.calls, push, pushed)?;
+        let worked = work();
+        let mut popped = given::Pop { profiler: self.handle, ..given::Pop::blank() };
+        let ended = call!(self.calls, pop, popped);
+        let mut stopped = given::Stop { profiler: self.handle, ..given::Stop::blank() };
+        let stop = call!(self.calls, stop, stopped);
+        worked?;
+        ended?;
+        stop?;
+        Ok(stopped.is_last != 0)
+    }
+
+    fn decode(&self) -> Result<()> {
+        let mut decoded = given::Decode { profiler: self.handle, ..given::Decode::blank() };
+        call!(self.calls, decode, decoded)?;
+        match decoded.dropped {
+            0 => Ok(()),
+            dropped => Err(CuptiError::Unsupported(format!("{dropped} ranges were dropped"))),
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let mut ended = given::Disable { profiler: self.handle, ..given::Disable::blank() };
+        // A failure has no one left to tell.
+        let _ = call!(self.calls, disable, ended);
+    }
+}
+
+impl Image {
+    fn new(bytes: usize) -> Result<Image> {
+        const MOST_BYTES: usize = 256 << 20;
+        if bytes > MOST_BYTES {
+            return Err(CuptiError::Unsupported(format!("CUPTI wants {bytes} bytes at once")));
+        }
+        Ok(Image { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
+    }
+
+    fn address(&mut self) -> *mut u8 {
+        self.words.as_mut_ptr().cast()
+    }
+}
+
+fn texts(names: &[CString]) -> Vec<*const c_char> {
+    names.iter().map(|name| name.as_ptr()).collect()
+}
+
+/// Levels of support.
+pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
+    (1, "CUPTI_PROFILER_CONFIGURATION_UNSUPPORTED"),
+    (2, "CUPTI_PROFILER_CONFIGURATION_DISABLED"),
+    (3, "CUPTI_PROFILER_CONFIGURATION_SUPPORTED"),
+];
+
+/// What stands in the way of profiling, in words.
+fn check_support(asked: &given::Supported) -> Result<()> {
+    let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
+    let stands_in_the_way = |level| level == unsupported || level == disabled;
+    if !stands_in_the_way(asked.is_supported) {
+        return Ok(());
+    }
+    let parts = [
+        (asked.architecture, "its architecture is older than the profiler"),
+        (asked.sli, "it is joined to others by SLI"),
+        (asked.virtual_gpu, "it is a virtual GPU without profiling"),
+        (asked.confidential, "it computes confidentially"),
+        (asked.mining, "it is a card for mining"),
+        (asked.wsl, "it is seen through Windows"),
+    ];
+    let why: Vec<&str> = parts.into_iter().filter(|(level, _)| stands_in_the_way(*level)).map(|(_, why)| why).collect();
+    let why = if why.is_empty() { "it does not say why".to_owned() } else { why.join(", ") };
+    Err(CuptiError::Unsupported(format!("the device does not support it: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_support, given};
+
+    #[test]
+    fn what_stands_in_the_way_is_named() {
+        let asked = |is_supported, virtual_gpu| given::Supported {
+            is_supported,
+            architecture: 3,
+            virtual_gpu,
+            ..given::Supported::blank()
+        };
+        assert!(check_support(&asked(3, 3)).is_ok() && check_support(&asked(0, 0)).is_ok());
+        let refused = check_support(&asked(1, 2)).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("the device does not support it: it is a virtual GPU without profiling"),
+            "{refused}"
+        );
+        assert!(check_support(&asked(1, 3)).unwrap_err().to_string().ends_with("it does not say why"));
+    }
+}
