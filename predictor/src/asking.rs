@@ -345,6 +345,22 @@ mod tests {
     use crate::features::{Form, View};
     use proptest::prelude::*;
 
+    #[test]
+    fn networks_come_from_every_source() {
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/tflite-cases/one_layer_int8");
+        let kinds = |source: ModelSource, name: &str| {
+            let operators = model_of(source, name, 1, 16).expect("a network");
+            operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()
+        };
+        assert!(kinds(ModelSource::Local, "mobilenet:hw=96").contains(&"depthwise_conv2d".to_owned()));
+        assert!(kinds(ModelSource::Transformers, "gpt2:n_layer=1").contains(&"attention".to_owned()));
+        let same = kinds(ModelSource::Tflite, &format!("{cases}/model.tflite"));
+        assert!(!same.is_empty());
+        assert_eq!(kinds(ModelSource::Onnx, &format!("{cases}/qdq.onnx")), same);
+        let refused = model_of(ModelSource::Torch, "no such file.pt2", 1, 16).expect_err("there is no file");
+        assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
+    }
+
     fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<Answered>) {
         let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
             let name = format!("kind {}", place % 2);

@@ -72,6 +72,10 @@ fn networks_are_the_sums_of_their_operators() {
     assert!((total / sum(|sample| sample.time_ns) - 1.0).abs() < 1e-9);
     assert!((bound / sum(|sample| sample.attainable_ns) - 1.0).abs() < 1e-9);
     assert_eq!(whole.learners["ours"].hit10, 100.0, "{:?}", whole.learners);
+    // Two of three are held out together.
+    let dealt = Plan { folds: Some(2), ..plan(Protocol::P2, &[Learner::Roofline]) };
+    let whole = evaluate(&samples, &dealt).expect("an evaluation").end_to_end.expect("networks were held out");
+    assert_eq!(whole.networks.len(), 3 * samples.devices.len(), "each on each device, once");
     // All networks are of one family, so nothing is left to learn from.
     assert!(evaluate(&samples, &plan(Protocol::P2f, &[Learner::Roofline])).is_err());
 }

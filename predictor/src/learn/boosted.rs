@@ -187,7 +187,7 @@ mod tests {
         let (matrix, labels) = made_up();
         let growth = Growth { rounds: 1, ..Growth::boosting() };
         let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
-        let booster = Booster::train(&growth.parameters(0), &data, 1).expect("a tree");
+        let booster = Booster::train(&growth.parameters(0, 400), &data, 1).expect("a tree");
         let json = booster.json().expect("JSON");
         for (from, to, reason) in [
             ("reg:squarederror", "binary:logistic", "is not a regression"),
