@@ -16,7 +16,7 @@ use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::{DeviceCode, cupti};
 use collector::job::{BuildJob, RunJob, RunReply};
 use collector::measure::{Cache, Method, Plan, Warning};
-use collector::space::{self, Schedule};
+use collector::space::{self, Knobs, Schedule, Setting, Space};
 use collector::target::{self, Target};
 use std::path::Path;
 use std::process::Command;
@@ -37,6 +37,7 @@ const TASKS: &[(&str, usize)] = &[
     ("dense:m=10,n=32,k=17,bias=1,act=gelu", 2),
     ("conv2d:ci=16,hw=14,co=32,k=3,p=1,bias=1,act=relu", 2),
     ("depthwise_conv2d:c=8,hw=14,k=5,s=2,p=2", 2),
+    ("dense:m=1,n=12,k=320,bias=1", 2),
     ("softmax:shape=3x1000,axis=1", 2),
     ("layer_norm:shape=3x4x128,axis=-1", 2),
     ("global_avg_pool:shape=1x5x9x9", 2),
@@ -47,6 +48,33 @@ const TASKS: &[(&str, usize)] = &[
     ("mat_mul(bf16[32,64], bf16[64,32]) transpose_a=false transpose_b=false", 2),
     ("q_mat_mul(i8[32,64], i8[64,32]) a_zero=0 b_zero=0", 2),
 ];
+
+/// Tasks with what is to differ from the default point: moves that few points make.
+const POINTS: &[(&str, &str)] = &[
+    ("dense:m=4,n=24,k=256,bias=1,act=relu", "split_k=4"),
+    ("dense:m=4,n=24,k=256", "split_k=16 stage=global"),
+    ("dense:m=4,n=24,k=256,bias=1,act=relu", "sum=block sum_threads=32 sum_elements=4"),
+    ("matmul:m=3,n=7,k=96", "sum=block sum_threads=64 sum_elements=1"),
+    ("conv2d:ci=64,hw=4,co=8,k=3,p=1,bias=1", "split_k=4"),
+    ("conv2d:ci=64,hw=4,co=8,k=3,p=1", "sum=block sum_threads=32 sum_elements=2"),
+    ("dense(f16[2,96], const f16[12,96])", "split_k=2"),
+    (r#"dense(f16[32,128], const f16[32,128]) | bias_add(_, const f16[32]) axis=1"#, "unit=tensor split_k=2"),
+    ("mat_mul(f16[2,32,128], f16[2,128,32]) transpose_a=false transpose_b=false", "unit=tensor split_k=4 ahead=0"),
+];
+
+/// The default point of a space but for these settings.
+fn point(space: &Space, differences: &str) -> Knobs {
+    let mut knobs = space.default.clone();
+    for difference in differences.split(' ') {
+        let (name, setting) = difference.split_once('=').expect("a name and a setting");
+        let setting = setting.parse().map_or_else(|_| Setting::Choice(setting.to_owned()), Setting::Number);
+        let axis = space.axes.iter().find(|axis| axis.name == name).unwrap_or_else(|| panic!("no axis `{name}`"));
+        assert!(axis.settings.contains(&setting), "{difference}: {:?}", axis.settings);
+        knobs.0.insert(name.to_owned(), setting);
+    }
+    assert!(space.allows(&knobs), "{differences}");
+    knobs
+}
 
 /// Compiles C++ to a library.
 fn compile(source: &Path, out: &Path, include: &[&Path]) {
@@ -99,6 +127,10 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         let space = space::space(&common::task(text), &target.machine);
         let points = space::sample(&space, 5, *points).into_iter();
         tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
+    }
+    for (text, differences) in POINTS {
+        let knobs = point(&space::space(&common::task(text), &target.machine), differences);
+        tried.push((*text, Schedule::Template { knobs }));
     }
     tried.push(tried[0].clone());
     let codes = build(&mut common::workers(), &target, &tried);

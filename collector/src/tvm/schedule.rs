@@ -202,6 +202,12 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
+    /// Makes a loop of a reduction the first dimension of partial results: the block that is returned computes them, the
+    /// block that had the loop sums them.
+    pub fn factor_reduction(&self, target: &Loop) -> Result<Block> {
+        call!(names::FACTOR_REDUCTION, &self.0, &target.0, 0i64).map(Block)
+    }
+
     /// Replaces everything inside of a loop by a step of the tensor cores.
     pub fn tensorize(&self, target: &Loop, product: Product, step: Step) -> Result<()> {
         call!(names::TENSORIZE, &self.0, &target.0, step_name(product, step)?.as_str(), true).map(drop)

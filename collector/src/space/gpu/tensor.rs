@@ -76,6 +76,7 @@ impl Operands {
         let threads = warps[0] * warps[1] * i64::from(WARP_THREADS);
         let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
         let depth = FRAGMENT * number("fragments_r");
+        let part = depth * number("split_k");
         let rows_of = |is_transposed: bool, side: i64| if is_transposed { (depth, side) } else { (side, depth) };
         let staged = [rows_of(self.is_left_transposed, tile[0]), rows_of(!self.is_right_transposed, tile[1])];
         let pad = if number("pad_rows") == 1 { 2 * FRAGMENT } else { 0 };
@@ -86,12 +87,12 @@ impl Operands {
             && fragments[0] * fragments[1] <= FRAGMENTS
             && self.extents[0] % tile[0] == 0
             && self.extents[1] % tile[1] == 0
-            && self.extents[2] % depth == 0
+            && self.extents[2] % part == 0
             // Every thread fetches whole vectors, the same number of each operand.
             && staged.iter().all(|(rows, row)| rows * row % (threads * self.vector) == 0)
             && bytes.max(tile[0] * tile[1] * SUM_BYTES) <= shared_bytes
             // There must be rounds to be ahead of.
-            && number("ahead") < self.extents[2] / depth
+            && number("ahead") < self.extents[2] / part
     }
 
     /// The point with the least estimated time, where any is allowed: fetches per multiplication, over how much of a

@@ -4,6 +4,7 @@
 mod contraction;
 mod rows;
 mod spatial;
+mod sum;
 mod tensor;
 
 use super::super::Template;
@@ -18,6 +19,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         return tensor::apply(task, lowered, knobs, moves);
     }
     match template(task) {
+        Template::Contraction if knobs.number("sum_threads").is_some() => sum::apply(lowered, knobs, moves),
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
             contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)
         }
@@ -71,6 +73,32 @@ fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i
     let parts = moves.split(&all, &[None, Some(threads)])?;
     moves.bind(&parts[1], ThreadAxis::ThreadX)?;
     Ok(())
+}
+
+/// A sum and where it goes, as one kernel computes them.
+struct Summed {
+    anchor: Block,
+    result: Block,
+    /// Whether the result has parts of the sum along its first dimension.
+    is_partial: bool,
+}
+
+/// Deals the depth of a sum to blocks of the grid: partial sums become the result of the kernel to be scheduled, and the
+/// task's own result is a second kernel that adds them, one thread for each element.
+fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
+    const THREADS: i64 = 256;
+    let parts = knobs.number("split_k").unwrap_or(1);
+    if parts == 1 {
+        return Ok(Summed { anchor, result, is_partial: false });
+    }
+    let first = moves.reduces(&anchor)?.iter().position(|&reduces| reduces).expect("a contraction sums");
+    let depth = moves.split(&moves.loops(&anchor)?[first], &[Some(parts), None])?;
+    let partial = moves.factor_reduction(&depth[0])?;
+    moves.set_memory(&anchor, Memory::Local)?;
+    let thread = bind_elements(moves, &result, THREADS)?;
+    reduce_in_thread(moves, &anchor, &thread)?;
+    let written = moves.cache_write(&partial, Memory::Global)?;
+    Ok(Summed { anchor: partial, result: written, is_partial: true })
 }
 
 /// Computes a reduction inside of a thread, its sum in registers.

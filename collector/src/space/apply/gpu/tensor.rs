@@ -2,7 +2,7 @@
 //! registers, both operands staged in shared memory piece by piece of the reduction.
 
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
-use super::{block_of_part, number, single_epilogue};
+use super::{Summed, block_of_part, number, single_epilogue, split_sum};
 use crate::cuda::FRAGMENT;
 use crate::space::gpu::tensor::{Operands, operands};
 use crate::tvm::tensor_core::Step;
@@ -12,6 +12,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let operands = operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let result = single_epilogue(lowered, moves, &anchor)?;
+    let Summed { anchor, result, .. } = split_sum(moves, anchor, result, knobs)?;
     // Sums leave their fragments by way of shared memory, where every thread can read them.
     let sums = moves.cache_write(&anchor, Memory::FragmentsSum)?;
     moves.set_memory(&sums, Memory::SharedAtLaunch)?;
