@@ -60,7 +60,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
     let after = gpu.fares();
     let result = tensors.last().expect("the output was put last");
-    let check = if job.is_checked { Some(prepared.check(result.read()?)?) } else { None };
+    let check = if job.is_checked { Some(prepared.check(result.read()?, code.rounding)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }

@@ -64,11 +64,9 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     }
     match knobs.choice("unit") {
         Some("tensor") => {
-            knobs.0.retain(|name, _| {
-                matches!(name.as_str(), "unit" | "pad_rows" | "split_k") || tensor::AXES.contains(&name.as_str())
-            });
+            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "pad_rows" | "split_k") || tensor::is_axis(name));
         }
-        _ => knobs.0.retain(|name, _| !tensor::AXES.contains(&name.as_str())),
+        _ => knobs.0.retain(|name, _| !tensor::is_axis(name)),
     }
     let is_of_sums = |name: &str| sum::AXES.contains(&name);
     match knobs.choice("sum") {

@@ -33,6 +33,8 @@ pub(super) struct Limits {
     /// Steps of a sum that blocks of the grid may share.
     depth: i64,
     stage: Option<Stage>,
+    /// Whether rows that threads stage may be padded.
+    can_pad: bool,
     /// The operands, where tensor cores can multiply them.
     tensor: Option<tensor::Operands>,
 }
@@ -96,7 +98,7 @@ impl Shape {
             parts: number("split_k"),
             is_unrolled: number("unroll") == 1,
             is_staged: knobs.choice("stage") == Some("shared"),
-            is_padded: number("pad_rows") == 1,
+            is_padded: knobs.number("pad_rows") == Some(1),
         }
     }
 
@@ -128,6 +130,7 @@ impl Limits {
             && tile <= TILE_ELEMENTS
             && tile * steps <= UNROLLED_ELEMENTS
             && (0..3).all(divides)
+            && (self.can_pad || !shape.is_padded)
             && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0)
             && self.staged_bytes(shape) <= self.shared_bytes
     }
@@ -161,13 +164,15 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
         extents: sizes,
         depth,
         stage,
+        can_pad,
         tensor,
     };
     let depths: Vec<i64> = upto(depth, &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
     let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
-    let mut default = contraction_default(&limits, can_pad, &threads, &tiles, &depths, places);
+    let has_padding = can_pad || tensor.is_some();
+    let mut default = contraction_default(&limits, has_padding, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
@@ -196,13 +201,17 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     if can_stage {
         axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
     }
-    if can_pad {
+    if has_padding {
         axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
     }
     if let Some(operands) = &limits.tensor {
         axes.push(choices("unit", "what multiplies", ["threads", "tensor"]));
-        axes.extend(tensor::axes());
+        axes.extend(operands.axes());
+        // A convolution's columns have all its places.
+        let places = if operands.is_conv { 1 } else { places };
         let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
+        // What is less exact than its type must be asked for.
+        let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
         let unit = if on_tensor_cores.is_some() { "tensor" } else { "threads" };
         default = on_tensor_cores.unwrap_or(default);
         default.0.insert("unit".to_owned(), choice(unit));
@@ -226,7 +235,7 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
 /// An estimate from counts alone; no GPU was measured for it.
 fn contraction_default(
     limits: &Limits,
-    can_pad: bool,
+    has_padding: bool,
     threads: &[Vec<i64>; 3],
     tiles: &[Vec<i64>; 3],
     depths: &[i64],
@@ -265,7 +274,7 @@ fn contraction_default(
     if is_staged {
         set("fetch", 1);
     }
-    if can_pad {
+    if has_padding {
         set("pad_rows", 0);
     }
     knobs.insert("spread".to_owned(), choice("apart"));
@@ -413,6 +422,7 @@ fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<
         extents,
         depth: 1,
         stage: None,
+        can_pad: false,
         tensor: None,
     };
     Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }

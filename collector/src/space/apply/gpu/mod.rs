@@ -11,7 +11,10 @@ use super::super::Template;
 use super::super::template::template;
 use super::{Knobs, Result, block_of_part, choice, number, single_epilogue};
 use crate::lower::{Lowered, Part};
+use crate::space::gpu::tensor::{Operands, operands};
+use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
+use crate::tvm::tensor_core::TensorProduct;
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
@@ -26,6 +29,15 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         Template::Contraction | Template::Spatial => spatial::apply(lowered, knobs, moves),
         Template::Rows => rows::apply(task, lowered, knobs, moves),
     }
+}
+
+/// The product of a task, as TVM's own rules for tensor cores want it: on all devices of a target, and as exact as its type.
+pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
+    let capability = target.architectures.iter().map(|architecture| architecture.number).min()?;
+    let operands = operands(task, capability)?;
+    let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
+    let is_offered = !operands.is_conv && !operands.is_rounded();
+    is_offered.then_some(TensorProduct { product, is_left_transposed, is_right_transposed })
 }
 
 /// Makes a kernel of a block that stands by itself: one thread for each element of its result.
