@@ -72,7 +72,11 @@ const TF32_CONV: &str =
 const POINTS: &[(&str, &str)] = &[
     ("dense:m=4,n=24,k=256,bias=1,act=relu", "split_k=4"),
     ("dense:m=4,n=24,k=256", "split_k=16 stage=global"),
-    ("dense:m=4,n=24,k=256,bias=1,act=relu", "sum=block sum_threads=32 sum_elements=4"),
+    ("dense:m=4,n=24,k=256,bias=1,act=relu", "sum=block sum_threads=32 sum_elements=4 sum_fetch=4"),
+    (
+        "mat_mul(f16[2,4,256], f16[2,12,256]) transpose_a=false transpose_b=true",
+        "sum=block sum_threads=32 sum_elements=2 sum_fetch=8",
+    ),
     ("matmul:m=3,n=7,k=96", "sum=block sum_threads=64 sum_elements=1"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1,bias=1", "split_k=4"),
     ("conv2d:ci=64,hw=4,co=8,k=3,p=1", "sum=block sum_threads=32 sum_elements=2"),

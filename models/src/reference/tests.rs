@@ -336,9 +336,7 @@ fn rounded_operands_have_a_tolerance_of_their_own() {
         (0..2000).map(|k| x[row * 2000 + (k + shift) % 2000] * w[column * 2000 + k]).sum()
     };
     let all = |shift| f32(&[4, 16], &(0..64).map(|index| sum(index / 16, index % 16, shift)).collect::<Vec<f64>>());
-    let compared = |shift, rounding| {
-        compare(&all(shift), &expected, tolerance_when_rounded(&task, rounding)).unwrap()
-    };
+    let compared = |shift, rounding| compare(&all(shift), &expected, tolerance_when_rounded(&task, rounding)).unwrap();
     assert!(compared(0, Rounding::Tf32).ok, "{:?}", compared(0, Rounding::Tf32));
     assert!(!compared(0, Rounding::None).ok);
     assert!(!compared(1, Rounding::Tf32).ok);

@@ -32,6 +32,8 @@ pub(super) struct Limits {
     extents: [i64; 3],
     /// Steps of a sum that blocks of the grid may share.
     depth: i64,
+    /// What the threads of a block may sum together.
+    sums: Option<sum::Sums>,
     stage: Option<Stage>,
     /// Whether rows that threads stage may be padded.
     can_pad: bool,
@@ -114,7 +116,7 @@ impl Limits {
             return self.tensor.is_some_and(|operands| operands.allow(knobs, self.block_threads, self.shared_bytes));
         }
         if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
-            return sum::allow(knobs, self.block_threads);
+            return self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads));
         }
         self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
     }
@@ -158,11 +160,15 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let sizes = [extents.channels, extents.rows, extents.columns];
     let tensor = tensor::operands(task, gpu.capability);
     let depth = depth(task, extents.depth);
+    let elements: i64 = output.iter().product();
+    let places = elements / sizes.iter().product::<i64>().max(1);
+    let is_row = places * extents.rows * extents.columns == 1;
     let limits = Limits {
         block_threads: gpu.block_threads,
         shared_bytes: gpu.shared_bytes,
         extents: sizes,
         depth,
+        sums: sum::sums(task, elements, depth, is_row),
         stage,
         can_pad,
         tensor,
@@ -170,7 +176,6 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let depths: Vec<i64> = upto(depth, &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
-    let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
     let has_padding = can_pad || tensor.is_some();
     let mut default = contraction_default(&limits, has_padding, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
@@ -192,7 +197,6 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
         "where operands are read from",
         from.iter().filter(|place| place.1).map(|place| place.0),
     ));
-    let elements: i64 = output.iter().product();
     let parts = sum::parts(elements, depth);
     if parts.len() > 1 {
         axes.push(numbers("split_k", "parts of the sum in blocks of their own", parts));
@@ -216,14 +220,12 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
         default = on_tensor_cores.unwrap_or(default);
         default.0.insert("unit".to_owned(), choice(unit));
     }
-    if sum::is_for_blocks(elements, depth) {
+    if let Some(sums) = limits.sums {
         axes.push(choices("sum", "who sums an element of the result", ["thread", "block"]));
-        axes.extend(sum::axes(elements, gpu.block_threads));
-        let is_row = places * extents.rows * extents.columns == 1;
+        axes.extend(sums.axes(gpu.block_threads));
         match default.choice("unit") {
             Some("tensor") => {}
-            // The elements of a single row have nothing to share but the row.
-            _ if is_row => default = sum::default(elements, &default),
+            _ if is_row => default = sums.default(&default),
             _ => drop(default.0.insert("sum".to_owned(), choice("thread"))),
         }
     }
@@ -421,6 +423,7 @@ fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<
         shared_bytes: gpu.shared_bytes,
         extents,
         depth: 1,
+        sums: None,
         stage: None,
         can_pad: false,
         tensor: None,

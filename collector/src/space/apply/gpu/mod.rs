@@ -74,7 +74,9 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
 }
 
 /// Computes a reduction inside of a block, its sum shared: all threads sum a part each and then join them.
-fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64) -> Result<()> {
+///
+/// A thread takes `together` neighbours at once. Returns the loop of a thread.
+fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
     let reduces = moves.reduces(block)?;
@@ -82,9 +84,10 @@ fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i
     let own = loops[loops.len() - reduces.len()..].iter().zip(&reduces);
     let summed: Vec<Loop> = own.filter(|(_, reduces)| **reduces).map(|(target, _)| target.clone()).collect();
     let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse(&summed)? };
-    let parts = moves.split(&all, &[None, Some(threads)])?;
+    let factors = [None, Some(threads), Some(together)];
+    let parts = moves.split(&all, if together > 1 { &factors } else { &factors[..2] })?;
     moves.bind(&parts[1], ThreadAxis::ThreadX)?;
-    Ok(())
+    Ok(parts[1].clone())
 }
 
 /// A sum and where it goes, as one kernel computes them.
