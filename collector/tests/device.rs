@@ -16,9 +16,10 @@ use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
 use collector::cuda::{Architecture, DeviceCode, occupancy};
 use collector::job::BuildJob;
-use collector::space::{self, Schedule};
+use collector::space::{self, Knobs, Schedule, Space};
 use collector::target::{self, Target};
 use models::Op;
+use models::reference::Rounding;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -237,6 +238,15 @@ fn products_compile_for_tensor_cores() {
         ("mat_mul(bf16[64,64], bf16[64,64]) transpose_a=false transpose_b=false", "sm_80"),
         ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", "sm_75"),
         ("q_dense(u8[64,64], const u8[64,64]) x_zero=0 w_zero=0", "sm_80"),
+        (
+            r#"conv(f16[1,64,14,14], const f16[64,64,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | bias_add(_, const f16[64]) axis=1 | unary(_) function="relu""#,
+            "sm_75",
+        ),
+        ("conv(bf16[2,32,9,7], const bf16[32,32,1,1]) strides=[2,2] pads=[0,0,0,0] dilations=[1,1] groups=1", "sm_90"),
+        (
+            "q_conv(i8[1,32,7,7], const i8[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
+            "sm_80",
+        ),
     ];
     for (text, architecture) in tasks {
         let target = target(&[architecture.to_owned()]);
@@ -252,6 +262,146 @@ fn products_compile_for_tensor_cores() {
             assert!(code.source.contains("nvcuda::wmma::mma_sync("), "{}", code.source);
         }
     }
+}
+
+/// Points of a space on tensor cores, as many as asked for, that have this setting too.
+fn on_tensor_cores(space: &Space, name: &str, setting: &str, count: usize) -> Vec<Knobs> {
+    let points = space::sample(space, 3, 256).into_iter();
+    let wanted = |knobs: &Knobs| knobs.choice("unit") == Some("tensor") && knobs.choice(name) == Some(setting);
+    points.filter(wanted).take(count).collect()
+}
+
+#[test]
+fn copies_in_the_background_compile() {
+    if !has_compiler() {
+        return;
+    }
+    let tasks = [
+        ("mat_mul(f16[128,256], f16[256,128]) transpose_a=false transpose_b=false", "sm_80"),
+        ("dense(bf16[128,256], const bf16[128,256])", "sm_90"),
+        ("q_mat_mul(i8[128,256], i8[256,128]) a_zero=0 b_zero=0", "sm_90"),
+    ];
+    for (text, architecture) in tasks {
+        let target = target(&[architecture.to_owned()]);
+        let points = on_tensor_cores(&space::space(&common::task(text), &target.machine), "copy", "async", 2);
+        assert_eq!(points.len(), 2, "{text}");
+        let tried: Vec<(&str, Schedule)> =
+            points.into_iter().map(|knobs| (text, Schedule::Template { knobs })).collect();
+        let outcomes = build(&mut common::workers(), &target, &tried);
+        expect_all(&tried, &outcomes);
+        for code in outcomes.iter().flatten() {
+            assert!(code.source.contains("copy_async_16("), "{}", code.source);
+            assert!(code.source.contains("__pipeline_wait_prior("), "{}", code.source);
+        }
+    }
+    let older = space::space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
+    assert!(older.axes.iter().all(|axis| axis.name != "copy"), "devices before sm_80 have no such copies");
+}
+
+/// 32-bit operands go to tensor cores where that is asked for, and nowhere else; what is built says that it rounds them.
+#[test]
+fn rounded_operands_compile_and_are_never_the_default() {
+    if !has_compiler() {
+        return;
+    }
+    let tasks = [
+        ("matmul:m=128,n=128,k=128", "sm_80"),
+        ("mat_mul(f32[128,64], f32[64,128]) transpose_a=true transpose_b=true", "sm_90"),
+        ("dense:m=64,n=128,k=256,bias=1,act=relu", "sm_90"),
+        ("conv2d:ci=64,hw=28,co=64,k=3,p=1", "sm_80"),
+    ];
+    for (text, architecture) in tasks {
+        let target = target(&[architecture.to_owned()]);
+        let space = space::space(&common::task(text), &target.machine);
+        assert_eq!(space.default.choice("unit"), Some("threads"), "{text}");
+        let points = on_tensor_cores(&space, "precision", "tf32", 2);
+        assert_eq!(points.len(), 2, "{text}");
+        for knobs in &points {
+            let mut unasked = knobs.clone();
+            unasked.0.remove("precision");
+            assert!(!space.allows(&unasked), "{unasked:?}");
+        }
+        let tried: Vec<(&str, Schedule)> =
+            points.into_iter().map(|knobs| (text, Schedule::Template { knobs })).collect();
+        let outcomes = build(&mut common::workers(), &target, &tried);
+        expect_all(&tried, &outcomes);
+        for code in outcomes.iter().flatten() {
+            assert_eq!(code.rounding, Rounding::Tf32);
+            assert!(code.source.contains("nvcuda::wmma::__float_to_tf32("), "{}", code.source);
+            // A lane's part of its fragments stays in registers.
+            assert_eq!(code.cubins[0].kernels[0].stack_bytes, 0, "{:?}", code.cubins[0].kernels[0]);
+        }
+    }
+    let older = space::space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
+    assert!(older.axes.iter().all(|axis| axis.name != "unit"), "devices before sm_80 have no tf32");
+}
+
+/// Convolutions of half precision run on tensor cores by default, whatever their images' extents are.
+#[test]
+fn convolutions_of_residual_networks_have_points_on_tensor_cores() {
+    // Channels, rows and columns of the image, channels of the result, extent of the kernel, stride, padding.
+    let layers = [
+        [64, 56, 64, 1, 1, 0],
+        [64, 56, 64, 3, 1, 1],
+        [64, 56, 256, 1, 1, 0],
+        [64, 56, 128, 3, 2, 1],
+        [128, 28, 128, 3, 1, 1],
+        [256, 28, 128, 1, 1, 0],
+        [256, 14, 256, 3, 1, 1],
+        [1024, 14, 256, 1, 1, 0],
+        [256, 14, 512, 3, 2, 1],
+        [512, 7, 512, 3, 1, 1],
+        [512, 7, 2048, 1, 1, 0],
+    ];
+    let target = target(&["sm_75".to_owned()]);
+    for images in [1, 32] {
+        for [channels, side, results, kernel, stride, pad] in layers {
+            let text = format!(
+                "conv(f16[{images},{channels},{side},{side}], const f16[{results},{channels},{kernel},{kernel}]) \
+                 strides=[{stride},{stride}] pads=[{pad},{pad},{pad},{pad}] dilations=[1,1] groups=1"
+            );
+            let space = space::space(&common::task(&text), &target.machine);
+            assert_eq!(space.default.choice("unit"), Some("tensor"), "{text}");
+            assert!(space.allows(&space.default), "{text}");
+        }
+    }
+    let grouped = "conv(f16[1,64,14,14], const f16[64,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=2";
+    let space = space::space(&common::task(grouped), &target.machine);
+    assert!(space.axes.iter().all(|axis| axis.name != "unit"), "only one group is a product of matrices");
+}
+
+/// Sums are split between blocks of the grid, or done by the threads of a block, where there are few of them.
+#[test]
+fn long_sums_of_few_elements_compile() {
+    if !has_compiler() {
+        return;
+    }
+    let target = target(&["sm_75".to_owned(), "sm_80".to_owned(), "sm_90".to_owned()]);
+    let tasks = [
+        ("dense:m=1,n=1000,k=512,bias=1", 1),
+        ("matmul:m=4,n=64,k=4096", 2),
+        ("conv2d:ci=512,hw=7,co=512,k=3,p=1,bias=1,act=relu", 2),
+    ];
+    let mut tried = Vec::new();
+    let mut kernels = Vec::new();
+    for (text, expected) in tasks {
+        let space = space::space(&common::task(text), &target.machine);
+        let points = space::sample(&space, 3, 256).into_iter();
+        let is_split = |knobs: &Knobs| knobs.number("split_k").is_some_and(|parts| parts > 1);
+        let knobs = if expected == 1 { Some(space.default.clone()) } else { points.into_iter().find(is_split) };
+        let knobs = knobs.unwrap_or_else(|| panic!("{text}: no point splits the sum"));
+        assert_eq!(knobs.choice("sum") == Some("block"), expected == 1, "{text}");
+        tried.push((text, Schedule::Template { knobs }));
+        kernels.push(expected);
+    }
+    let outcomes = build(&mut common::workers(), &target, &tried);
+    expect_all(&tried, &outcomes);
+    for (code, expected) in outcomes.iter().flatten().zip(kernels) {
+        assert_eq!(code.launches.len(), expected);
+    }
+    // The image's own elements keep a device busy.
+    let large = space::space(&common::task("matmul:m=1024,n=1024,k=4096"), &target.machine);
+    assert!(large.axes.iter().all(|axis| axis.name != "split_k" && axis.name != "sum"));
 }
 
 /// The table of the documentation.
@@ -304,6 +454,49 @@ fn sampled_schedules_compile() {
     }
     let outcomes = build(&mut common::workers(), &target, &tried);
     expect_all(&tried, &outcomes);
+}
+
+/// TVM's own spaces have one for tensor cores, made of our steps; what is drawn from it can be replayed.
+#[test]
+fn tvms_own_schedules_use_tensor_cores() {
+    if !has_compiler() {
+        return;
+    }
+    /// The first is without tensor cores.
+    const SPACE: usize = 1;
+    let tasks = [
+        ("mat_mul(f16[256,256], f16[256,256]) transpose_a=false transpose_b=false", "sm_75"),
+        ("dense(bf16[128,256], const bf16[256,256])", "sm_80"),
+        ("q_mat_mul(i8[128,256], i8[256,128]) a_zero=0 b_zero=0", "sm_80"),
+        (
+            r#"dense(f16[64,128], const f16[128,128]) | bias_add(_, const f16[128]) axis=1 | unary(_) function="relu""#,
+            "sm_90",
+        ),
+    ];
+    let mut workers = common::workers();
+    for (text, architecture) in tasks {
+        let target = target(&[architecture.to_owned()]);
+        let mut make = |schedule: &Schedule| {
+            let job = BuildJob {
+                task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
+                target: target.text.clone(),
+                schedule: schedule.to_json(),
+                wants_trace: true,
+            };
+            match workers.build(&[job], &mut || {}).pop() {
+                Some(Build::Built(artifact)) => {
+                    let code = artifact.device.expect("code for a device");
+                    (code.source, artifact.trace.expect("it was asked for"))
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        };
+        let (source, trace) = make(&Schedule::MetaSchedule { space: SPACE, seed: 7, trace: None });
+        assert!(source.contains("nvcuda::wmma::mma_sync("), "{source}");
+        let trace = serde_json::from_str(&trace).expect("a trace is JSON");
+        let drawn = Schedule::MetaSchedule { space: SPACE, seed: 7, trace: Some(trace) };
+        assert_eq!(make(&drawn).0, source, "{text}");
+    }
 }
 
 /// What is said of a kernel agrees with what its machine code says of itself.

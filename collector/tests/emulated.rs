@@ -18,7 +18,7 @@ use collector::cuda::{DeviceCode, cupti};
 use collector::host::{DoctorRequest, Status, doctor};
 use collector::job::{Artifact, BuildJob, Measured, RunJob, RunReply};
 use collector::measure::{Cache, Method, Plan, Warning};
-use collector::space::{self, Schedule};
+use collector::space::{self, Knobs, Schedule, Setting, Space};
 use collector::target::{self, Target};
 use common::campaign::{self, Given};
 use std::fs;
@@ -44,6 +44,13 @@ const TASKS: &[(&str, usize)] = &[
     ("dense:m=10,n=32,k=17,bias=1,act=gelu", 2),
     ("conv2d:ci=16,hw=14,co=32,k=3,p=1,bias=1,act=relu", 2),
     ("depthwise_conv2d:c=8,hw=14,k=5,s=2,p=2", 2),
+    ("dense:m=1,n=12,k=320,bias=1", 2),
+    ("dense(f16[1,128], const f16[16,128])", 2),
+    ("conv2d:ci=96,hw=1,co=24,k=1,bias=1", 2),
+    (
+        r#"q_dense(i8[1,128], const i8[16,128]) x_zero=-5 w_zero=0 | bias_add(_, const i32[16]) axis=1 | requantize(_, const f32[]) to="i8" axis=0 zero=-3 low=-128 high=127"#,
+        2,
+    ),
     ("softmax:shape=3x1000,axis=1", 2),
     ("layer_norm:shape=3x4x128,axis=-1", 2),
     ("global_avg_pool:shape=1x5x9x9", 2),
@@ -53,7 +60,78 @@ const TASKS: &[(&str, usize)] = &[
     (r#"dense(f16[2,32,64], const f16[32,64]) | bias_add(_, const f16[32]) axis=2 | unary(_) function="relu""#, 2),
     ("mat_mul(bf16[32,64], bf16[64,32]) transpose_a=false transpose_b=false", 2),
     ("q_mat_mul(i8[32,64], i8[64,32]) a_zero=0 b_zero=0", 2),
+    (CONV_F16, 4),
+    ("conv(f16[2,32,7,7], const f16[16,32,1,1]) strides=[2,2] pads=[0,0,0,0] dilations=[1,1] groups=1", 2),
+    ("conv(bf16[2,16,9,5], const bf16[16,16,3,2]) strides=[1,2] pads=[1,0,1,0] dilations=[2,1] groups=1", 2),
+    ("conv(f16[1,16,40], const f16[16,16,4]) strides=[2] pads=[1,2] dilations=[1] groups=1", 2),
 ];
+
+const CONV_F16: &str = r#"conv(f16[1,32,9,9], const f16[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | bias_add(_, const f16[32]) axis=1 | unary(_) function="relu""#;
+
+/// A product on tensor cores, where that is not the default.
+const TF32: &str = "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1 \
+                    copy=registers";
+
+const TF32_CONV: &str =
+    "unit=tensor precision=tf32 warps_y=1 warps_x=1 fragments_y=2 fragments_x=1 fragments_r=2 ahead=1";
+
+/// Tasks with what is to differ from the default point: moves that few points make.
+const POINTS: &[(&str, &str)] = &[
+    ("dense:m=4,n=24,k=256,bias=1,act=relu", "split_k=4"),
+    ("dense:m=4,n=24,k=256", "split_k=16 stage=global"),
+    ("dense:m=4,n=24,k=256,bias=1,act=relu", "sum=block sum_threads=32 sum_elements=4 sum_fetch=4"),
+    (
+        "mat_mul(f16[2,4,256], f16[2,12,256]) transpose_a=false transpose_b=true",
+        "sum=block sum_threads=32 sum_elements=2 sum_fetch=8",
+    ),
+    ("matmul:m=3,n=7,k=96", "sum=block sum_threads=64 sum_elements=1"),
+    ("conv2d:ci=64,hw=4,co=8,k=3,p=1,bias=1", "split_k=4"),
+    ("conv2d:ci=64,hw=4,co=8,k=3,p=1", "sum=block sum_threads=32 sum_elements=2"),
+    ("dense(f16[2,96], const f16[12,96])", "split_k=2"),
+    (r#"dense(f16[32,128], const f16[32,128]) | bias_add(_, const f16[32]) axis=1"#, "unit=tensor split_k=2"),
+    ("mat_mul(f16[2,32,128], f16[2,128,32]) transpose_a=false transpose_b=false", "unit=tensor split_k=4 ahead=0"),
+    (CONV_F16, "warps_y=1 warps_x=1 fragments_y=1 fragments_x=1 fragments_r=1 split_k=2 ahead=1"),
+    (CONV_F16, "warps_x=2 warps_y=1 fragments_x=2 fragments_y=2 fragments_r=1 ahead=0"),
+    (
+        "mat_mul(f16[64,96], f16[64,96]) transpose_a=false transpose_b=true",
+        "warps_y=2 warps_x=1 fragments_y=1 fragments_x=2 fragments_r=2 ahead=1 copy=async",
+    ),
+    (
+        "mat_mul(f16[64,96], f16[96,64]) transpose_a=false transpose_b=false",
+        "warps_y=2 warps_x=1 fragments_y=1 fragments_x=2 fragments_r=1 ahead=2 copy=async",
+    ),
+    (
+        "q_dense(u8[64,64], const u8[64,64]) x_zero=0 w_zero=0",
+        "warps_y=2 warps_x=1 fragments_y=1 fragments_x=2 fragments_r=2 ahead=1 copy=async",
+    ),
+    ("mat_mul(f32[32,64], f32[64,48]) transpose_a=false transpose_b=false", TF32),
+    ("mat_mul(f32[64,32], f32[48,64]) transpose_a=true transpose_b=true", TF32),
+    ("mat_mul(f32[3,32,64], f32[3,48,64]) transpose_a=false transpose_b=true", TF32),
+    ("dense:m=32,n=48,k=64,bias=1,act=relu", TF32),
+    ("conv2d:ci=16,hw=9,co=32,k=3,p=1,bias=1", TF32_CONV),
+];
+
+/// Tasks with the number of TVM's own space that a schedule is drawn from; the second is for tensor cores.
+const DRAWN: &[(&str, usize)] = &[
+    ("matmul:m=64,n=96,k=32", 0),
+    ("mat_mul(f16[64,96], f16[96,64]) transpose_a=false transpose_b=false", 1),
+    (r#"dense(f16[32,64], const f16[64,64]) | bias_add(_, const f16[64]) axis=1 | unary(_) function="relu""#, 1),
+    ("q_mat_mul(i8[64,64], i8[64,64]) a_zero=0 b_zero=0", 1),
+];
+
+/// The default point of a space but for these settings.
+fn point(space: &Space, differences: &str) -> Knobs {
+    let mut knobs = space.default.clone();
+    for difference in differences.split(' ') {
+        let (name, setting) = difference.split_once('=').expect("a name and a setting");
+        let setting = setting.parse().map_or_else(|_| Setting::Choice(setting.to_owned()), Setting::Number);
+        let axis = space.axes.iter().find(|axis| axis.name == name).unwrap_or_else(|| panic!("no axis `{name}`"));
+        assert!(axis.settings.contains(&setting), "{difference}: {:?}", axis.settings);
+        knobs.0.insert(name.to_owned(), setting);
+    }
+    assert!(space.allows(&knobs), "{differences}: {knobs:?}");
+    knobs
+}
 
 /// Compiles C++ to a library.
 fn compile(source: &Path, out: &Path, include: &[&Path]) {
@@ -111,6 +189,13 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         let space = space::space(&common::task(text), &target.machine);
         let points = space::sample(&space, 5, *points).into_iter();
         tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
+    }
+    for (text, differences) in POINTS {
+        let knobs = point(&space::space(&common::task(text), &target.machine), differences);
+        tried.push((*text, Schedule::Template { knobs }));
+    }
+    for (text, space) in DRAWN {
+        tried.push((*text, Schedule::MetaSchedule { space: *space, seed: 3, trace: None }));
     }
     tried.push(tried[0].clone());
     let codes = build(&mut common::workers(), &target, &tried);

@@ -20,7 +20,7 @@ mod tensor;
 mod tests;
 mod window;
 
-pub use compare::{Comparison, Tolerance, compare, tolerance};
+pub use compare::{Comparison, Rounding, Tolerance, compare, tolerance, tolerance_when_rounded};
 pub use inputs::{constant, random_inputs};
 pub use tensor::Tensor;
 

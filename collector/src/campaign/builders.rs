@@ -139,7 +139,7 @@ impl Builders {
         let seat = &mut self.seats[place];
         let number = seat.number.take().expect("a builder that owes an answer has a job");
         let build = match seat.supervisor.receive() {
-            Ok(BuildReply::Built(artifact)) => Build::Built(artifact),
+            Ok(BuildReply::Built(artifact)) => Build::Built(*artifact),
             Ok(BuildReply::Failed(why)) => Build::Failed(why),
             Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
             Err(fault) => Build::Fault(fault),

@@ -18,6 +18,7 @@ use crate::cuda::{Architecture, Cubin, DeviceCode, Kernel, Launch};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};
 use crate::lower::Packing;
+use crate::space::Schedule;
 use crate::target::Target;
 use datasets::Record;
 use serde::{Deserialize, Serialize};
@@ -314,7 +315,7 @@ impl Stored {
                 (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
                 (object, device) => Build::Built(Artifact {
                     object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
-                    device: device.as_ref().map(|device| read_device(dir, device, planned)).transpose()?,
+                    device: device.as_ref().map(|device| read_device(dir, device, built, planned)).transpose()?,
                     code_bytes: built.code_bytes,
                     packings: built.packings.clone(),
                     trace: built.trace.clone(),
@@ -331,7 +332,7 @@ impl Stored {
 }
 
 /// Device code that was built for a task.
-fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Result<DeviceCode> {
+fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &PlannedTask) -> Result<DeviceCode> {
     let read = |cubin: &BuiltCubin| -> Result<Cubin> {
         let bytes = read_code(dir, &cubin.file, "cubin")?;
         let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
@@ -340,9 +341,10 @@ fn read_device(dir: &Path, device: &BuiltDevice, planned: &PlannedTask) -> Resul
     let cubins = device.cubins.iter().map(read).collect::<Result<_>>()?;
     let source = String::from_utf8_lossy(&read_code(dir, &device.source, "cu")?).into_owned();
     let (launches, workspaces) = (device.launches.clone(), device.workspaces.clone());
-    let code = DeviceCode { source, launches, workspaces, cubins };
     let wrong =
         |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
+    let rounding = Schedule::from_json(&built.schedule).map_err(|error| wrong(error.to_string()))?.rounding();
+    let code = DeviceCode { source, launches, workspaces, cubins, rounding };
     code.check(planned.task.parameters.len() + 1).map_err(wrong)?;
     Ok(code)
 }

@@ -3,6 +3,7 @@
 
 use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 use super::occupancy::Occupancy;
+use models::reference::Rounding;
 use serde::{Deserialize, Serialize};
 
 /// The kernels of one task with the order of their launches.
@@ -16,6 +17,9 @@ pub struct DeviceCode {
     pub workspaces: Vec<u64>,
     /// Machine code, one for each architecture.
     pub cubins: Vec<Cubin>,
+    /// What becomes of operands before they are multiplied; says how exact a result has to be.
+    #[serde(default)]
+    pub rounding: Rounding,
 }
 
 /// One kernel launch.

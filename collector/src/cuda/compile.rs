@@ -7,6 +7,7 @@ use super::launches::Launches;
 use super::log::assembled;
 use super::nvrtc::{Nvrtc, NvrtcError};
 use super::occupancy::occupancy;
+use models::reference::Rounding;
 
 /// Why there is no device code.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,7 @@ pub fn compile(
         launches: launches.launches,
         workspaces: launches.workspaces,
         cubins: Vec::new(),
+        rounding: Rounding::None,
     };
     for &architecture in architectures {
         let cubin = compile_for(nvrtc, &code, architecture)?;

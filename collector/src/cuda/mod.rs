@@ -35,4 +35,4 @@ pub use compile::{CompileError, compile};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
-pub use product::{FRAGMENT, Product};
+pub use product::{FRAGMENT, Product, Side};

@@ -2,7 +2,7 @@
 
 use models::DType;
 
-/// Rows and columns of a fragment, the unit in which a warp multiplies.
+/// Rows and columns of a fragment of sums, the unit in which a warp multiplies.
 pub const FRAGMENT: i64 = 16;
 
 /// Which element types are multiplied, and so in what they are summed.
@@ -13,6 +13,17 @@ pub enum Product {
     BF16,
     I8,
     U8,
+    /// 32-bit floats, of whose fractions the ten highest bits are multiplied.
+    TF32,
+}
+
+/// A matrix of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Side {
+    Left,
+    Right,
+    Sum,
 }
 
 impl Product {
@@ -23,6 +34,7 @@ impl Product {
             (DType::BF16, DType::BF16) => (Product::BF16, 80),
             (DType::I8, DType::I8) => (Product::I8, 72),
             (DType::U8, DType::U8) => (Product::U8, 72),
+            (DType::F32, DType::F32) => (Product::TF32, 80),
             _ => return None,
         };
         (capability >= since).then_some(product)
@@ -35,13 +47,29 @@ impl Product {
             Product::BF16 => DType::BF16,
             Product::I8 => DType::I8,
             Product::U8 => DType::U8,
+            Product::TF32 => DType::F32,
         }
+    }
+
+    /// Columns of a fragment of the left operand, and rows of one of the right.
+    pub fn depth(self) -> i64 {
+        if self == Product::TF32 { 8 } else { 16 }
+    }
+
+    /// Rows and columns of a fragment, as its matrix is stored.
+    pub fn fragment(self, side: Side, is_transposed: bool) -> [i64; 2] {
+        let [rows, columns] = match side {
+            Side::Left => [FRAGMENT, self.depth()],
+            Side::Right => [self.depth(), FRAGMENT],
+            Side::Sum => [FRAGMENT, FRAGMENT],
+        };
+        if is_transposed { [columns, rows] } else { [rows, columns] }
     }
 
     /// Type of the sums.
     pub fn sum(self) -> DType {
         match self {
-            Product::F16 | Product::BF16 => DType::F32,
+            Product::F16 | Product::BF16 | Product::TF32 => DType::F32,
             Product::I8 | Product::U8 => DType::I32,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Artifact, BuildJob, BuildReply};
 use crate::code;
-use crate::cuda::{self, nvrtc::Nvrtc};
+use crate::cuda::{self, DeviceCode, nvrtc::Nvrtc};
 use crate::lower::{Lowered, Sums, lower};
 use crate::space::apply::{ApplyError, SpaceCache, apply};
 use crate::space::{Layout, Schedule};
@@ -32,7 +32,7 @@ impl Builder {
     /// Does one job.
     pub fn answer(&mut self, job: &BuildJob) -> BuildReply {
         match self.build(job) {
-            Ok(artifact) => BuildReply::Built(artifact),
+            Ok(artifact) => BuildReply::Built(Box::new(artifact)),
             Err(error) => match error.downcast_ref::<ApplyError>() {
                 Some(ApplyError::Rejected) => BuildReply::Rejected(error.to_string()),
                 _ => BuildReply::Failed(format!("{error:#}")),
@@ -56,13 +56,13 @@ impl Builder {
         let mut features = features::of_stores(&stores);
         let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
-            let artifact = Artifact {
-                packings,
-                trace,
-                schedule_ms,
-                features,
-                ..self.device_code(&module, &target, schedule.has_fragments())?
+            // What was drawn is known by its moves alone.
+            let schedule = match schedule {
+                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::to_json(&moves)? },
+                other => other,
             };
+            let artifact =
+                Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target, &schedule)? };
             return Ok(artifact);
         }
         let object = compile(&module, &target).context("cannot compile")?;
@@ -88,14 +88,16 @@ impl Builder {
     }
 
     /// Kernels for a device; what the schedule says of the artifact is left empty.
-    fn device_code(&mut self, module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Artifact> {
-        let source = device::generate(module, target, has_fragments).context("cannot generate device code")?;
+    fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
+        let source = device::generate(module, target, schedule.has_fragments());
+        let source = source.context("cannot generate device code")?;
         if self.nvrtc.is_none() {
             self.nvrtc = Some(Nvrtc::open()?);
         }
         let nvrtc = self.nvrtc.as_ref().expect("just opened");
         let compiling = Instant::now();
         let code = cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?;
+        let code = DeviceCode { rounding: schedule.rounding(), ..code };
         let first = code.cubins.first().context("a device has at least one architecture")?;
         Ok(Artifact {
             object: Vec::new(),

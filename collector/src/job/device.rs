@@ -62,7 +62,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     let mut clock = DeviceClock { host: HostClock::new(), timer: &timer, is_sampling: false };
     let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
     let result = tensors.last().expect("the output was put last");
-    let check = if job.is_checked { Some(prepared.check(result.read()?)?) } else { None };
+    let check = if job.is_checked { Some(prepared.check(result.read()?, code.rounding)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }

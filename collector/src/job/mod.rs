@@ -40,7 +40,7 @@ pub struct BuildJob {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuildReply {
     /// Built code.
-    Built(Artifact),
+    Built(Box<Artifact>),
     /// TVM refused; the text says which step and why.
     Failed(String),
     /// The space has no schedule at this draw.

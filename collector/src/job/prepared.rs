@@ -5,7 +5,7 @@
 
 use super::Check;
 use anyhow::{Context, Result};
-use models::reference::{self, Tensor};
+use models::reference::{self, Rounding, Tensor};
 use models::{Task, TensorType};
 
 /// Tasks whose data is kept: code that serves several sizes is run at one after the other.
@@ -30,10 +30,10 @@ impl Prepared {
     }
 
     /// Compares a result, given as the bytes of its tensor, with the expected one.
-    pub fn check(&self, result: Vec<u8>) -> Result<Check> {
+    pub fn check(&self, result: Vec<u8>, rounding: Rounding) -> Result<Check> {
         let expected = self.expected.as_ref().context("the reference was not computed")?;
         let actual = Tensor::from_bytes(self.output().clone(), result)?;
-        let found = reference::compare(&actual, expected, reference::tolerance(&self.task))?;
+        let found = reference::compare(&actual, expected, reference::tolerance_when_rounded(&self.task, rounding))?;
         Ok(Check { max_abs_error: found.max_abs_error, max_rel_error: found.max_rel_error, is_right: found.ok })
     }
 }

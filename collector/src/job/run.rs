@@ -14,6 +14,7 @@ use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Placement;
 use crate::tvm::pool;
 use anyhow::{Context, Result, ensure};
+use models::reference::Rounding;
 
 /// The variable TVM reads once per process.
 pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
@@ -92,7 +93,7 @@ fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> 
     poison(output, task_output)?;
     let mut call = |times: u32| kernel.call(&arguments, times);
     let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut counters)?;
-    let check = if job.is_checked { Some(prepared.check(output.read()?)?) } else { None };
+    let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }

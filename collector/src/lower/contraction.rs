@@ -1,9 +1,11 @@
 //! Convolution of any spatial rank, dense and batched matrix products.
 //!
-//! Two forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's operator
+//! Three forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's operator
 //! library uses, so that traces tuned on its definitions replay on ours. Blocked: the output's channel (or column)
 //! dimension is cut into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one vector holds
-//! a block of channels; a second block puts the result back into the task's order.
+//! a block of channels; a second block puts the result back into the task's order. Columns: a convolution as a product of
+//! two matrices, for tensor cores: the weight as it is stored, and the windows, made by a block that schedules keep in
+//! pieces; a last block puts the result back.
 
 use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::space::Layout;
@@ -60,6 +62,9 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let is_packed = weight.extents.len() > shape.strides.len() + 2;
     let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
     let outputs_per_group = channels / shape.groups;
+    if let Layout::Columns { multiple } = writer.layout {
+        return conv_of_columns(writer, shape, (data, weight), multiple, output);
+    }
     let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == sources;
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
@@ -111,6 +116,79 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
         reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
     })?;
     unblock(writer, &accumulated, 1, block, output)
+}
+
+/// A convolution as a product: of the weights, with a row for each channel of the result, and of the windows, with a
+/// column for each place of it.
+fn conv_of_columns(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    (data, weight): (&Tensor, &Tensor),
+    multiple: i64,
+    output: &Output,
+) -> Result<Tensor> {
+    if shape.groups != 1 || shape.zeros != NO_ZEROS {
+        let why = "only one group of plain numbers is a product of matrices".to_owned();
+        return Err(LowerError::Unsupported { operator: "conv".to_owned(), why });
+    }
+    let kernel = writer.kernel.clone();
+    let places = writer.numbers(&output.extents[2..])?;
+    let [images, channels] = [writer.number(&output.extents[0])?, writer.number(&output.extents[1])?];
+    let taps: i64 = kernel.iter().product();
+    let places_of_image: i64 = places.iter().product();
+    let depth = writer.number(&weight.extents[1])?;
+    let columns = images * places_of_image;
+    let padded = (columns + multiple - 1) / multiple * multiple;
+    let data = if shape.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name("pad_temp"), data, shape.pads, 0)?
+    } else {
+        data.clone()
+    };
+    let windows =
+        writer.block(&output.name("conv_windows"), Part::Windows, (data.dtype, &known(&[depth, padded])), |i| {
+            let (taps, places_of_image) = (index(taps)?, index(places_of_image)?);
+            let mut at = vec![i[1].floor_div(&places_of_image)?, i[0].floor_div(&taps)?];
+            let place = digits(&i[1].floor_mod(&places_of_image)?, &places)?;
+            let tap = digits(&i[0].floor_mod(&taps)?, &kernel)?;
+            for (d, (place, tap)) in place.iter().zip(&tap).enumerate() {
+                at.push(place.mul(&index(shape.strides[d])?)?.add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            }
+            let element = data.at(&at)?;
+            if padded == columns {
+                return Ok(element);
+            }
+            i[1].less(&index(columns)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+        })?;
+    let step = axis("k", &Extent::Known(depth), true)?;
+    let sums =
+        writer.block(&output.name("conv_columns"), Part::Anchor, (output.dtype, &known(&[channels, padded])), |i| {
+            let (row, column) = ([i[0].clone(), step.variable.clone()], [step.variable.clone(), i[1].clone()]);
+            let product = multiply((weight, &row), (&windows, &column), NO_ZEROS, output.dtype)?;
+            reduce(Reduction::Sum, output.dtype, &product, std::slice::from_ref(&step))
+        })?;
+    writer.block(&output.name("conv_places"), Part::Epilogue, output.like(), |i| sums.at(&column_of(i, &places)?))
+}
+
+/// A number's digits, the last one first to change, where each has as many values as its extent.
+fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut rest = number.clone();
+    let mut digits = Vec::with_capacity(extents.len());
+    for (place, &extent) in extents.iter().enumerate().rev() {
+        let extent = index(extent)?;
+        digits.push(if place == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
+        rest = rest.floor_div(&extent)?;
+    }
+    digits.reverse();
+    Ok(digits)
+}
+
+/// Row and column of an element of a convolution's result, whose places have these extents.
+pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut column = at[0].clone();
+    for (place, &extent) in at[2..].iter().zip(places) {
+        column = column.mul(&index(extent)?)?.add(place)?;
+    }
+    Ok(vec![at[1].clone(), column])
 }
 
 /// Block names of padding and anchor.

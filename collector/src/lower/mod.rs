@@ -16,6 +16,8 @@ mod reduce;
 mod resample;
 pub mod symbols;
 
+pub(crate) use contraction::column_of;
+
 use crate::space::Layout;
 use crate::tvm::TvmError;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
@@ -48,6 +50,8 @@ pub struct Block {
 pub enum Part {
     /// Surrounds an input with its padding, or reads it in another order.
     Pad,
+    /// The windows of a convolution as a matrix.
+    Windows,
     /// Helps the anchor, such as the maximum of a softmax.
     Helper,
     /// The reduction or main computation.
@@ -66,6 +70,8 @@ pub enum Packing {
         /// Extent of the innermost dimension.
         block: i64,
     },
+    /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
+    Rows,
 }
 
 /// In what products of half precision are summed.
@@ -100,6 +106,8 @@ pub(crate) struct Writer {
     symbols: HashMap<String, Extent>,
     /// Name of the operator at hand.
     operator: &'static str,
+    /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
+    kernel: Vec<i64>,
 }
 
 impl Writer {
@@ -149,7 +157,9 @@ impl Writer {
 /// Writes a task down for TVM in a layout.
 pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
-    let mut writer = Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor };
+    let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
+    let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
+    let mut writer = Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor, kernel };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
@@ -157,7 +167,7 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         let packing = packing_of(task, place, layout);
         let stored = match packing {
             Packing::Plain => extents,
-            Packing::Blocked { .. } => known(&packing.extents(&writer.numbers(&extents)?)),
+            Packing::Blocked { .. } | Packing::Rows => known(&packing.extents(&writer.numbers(&extents)?)),
         };
         parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
         packings.push(packing);
@@ -278,15 +288,19 @@ fn known(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// Which parameters a blocked layout stores packed: the weight of a contraction, when it is a constant.
+/// How a layout stores a parameter. A blocked one packs the weight of a contraction, when it is a constant; one of columns
+/// takes that of a convolution for a matrix.
 fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
     let anchor = &task.steps[0];
-    let is_weight = matches!(anchor.op, Op::Conv { .. } | Op::Dense | Op::QConv { .. } | Op::QDense { .. })
-        && anchor.inputs.get(1) == Some(&Operand::Parameter(place))
+    let is_conv = matches!(anchor.op, Op::Conv { .. } | Op::QConv { .. });
+    let is_operand = anchor.inputs.get(1) == Some(&Operand::Parameter(place));
+    let is_weight = is_operand
+        && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }))
         && task.parameters[place].is_constant;
     match layout {
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
-        Layout::Blocked { .. } | Layout::Plain => Packing::Plain,
+        Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
+        Layout::Blocked { .. } | Layout::Plain | Layout::Columns { .. } => Packing::Plain,
     }
 }
 
@@ -301,6 +315,7 @@ impl Packing {
                 stored.push(block);
                 stored
             }
+            Packing::Rows => vec![extents[0], extents[1..].iter().product()],
         }
     }
 

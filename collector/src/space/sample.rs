@@ -1,6 +1,6 @@
 //! Draws schedules from a space.
 
-use super::gpu::tensor;
+use super::gpu::{sum, tensor};
 use super::{Knobs, Space};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -64,11 +64,16 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     }
     match knobs.choice("unit") {
         Some("tensor") => {
-            knobs.0.retain(|name, _| {
-                matches!(name.as_str(), "unit" | "pad_rows") || tensor::AXES.contains(&name.as_str())
-            });
+            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "pad_rows" | "split_k") || tensor::is_axis(name));
         }
-        _ => knobs.0.retain(|name, _| !tensor::AXES.contains(&name.as_str())),
+        _ => knobs.0.retain(|name, _| !tensor::is_axis(name)),
+    }
+    let is_of_sums = |name: &str| sum::AXES.contains(&name);
+    match knobs.choice("sum") {
+        Some("block") if knobs.0.keys().any(|name| is_of_sums(name)) => {
+            knobs.0.retain(|name, _| matches!(name.as_str(), "unit" | "sum") || is_of_sums(name));
+        }
+        _ => knobs.0.retain(|name, _| !is_of_sums(name)),
     }
     knobs
 }

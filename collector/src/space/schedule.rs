@@ -1,5 +1,7 @@
 //! A schedule: one point of a space, replayable from its text.
 
+use super::gpu::tensor;
+use models::reference::Rounding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +15,11 @@ pub enum Layout {
     Blocked {
         /// Extent of the innermost dimension.
         block: i64,
+    },
+    /// A convolution as a product of matrices: of its weights, and of its windows as columns.
+    Columns {
+        /// Zeros make the number of columns a multiple of this.
+        multiple: i64,
     },
 }
 
@@ -123,6 +130,9 @@ impl Schedule {
             Schedule::Template { knobs } if knobs.choice("layout") == Some("blocked") => {
                 Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
             }
+            Schedule::Template { knobs } if knobs.choice("unit") == Some("tensor") => {
+                Layout::Columns { multiple: tensor::columns(knobs) }
+            }
             Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Layout::Plain,
         }
     }
@@ -133,6 +143,14 @@ impl Schedule {
             Schedule::Template { knobs } => knobs.choice("unit") == Some("tensor"),
             Schedule::MetaSchedule { trace, .. } => trace.as_ref().is_some_and(has_fragments),
             Schedule::Trace { trace } => has_fragments(trace),
+        }
+    }
+
+    /// What becomes of operands before they are multiplied.
+    pub fn rounding(&self) -> Rounding {
+        match self {
+            Schedule::Template { knobs } if knobs.choice("precision") == Some("tf32") => Rounding::Tf32,
+            Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Rounding::None,
         }
     }
 

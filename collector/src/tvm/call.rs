@@ -79,6 +79,12 @@ impl Value {
         Value(Any::from(Map::<TvmString, Any>::new()))
     }
 
+    /// A map from texts.
+    pub(in crate::tvm) fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+        let entries = entries.into_iter().map(|(name, value)| (TvmString::from(name), value.0));
+        Value(Any::from(entries.collect::<Map<TvmString, Any>>()))
+    }
+
     /// The items of an array.
     pub fn items(&self) -> Result<Vec<Value>, TvmError> {
         let array: Array<Any> = self.convert("array")?;

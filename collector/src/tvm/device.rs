@@ -3,6 +3,7 @@
 //! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: shapes are
 //! constants, so what it would do is a fixed list of launches, which is read from it and travels as plain data.
 
+use super::async_copy;
 use super::call::{TvmError, Value, call};
 use super::compile::{AFTER_STORAGE, CompileTarget, FIRST, run_pass, run_passes};
 use super::expression::Module;
@@ -40,8 +41,13 @@ const AFTER_COMPACTING: &[Name] = &[
     names::FLATTEN_BUFFER,
 ];
 const BEFORE_STORAGE: &[Name] = &[names::INJECT_VIRTUAL_THREAD, names::INJECT_DOUBLE_BUFFER];
-const AFTER_BARRIERS: &[Name] =
-    &[names::INFER_FRAGMENT, names::LOWER_THREAD_ALLREDUCE, names::MERGE_SHARED_ALLOCATIONS, names::SPLIT_HOST_DEVICE];
+const AFTER_BARRIERS: &[Name] = &[
+    names::INFER_FRAGMENT,
+    names::LOWER_THREAD_ALLREDUCE,
+    names::INJECT_ASYNC_COPY,
+    names::MERGE_SHARED_ALLOCATIONS,
+    names::SPLIT_HOST_DEVICE,
+];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
 /// Lowers a module for a GPU and writes it as CUDA C.
@@ -135,13 +141,18 @@ fn raise(why: impl std::fmt::Display) -> Error {
 }
 
 /// Registers what TVM's code generator asks for, once per process: the text in front of a kernel, and how to write
-/// intrinsics that its Python package adds, of which there are none here.
+/// operators that only its Python package can write, of which the ones for copies in the background are here.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";
     const INTRINSIC: &str = "tirx.intrinsics.cuda.get_codegen";
     let register = |name: &str, function: Function| {
         Function::register_global(name, function).map_err(|error| TvmError::new(name, error.message()))
+    };
+    let intrinsic = |arguments: &[AnyView]| {
+        let name = arguments.first().and_then(|view| view.try_as::<TvmString>());
+        let name = name.ok_or_else(|| raise("an operator has a name"))?;
+        Ok(async_copy::writer(name.as_str()).map_or_else(Any::new, Any::from))
     };
     let header = |arguments: &[AnyView]| {
         let tags = arguments.first().and_then(|view| view.try_as::<Array<TvmString>>());
@@ -153,7 +164,8 @@ fn provide_headers() -> Result<()> {
     PROVIDED
         .get_or_init(|| {
             register(HEADER, Function::from_packed(header))?;
-            register(INTRINSIC, Function::from_packed(|_: &[AnyView]| Ok(Any::new())))
+            register(INTRINSIC, Function::from_packed(intrinsic))?;
+            async_copy::register()
         })
         .clone()
 }

@@ -70,10 +70,15 @@ pub fn index(number: i64) -> Result<Expression> {
     call!(names::INT_IMMEDIATE, INDEX, number, Value::none()).map(Expression)
 }
 
+/// A new variable for indices.
+pub(in crate::tvm) fn variable(name: &str) -> Result<Expression> {
+    call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none()).map(Expression)
+}
+
 impl Extent {
     /// A size of this name that a call decides.
     pub fn symbol(name: &str) -> Result<Extent> {
-        call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none()).map(Expression).map(Extent::Symbol)
+        variable(name).map(Extent::Symbol)
     }
 
     /// The number, where there is one.

@@ -1,14 +1,15 @@
 //! TVM's own schedule space (MetaSchedule) as a sampler.
 //!
 //! A sample is named by a space and a seed: every sampling move of the space draws afresh from the seed, so the same
-//! pair gives the same schedule. The rule sets are the explicit ones for LLVM and for CUDA without tensor cores, because
-//! the others want tensor intrinsics that only TVM's Python package registers.
+//! pair gives the same schedule. The rule sets are the explicit ones for LLVM and for CUDA. Those for CUDA with tensor
+//! cores want steps that only TVM's Python package registers; the rule that makes them gets ours instead.
 
-use super::call::{TvmError, Value, call, invoke};
+use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
 use super::expression::Module;
 use super::names;
 use super::schedule::Schedule;
+use super::tensor_core::TensorProduct;
 use tvm_ffi::{Any, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
@@ -16,36 +17,83 @@ type Result<T> = std::result::Result<T, TvmError>;
 /// The spaces of one module.
 pub struct Spaces {
     module: Module,
-    schedules: Vec<Value>,
+    /// Those without tensor cores come first.
+    schedules: Vec<Designed>,
+    /// Post-processors of each family of spaces.
+    families: Vec<Family>,
+    /// How many draws one sample may take.
+    draws: usize,
+}
+
+/// A space, and which of the families it is of.
+struct Designed {
+    schedule: Value,
+    family: usize,
+}
+
+/// What spaces that were generated together have in common.
+struct Family {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
     _context: Value,
-    /// How many draws one sample may take.
-    draws: usize,
 }
 
 /// On a GPU the space does not know the limits of a block, so that most draws are rejected: eleven of twelve of a
 /// square matrix product. A sample is then the first draw that fits, of a series that follows from its seed.
 const DEVICE_DRAWS: usize = 48;
 
-/// Generates the spaces of a module for a target with its number of cores.
-pub fn spaces(module: &Module, target: &CompileTarget) -> Result<Spaces> {
-    let (rules, postprocs, mutators, draws) = if target.architectures.is_empty() {
-        (names::META_RULES_LLVM, names::META_POSTPROCS_LLVM, names::META_MUTATORS_LLVM, 1)
-    } else {
-        (names::META_RULES_CUDA, names::META_POSTPROCS_CUDA, names::META_MUTATORS_CUDA, DEVICE_DRAWS)
+/// Generates the spaces of a module for a target with its number of cores; those with tensor cores too, where they make
+/// the product.
+pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
+    let is_device = !target.architectures.is_empty();
+    let mut spaces = Spaces {
+        module: module.clone(),
+        schedules: Vec::new(),
+        families: Vec::new(),
+        draws: if is_device { DEVICE_DRAWS } else { 1 },
     };
-    let rules = invoke(&rules, &[])?;
-    let postprocs = invoke(&postprocs, &[])?;
-    let mutators = invoke(&mutators, &[])?;
-    let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
-    let context = context(module, &target.sampled, &generator)?;
-    call!(names::META_INITIALIZE, &context)?;
-    let schedules = call!(names::META_DESIGN_SPACE, &generator, &module.0)?.items()?;
-    if schedules.is_empty() {
+    if !is_device {
+        let rules = call!(names::META_RULES_LLVM)?;
+        spaces.add(target, rules, call!(names::META_POSTPROCS_LLVM)?, call!(names::META_MUTATORS_LLVM)?)?;
+    } else {
+        let rules = call!(names::META_RULES_CUDA)?;
+        spaces.add(target, rules, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?)?;
+    }
+    if let Some(product) = product.filter(|_| is_device) {
+        let rules = [vec![tensor_core_rule(product)?], call!(names::META_RULES_CUDA)?.items()?].concat();
+        let postprocs = call!(names::META_POSTPROCS_TENSOR_CORE)?;
+        spaces.add(target, Value::from(rules), postprocs, call!(names::META_MUTATORS_CUDA)?)?;
+    }
+    if spaces.schedules.is_empty() {
         return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
     }
-    Ok(Spaces { module: module.clone(), schedules, postprocs: postprocs.items()?, _context: context, draws })
+    Ok(spaces)
+}
+
+/// TVM's rule for tensor cores with its own settings, but for the steps, which are ours.
+fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
+    const ROLES: [&str; 5] = ["init", "load_a", "load_b", "compute", "store"];
+    let names = product.steps()?;
+    let steps = ROLES.into_iter().zip(names.iter().map(|name| Value::from(name.as_str())));
+    let numbers = |numbers: &[i64]| Value::array(numbers.iter().map(|&number| Value::from(number)));
+    let texts = |texts: &[&str]| Value::array(texts.iter().map(|&text| Value::from(text)));
+    let reuse = |level: i64| {
+        let scope = ("scope", Value::from("shared.dyn"));
+        Value::map([("req", Value::from("must")), ("levels", numbers(&[level])), scope])
+    };
+    const INNERMOST: i64 = 4;
+    const NO_PIPELINE: bool = false;
+    call!(
+        names::META_TENSOR_CORE_RULE,
+        vec![Value::map(steps)],
+        "SSSRRSRS",
+        texts(&["blockIdx.y", "blockIdx.x", "threadIdx.y"]),
+        INNERMOST,
+        numbers(&[1, 2, 3, 4, 8, 16]),
+        reuse(4),
+        reuse(2),
+        NO_PIPELINE
+    )
 }
 
 /// What TVM's spaces and features see of a module: its target, and the generator of spaces, which may be none.
@@ -57,6 +105,18 @@ pub(in crate::tvm) fn context(module: &Module, target: &Value, generator: &Value
 }
 
 impl Spaces {
+    /// Generates the spaces of these rules.
+    fn add(&mut self, target: &CompileTarget, rules: Value, postprocs: Value, mutators: Value) -> Result<()> {
+        let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
+        let context = context(&self.module, &target.sampled, &generator)?;
+        call!(names::META_INITIALIZE, &context)?;
+        let schedules = call!(names::META_DESIGN_SPACE, &generator, &self.module.0)?.items()?;
+        let family = self.families.len();
+        self.schedules.extend(schedules.into_iter().map(|schedule| Designed { schedule, family }));
+        self.families.push(Family { postprocs: postprocs.items()?, _context: context });
+        Ok(())
+    }
+
     /// How many spaces there are.
     pub fn len(&self) -> usize {
         self.schedules.len()
@@ -82,13 +142,14 @@ impl Spaces {
     }
 
     fn draw(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
-        let trace = call!(names::SCHEDULE_TRACE, &self.schedules[space % self.len()])?;
+        let designed = &self.schedules[space % self.len()];
+        let trace = call!(names::SCHEDULE_TRACE, &designed.schedule)?;
         let moves = trace.field("insts")?;
         let undecided = call!(names::TRACE, moves, Value::empty_map())?;
         let schedule = Schedule::new(&self.module, seed)?;
         call!(names::TRACE_APPLY, undecided, &schedule.0, true, Value::none())?;
         call!(names::ENTER_POSTPROC, &schedule.0)?;
-        for postproc in &self.postprocs {
+        for postproc in &self.families[designed.family].postprocs {
             match call!(names::META_POSTPROC_APPLY, postproc, &schedule.0) {
                 Ok(accepted) if accepted.boolean()? => {}
                 Ok(_) | Err(_) => return Ok(None),

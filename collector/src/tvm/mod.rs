@@ -4,9 +4,11 @@
 //! pointer, handle or dtype code. Two roles: a runner maps the small runtime, a builder the compiler too; the
 //! orchestrator maps neither.
 
+mod async_copy;
 pub mod call;
 pub mod compile;
 pub mod device;
+mod device_function;
 pub mod expression;
 pub mod features;
 pub mod kernel;
@@ -18,6 +20,7 @@ pub mod object;
 pub mod pool;
 pub mod schedule;
 pub mod tensor_core;
+mod tf32;
 pub mod trace;
 
 pub use call::{TvmError, Value};

@@ -53,6 +53,7 @@ names! {
     ITERATOR = "tirx.IterVar", 5, Builder;
     CALL_OPERATOR = "ir.Call", 6, Builder;
     GET_OPERATOR = "ir.GetOp", 1, Builder;
+    REGISTER_OPERATOR = "ir.RegisterOp", 2, Builder;
     ADD = "prim._OpAdd", 3, Builder;
     SUB = "prim._OpSub", 3, Builder;
     MUL = "prim._OpMul", 3, Builder;
@@ -114,10 +115,13 @@ names! {
     REVERSE_COMPUTE_AT = "s_tir.schedule.ScheduleReverseComputeAt", 5, Builder;
     COMPUTE_INLINE = "s_tir.schedule.ScheduleComputeInline", 2, Builder;
     DECOMPOSE_REDUCTION = "s_tir.schedule.ScheduleDecomposeReduction", 3, Builder;
+    FACTOR_REDUCTION = "s_tir.schedule.ScheduleRFactor", 3, Builder;
     ANNOTATE = "s_tir.schedule.ScheduleAnnotate", 4, Builder;
     BIND = "s_tir.schedule.ScheduleBind", 3, Builder;
     ADD_UNIT_LOOP = "s_tir.schedule.ScheduleAddUnitLoop", 2, Builder;
     STORAGE_ALIGN = "s_tir.schedule.ScheduleStorageAlign", 6, Builder;
+    INDEX_MAP = "tirx.IndexMap", 3, Builder;
+    TRANSFORM_BLOCK_LAYOUT = "s_tir.schedule.ScheduleTransformBlockLayout", 3, Builder;
     TENSORIZE = "s_tir.schedule.ScheduleTensorize", 4, Builder;
     SET_SCOPE = "s_tir.schedule.ScheduleSetScope", 4, Builder;
     GET_STATEMENT = "s_tir.schedule.ScheduleGet", 2, Builder;
@@ -153,6 +157,8 @@ names! {
     META_RULES_CUDA = "s_tir.meta_schedule.ScheduleRuleDefaultCUDA", 0, Builder;
     META_POSTPROCS_CUDA = "s_tir.meta_schedule.PostprocDefaultCUDA", 0, Builder;
     META_MUTATORS_CUDA = "s_tir.meta_schedule.MutatorDefaultCUDA", 0, Builder;
+    META_TENSOR_CORE_RULE = "s_tir.meta_schedule.ScheduleRuleMultiLevelTilingTensorCore", 8, Builder;
+    META_POSTPROCS_TENSOR_CORE = "s_tir.meta_schedule.PostprocDefaultCUDATensorCore", 0, Builder;
     META_POST_ORDER = "s_tir.meta_schedule.SpaceGeneratorPostOrderApply", 4, Builder;
     META_CONTEXT = "s_tir.meta_schedule.TuneContext", 8, Builder;
     META_INITIALIZE = "s_tir.meta_schedule.TuneContextInitialize", 1, Builder;
@@ -220,6 +226,7 @@ names! {
     THREAD_SYNC = "s_tir.transform.ThreadSync", 1, Builder;
     INFER_FRAGMENT = "s_tir.transform.InferFragment", 0, Builder;
     LOWER_THREAD_ALLREDUCE = "s_tir.transform.LowerThreadAllreduce", 0, Builder;
+    INJECT_ASYNC_COPY = "s_tir.transform.InjectPTXAsyncCopy", 0, Builder;
     MERGE_SHARED_ALLOCATIONS = "s_tir.transform.MergeSharedMemoryAllocations", 0, Builder;
     LOWER_WARP_MEMORY = "tirx.transform.LowerWarpMemory", 0, Builder;
 }

@@ -1,7 +1,7 @@
 //! A schedule being made: the moves that turn a plain loop nest into a fast one.
 
 use super::call::{TvmError, Value, call};
-use super::expression::Module;
+use super::expression::{Expression, Module, variable};
 use super::names;
 use super::tensor_core::{Step, step_name};
 use crate::cuda::Product;
@@ -182,6 +182,17 @@ impl Schedule {
         variables.iter().map(|variable| Ok(variable.field("iter_type")?.integer()? == REDUCTION)).collect()
     }
 
+    /// Gives a block other loops over the same elements: of an element's place in the old ones, `map` makes its place in
+    /// the new ones.
+    pub fn remap(&self, block: &Block, map: impl FnOnce(&[Expression]) -> Result<Vec<Expression>>) -> Result<()> {
+        let count = self.reduces(block)?.len();
+        let from = (0..count).map(|place| variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
+        let to = map(&from)?;
+        let plain = |all: Vec<Expression>| all.into_iter().map(|expression| expression.0).collect::<Vec<_>>();
+        let map = call!(names::INDEX_MAP, plain(from), plain(to), Value::none())?;
+        call!(names::TRANSFORM_BLOCK_LAYOUT, &self.0, &block.0, map).map(drop)
+    }
+
     /// Computes a producer inside a loop of its consumer.
     pub fn compute_at(&self, block: &Block, target: &Loop) -> Result<()> {
         call!(names::COMPUTE_AT, &self.0, &block.0, &target.0, true, -1i64).map(drop)
@@ -202,6 +213,12 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
+    /// Makes a loop of a reduction the first dimension of partial results: the block that is returned computes them, the
+    /// block that had the loop sums them.
+    pub fn factor_reduction(&self, target: &Loop) -> Result<Block> {
+        call!(names::FACTOR_REDUCTION, &self.0, &target.0, 0i64).map(Block)
+    }
+
     /// Replaces everything inside of a loop by a step of the tensor cores.
     pub fn tensorize(&self, target: &Loop, product: Product, step: Step) -> Result<()> {
         call!(names::TENSORIZE, &self.0, &target.0, step_name(product, step)?.as_str(), true).map(drop)
@@ -218,13 +235,18 @@ impl Schedule {
     }
 
     /// Lets statements of different rounds of a loop overlap: of each of them, in order, by how many rounds it is late.
-    pub fn overlap(&self, target: &Loop, late: &[i64]) -> Result<()> {
+    /// Those that are not late may copy in the background.
+    pub fn overlap(&self, target: &Loop, late: &[i64], is_async: bool) -> Result<()> {
         const STAGE: &str = "software_pipeline_stage";
         const ORDER: &str = "software_pipeline_order";
+        const ASYNC_STAGES: &str = "software_pipeline_async_stages";
         let numbers = |numbers: Vec<i64>| -> Result<Vec<Value>> {
             numbers.into_iter().map(|number| super::expression::index(number).map(|number| number.0)).collect()
         };
         call!(names::ANNOTATE, &self.0, &target.0, STAGE, numbers(late.to_vec())?)?;
+        if is_async {
+            call!(names::ANNOTATE, &self.0, &target.0, ASYNC_STAGES, numbers(vec![0])?)?;
+        }
         let order = (0..late.len()).map(|place| place as i64).collect();
         call!(names::ANNOTATE, &self.0, &target.0, ORDER, numbers(order)?).map(drop)
     }

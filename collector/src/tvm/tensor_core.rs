@@ -1,12 +1,14 @@
 //! Tensor cores: for each step of a product of small matrices, what it computes in plain loops and what replaces it.
 //!
-//! TVM writes the replacements as calls of NVIDIA's `wmma` functions, which all lanes of a warp make together. Its
-//! Python package registers such steps for some types; these are ours, registered once per process when first wanted.
+//! TVM writes the replacements as calls of NVIDIA's `wmma` functions, which all lanes of a warp make together, or, of
+//! types for which it has no fragments, as calls of functions of our own (`tf32`). Its Python package registers such
+//! steps for some types; these are ours, registered once per process when first wanted.
 
 use super::call::{TvmError, Value, call};
-use super::expression::{Expression, constant, index};
-use super::names;
-use crate::cuda::{FRAGMENT, Product};
+use super::device_function::{self, text};
+use super::expression::{Expression, constant, index, variable};
+use super::{names, tf32};
+use crate::cuda::{FRAGMENT, Product, Side};
 use models::DType;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -39,6 +41,31 @@ pub enum Step {
     Store,
 }
 
+/// A product, and which of its operands are stored transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorProduct {
+    /// What is multiplied.
+    pub product: Product,
+    /// Whether the left operand is transposed.
+    pub is_left_transposed: bool,
+    /// Whether the right one is.
+    pub is_right_transposed: bool,
+}
+
+impl TensorProduct {
+    /// The names of all its steps, in their order, each registered: a trace may ask for any.
+    pub fn steps(self) -> Result<[String; 5]> {
+        let TensorProduct { product, is_left_transposed, is_right_transposed } = self;
+        Ok([
+            step_name(product, Step::Fill)?,
+            step_name(product, Step::LoadLeft { is_transposed: is_left_transposed })?,
+            step_name(product, Step::LoadRight { is_transposed: is_right_transposed })?,
+            step_name(product, Step::Multiply { is_left_transposed, is_right_transposed })?,
+            step_name(product, Step::Store)?,
+        ])
+    }
+}
+
 /// The name of a step to tensorize with; registers it when it is new.
 pub fn step_name(product: Product, step: Step) -> Result<String> {
     static KNOWN: Mutex<BTreeSet<(Product, Step)>> = Mutex::new(BTreeSet::new());
@@ -54,74 +81,116 @@ pub fn step_name(product: Product, step: Step) -> Result<String> {
 
 /// Description and replacement.
 fn write(product: Product, step: Step) -> Result<[Value; 2]> {
-    let (input, sum) = (product.input(), product.sum());
     match step {
         Step::Fill => {
-            let plain = Matrix::new("c", sum, ACCUMULATOR, false)?;
-            let described = loops(&[DATA; 2], &[], &plain, |at| plain.store(at, &constant(sum, 0.0)?))?;
-            let c = Matrix::new("c", sum, ACCUMULATOR, true)?;
-            let zero = constant(sum, 0.0)?;
-            let filled = intrinsic("tirx.tvm_fill_fragment", with_shape(&c, [c.fragment()?, zero.0])?)?;
+            let plain = sums(product, false)?;
+            let described = loops(&[FRAGMENT; 2], &[], &plain, |at| plain.store(at, &constant(plain.dtype, 0.0)?))?;
+            let c = sums(product, true)?;
+            let filled = match product {
+                Product::TF32 => tf32::fill(c.part()?)?,
+                _ => {
+                    let zero = constant(c.dtype, 0.0)?;
+                    intrinsic("tirx.tvm_fill_fragment", with_shape(product, &c, [c.fragment()?, zero.0])?)?
+                }
+            };
             Ok([function(&[&plain], described)?, function(&[&c], block(&[], &[&c], filled)?)?])
         }
-        Step::LoadLeft { is_transposed } => load(product, LEFT, is_transposed),
-        Step::LoadRight { is_transposed } => load(product, RIGHT, is_transposed),
+        Step::LoadLeft { is_transposed } => load(product, Side::Left, is_transposed),
+        Step::LoadRight { is_transposed } => load(product, Side::Right, is_transposed),
         Step::Store => {
-            let (from, to) = (Matrix::new("c", sum, ACCUMULATOR, false)?, Matrix::new("d", sum, SHARED, false)?);
-            let described = loops(&[DATA; 2], &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
-            let (c, d) = (Matrix::new("c", sum, ACCUMULATOR, true)?, Matrix::new("d", sum, SHARED, true)?);
-            let rest = [c.fragment()?, d.address(WRITE)?, d.stride()?.0.clone(), text("row_major")?];
-            let stored = intrinsic("tirx.tvm_store_matrix_sync", with_shape(&c, rest)?)?;
+            let extents = [FRAGMENT; 2];
+            let shared = |has_strides| Matrix::new("d", product.sum(), SHARED, extents, has_strides);
+            let (from, to) = (sums(product, false)?, shared(false)?);
+            let described = loops(&extents, &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
+            let (c, d) = (sums(product, true)?, shared(true)?);
+            let place = [d.address(WRITE)?, d.stride()?.0.clone()];
+            let stored = match product {
+                Product::TF32 => tf32::store(c.part()?, place)?,
+                _ => {
+                    let [address, stride] = place;
+                    let rest = [c.fragment()?, address, stride, text("row_major")?];
+                    intrinsic("tirx.tvm_store_matrix_sync", with_shape(product, &c, rest)?)?
+                }
+            };
             Ok([function(&[&from, &to], described)?, function(&[&c, &d], block(&[&c], &[&d], stored)?)?])
         }
         Step::Multiply { is_left_transposed, is_right_transposed } => {
             let matrices = |has_strides| -> Result<[Matrix; 3]> {
                 Ok([
-                    Matrix::new("a", input, LEFT, has_strides)?,
-                    Matrix::new("b", input, RIGHT, has_strides)?,
-                    Matrix::new("c", sum, ACCUMULATOR, has_strides)?,
+                    operand(product, "a", Side::Left, is_left_transposed, has_strides)?,
+                    operand(product, "b", Side::Right, is_right_transposed, has_strides)?,
+                    sums(product, has_strides)?,
                 ])
             };
             let [a, b, c] = matrices(false)?;
             let left = if is_left_transposed { [2, 0] } else { [0, 2] };
             let right = if is_right_transposed { [1, 2] } else { [2, 1] };
             let read = [(&c, [0, 1]), (&a, left), (&b, right)];
-            let described = loops(&[DATA, DATA, REDUCTION], &read, &c, |at| {
-                let left = a.at(&pick(at, left))?.cast(sum)?;
-                let right = b.at(&pick(at, right))?.cast(sum)?;
+            let described = loops(&[FRAGMENT, FRAGMENT, product.depth()], &read, &c, |at| {
+                let left = a.at(&pick(at, left))?.cast(c.dtype)?;
+                let right = b.at(&pick(at, right))?.cast(c.dtype)?;
                 c.store(&at[..2], &c.at(&at[..2])?.add(&left.mul(&right)?)?)
             })?;
             let plain = function(&[&a, &b, &c], described)?;
             let [a, b, c] = matrices(true)?;
-            let arguments = [&c, &a, &b, &c].into_iter();
-            let arguments: Vec<Value> =
-                arguments.map(|m| Ok([m.data()?, m.fragment()?])).collect::<Result<Vec<_>>>()?.concat();
-            let multiplied = intrinsic("tirx.tvm_mma_sync", arguments)?;
+            let multiplied = match product {
+                Product::TF32 => {
+                    let orders = [is_left_transposed, is_right_transposed];
+                    tf32::multiply(orders, [c.part()?, a.part()?, b.part()?])?
+                }
+                _ => {
+                    let arguments = [&c, &a, &b, &c].into_iter().map(Matrix::part);
+                    intrinsic("tirx.tvm_mma_sync", arguments.collect::<Result<Vec<_>>>()?.concat())?
+                }
+            };
             Ok([plain, function(&[&a, &b, &c], block(&[&c, &a, &b], &[&c], multiplied)?)?])
         }
     }
 }
 
-fn load(product: Product, into: &str, is_transposed: bool) -> Result<[Value; 2]> {
-    let input = product.input();
-    let (from, to) = (Matrix::new("s", input, SHARED, false)?, Matrix::new("f", input, into, false)?);
-    let described = loops(&[DATA; 2], &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
-    let (s, f) = (Matrix::new("s", input, SHARED, true)?, Matrix::new("f", input, into, true)?);
-    let order = if is_transposed { "col_major" } else { "row_major" };
-    let rest = [f.fragment()?, s.address(READ)?, s.stride()?.0.clone(), text(order)?];
-    let loaded = intrinsic("tirx.tvm_load_matrix_sync", with_shape(&f, rest)?)?;
+fn load(product: Product, side: Side, is_transposed: bool) -> Result<[Value; 2]> {
+    let extents = product.fragment(side, is_transposed);
+    let shared = |has_strides| Matrix::new("s", product.input(), SHARED, extents, has_strides);
+    let (from, to) = (shared(false)?, operand(product, "f", side, is_transposed, false)?);
+    let described = loops(&extents, &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
+    let (s, f) = (shared(true)?, operand(product, "f", side, is_transposed, true)?);
+    let place = [s.address(READ)?, s.stride()?.0.clone()];
+    let loaded = match product {
+        Product::TF32 => tf32::load(side, is_transposed, f.part()?, place)?,
+        _ => {
+            let [address, stride] = place;
+            let order = if is_transposed { "col_major" } else { "row_major" };
+            let rest = [f.fragment()?, address, stride, text(order)?];
+            intrinsic("tirx.tvm_load_matrix_sync", with_shape(product, &f, rest)?)?
+        }
+    };
     Ok([function(&[&from, &to], described)?, function(&[&s, &f], block(&[&s], &[&f], loaded)?)?])
 }
 
-const LEFT: &str = "wmma.matrix_a";
-const RIGHT: &str = "wmma.matrix_b";
-const ACCUMULATOR: &str = "wmma.accumulator";
+/// A fragment of an operand.
+fn operand(product: Product, name: &str, side: Side, is_transposed: bool, has_strides: bool) -> Result<Matrix> {
+    let memory = match side {
+        // TVM has no fragments of this type: each lane's part of one is a plain array.
+        _ if product == Product::TF32 => "local",
+        Side::Left => "wmma.matrix_a",
+        Side::Right => "wmma.matrix_b",
+        Side::Sum => "wmma.accumulator",
+    };
+    let dtype = if side == Side::Sum { product.sum() } else { product.input() };
+    Matrix::new(name, dtype, memory, product.fragment(side, is_transposed), has_strides)
+}
+
+/// A fragment of sums.
+fn sums(product: Product, has_strides: bool) -> Result<Matrix> {
+    operand(product, "c", Side::Sum, false, has_strides)
+}
+
 const SHARED: &str = "shared.dyn";
 
 const READ: i64 = 1;
 const WRITE: i64 = 2;
 
-/// Kinds of loops.
+/// Kinds of loops: over elements of the result, and over what is summed.
 const DATA: i64 = 0;
 const REDUCTION: i64 = 2;
 
@@ -129,15 +198,16 @@ const REDUCTION: i64 = 2;
 struct Matrix {
     value: Value,
     dtype: DType,
+    extents: [i64; 2],
     offset: Expression,
     /// Elements from row to row; of a buffer of a replacement only.
     stride: Option<Expression>,
 }
 
 impl Matrix {
-    fn new(name: &str, dtype: DType, memory: &str, has_strides: bool) -> Result<Matrix> {
+    fn new(name: &str, dtype: DType, memory: &str, extents: [i64; 2], has_strides: bool) -> Result<Matrix> {
         const ALIGNED_BYTES: i64 = 64;
-        let extents = vec![index(FRAGMENT)?.0, index(FRAGMENT)?.0];
+        let numbers = vec![index(extents[0])?.0, index(extents[1])?.0];
         let offset = variable(&format!("{name}_offset"))?;
         let strides = match has_strides {
             true => vec![variable(&format!("{name}1"))?, variable(&format!("{name}0"))?],
@@ -147,17 +217,17 @@ impl Matrix {
             names::BUFFER_TYPE,
             memory,
             call!(names::PRIM_TYPE, dtype)?,
-            extents,
+            numbers,
             strides.iter().map(|stride| stride.0.clone()).collect::<Vec<_>>(),
             &offset.0,
             ALIGNED_BYTES,
-            FRAGMENT,
+            extents[1],
             Value::none(),
             Vec::new(),
             Value::none()
         )?;
         let value = call!(names::BUFFER_VARIABLE, name, kind, Value::none())?;
-        Ok(Matrix { value, dtype, offset, stride: strides.into_iter().next() })
+        Ok(Matrix { value, dtype, extents, offset, stride: strides.into_iter().next() })
     }
 
     fn at(&self, at: &[Expression]) -> Result<Expression> {
@@ -183,16 +253,21 @@ impl Matrix {
 
     /// Which fragment of a larger buffer of fragments this is, counted along rows.
     fn fragment(&self) -> Result<Value> {
-        let (stride, side) = (self.stride()?, index(FRAGMENT)?);
-        let row = self.offset.floor_div(stride)?.floor_div(&side)?;
-        let column = self.offset.floor_mod(stride)?.floor_div(&side)?;
-        Ok(row.mul(&stride.floor_div(&side)?)?.add(&column)?.0)
+        let (stride, [height, width]) = (self.stride()?, self.extents);
+        let row = self.offset.floor_div(stride)?.floor_div(&index(height)?)?;
+        let column = self.offset.floor_mod(stride)?.floor_div(&index(width)?)?;
+        Ok(row.mul(&stride.floor_div(&index(width)?)?)?.add(&column)?.0)
+    }
+
+    /// The buffer of fragments, and which of them this is.
+    fn part(&self) -> Result<[Value; 2]> {
+        Ok([self.data()?, self.fragment()?])
     }
 
     /// All of it.
     fn region(&self) -> Result<Value> {
-        let side = || call!(names::RANGE, index(0)?.0, index(FRAGMENT)?.0, Value::none());
-        call!(names::BUFFER_REGION, &self.value, vec![side()?, side()?])
+        let side = |extent| call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none());
+        call!(names::BUFFER_REGION, &self.value, self.extents.map(side).into_iter().collect::<Result<Vec<_>>>()?)
     }
 
     fn element(&self, at: &[Expression]) -> Result<Value> {
@@ -205,44 +280,33 @@ fn values(items: &[Expression]) -> Vec<Value> {
     items.iter().map(|item| item.0.clone()).collect()
 }
 
-fn variable(name: &str) -> Result<Expression> {
-    call!(names::VARIABLE, name, call!(names::PRIM_TYPE, DType::I32)?, Value::none()).map(Expression)
-}
-
-fn text(text: &str) -> Result<Value> {
-    call!(names::STRING_IMMEDIATE, text, Value::none())
-}
-
 /// The arguments of a call that names a fragment with its shape.
-fn with_shape<const N: usize>(matrix: &Matrix, rest: [Value; N]) -> Result<Vec<Value>> {
-    let side = || index(FRAGMENT).map(|side| side.0);
-    Ok([matrix.data()?, side()?, side()?, side()?].into_iter().chain(rest).collect())
+fn with_shape<const N: usize>(product: Product, matrix: &Matrix, rest: [Value; N]) -> Result<Vec<Value>> {
+    let [rows, columns, depth] = [FRAGMENT, FRAGMENT, product.depth()].map(index);
+    Ok([matrix.data()?, rows?.0, columns?.0, depth?.0].into_iter().chain(rest).collect())
 }
 
 fn intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
-    let nothing = call!(names::PRIM_TYPE, "void")?;
-    let operator = call!(names::GET_OPERATOR, operator)?;
-    let called = call!(names::CALL_OPERATOR, nothing, operator, arguments, Value::none(), Vec::new(), Value::none())?;
-    call!(names::EVALUATE, called, Value::none())
+    call!(names::EVALUATE, device_function::intrinsic(operator, arguments)?, Value::none())
 }
 
 fn pick(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
     places.map(|place| at[place].clone())
 }
 
-/// A nest of loops over a fragment around one statement, each loop of its kind. What is read comes with the places of
-/// the loops along its rows and columns; what is written goes along the first two.
+/// A nest of loops of these extents around one statement; a third loop sums. What is read comes with the places of the
+/// loops along its rows and columns; what is written goes along the first two.
 fn loops(
-    kinds: &[i64],
+    extents: &[i64],
     read: &[(&Matrix, [usize; 2])],
     written: &Matrix,
     statement: impl FnOnce(&[Expression]) -> Result<Value>,
 ) -> Result<Value> {
     const SERIAL: i64 = 0;
-    let outer = (0..kinds.len()).map(|place| variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
-    let inner = (0..kinds.len()).map(|place| variable(&format!("v{place}"))).collect::<Result<Vec<_>>>()?;
-    let axes = inner.iter().zip(kinds).map(|(variable, &kind)| {
-        let range = call!(names::RANGE, index(0)?.0, index(FRAGMENT)?.0, Value::none())?;
+    let outer = (0..extents.len()).map(|place| variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
+    let inner = (0..extents.len()).map(|place| variable(&format!("v{place}"))).collect::<Result<Vec<_>>>()?;
+    let axes = inner.iter().zip([DATA, DATA, REDUCTION]).zip(extents).map(|((variable, kind), &extent)| {
+        let range = call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none())?;
         call!(names::ITERATOR, range, &variable.0, kind, "", Value::none())
     });
     let axes = axes.collect::<Result<Vec<_>>>()?;
@@ -250,12 +314,12 @@ fn loops(
     let elements = read.iter().map(|(matrix, places)| matrix.element(&pick(&inner, *places)));
     let elements = elements.collect::<Result<Vec<_>>>()?;
     let body = realize(values(&outer), axes, elements, vec![written.element(&inner[..2])?], body)?;
-    let nest = outer.iter().rev().try_fold(body, |body, variable| {
+    let nest = outer.iter().zip(extents).rev().try_fold(body, |body, (variable, &extent)| {
         call!(
             names::FOR,
             &variable.0,
             index(0)?.0,
-            index(FRAGMENT)?.0,
+            index(extent)?.0,
             SERIAL,
             body,
             Value::none(),

@@ -20,6 +20,9 @@ pub fn replay(trace: &Json, schedule: &Schedule) -> Result<()> {
     call!(names::TRACE_APPLY_JSON, value_of(trace)?, &schedule.0).map(drop)
 }
 
+/// The name under which an object of TVM's own stands in a trace, such as the map of a move that changes a layout.
+const OBJECT: &str = "object";
+
 /// TVM writes numbers of a trace as plain ones or as constant expressions; both become JSON numbers.
 fn json_of(value: &Value) -> Result<Json> {
     let index = value.0.type_index();
@@ -41,8 +44,12 @@ fn json_of(value: &Value) -> Result<Json> {
     if index == TypeIndex::kTVMFFIFloat as i32 {
         return Ok(Json::from(value.convert::<f64>("number")?));
     }
-    let inner = value.field("value")?;
-    json_of(&inner)
+    if let Ok(inner) = value.field("value") {
+        return json_of(&inner);
+    }
+    let graph = call!(names::JSON_GRAPH, value, Value::none())?.text()?;
+    let graph = serde_json::from_str(&graph).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
+    Ok(Json::Object([(OBJECT.to_owned(), graph)].into_iter().collect()))
 }
 
 fn value_of(json: &Json) -> Result<Value> {
@@ -55,6 +62,10 @@ fn value_of(json: &Json) -> Result<Value> {
         },
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::array(items.iter().map(value_of).collect::<Result<Vec<_>>>()?),
-        Json::Object(_) => return Err(TvmError::new("trace", "an object where a list was expected")),
+        Json::Object(fields) => match fields.get(OBJECT) {
+            // Moves are given the text of an object and read it themselves.
+            Some(graph) => Value::from(graph.to_string().as_str()),
+            None => return Err(TvmError::new("trace", "an object where a list was expected")),
+        },
     })
 }

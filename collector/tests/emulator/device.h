@@ -19,11 +19,18 @@ static Place threadIdx, blockIdx;
 
 namespace emulator {
 enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, ENDED };
+struct Copy {
+  void *to;
+  const void *from;
+  size_t bytes;
+};
 struct Fiber {
   ucontext_t context;
   State state;
   Place place;
   std::vector<char> stack;
+  // Copies in the background: groups that may be waited for, the last one still open.
+  std::vector<std::vector<Copy>> copies;
 };
 constexpr unsigned WARP = 32;
 constexpr size_t STACK_BYTES = 256 << 10;
@@ -68,6 +75,7 @@ static void run_block(unsigned x, unsigned y) {
     makecontext(&fiber.context, enter, 0);
     fiber.place = {i % x, i / x, 0};
     fiber.state = RUNS;
+    fiber.copies.assign(1, {});
   }
   for (;;) {
     bool ran = false;
@@ -97,8 +105,10 @@ extern "C" void emulate(void *function, void **arguments, const unsigned *grid, 
     ((Any)function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
   };
   for (unsigned x = 0; x < grid[0]; x++) {
-    blockIdx = {x, 0, 0};
-    emulator::run_block(block[0], block[1]);
+    for (unsigned y = 0; y < grid[1]; y++) {
+      blockIdx = {x, y, 0};
+      emulator::run_block(block[0], block[1]);
+    }
   }
 }
 
@@ -110,6 +120,18 @@ extern "C" void emulate(void *function, void **arguments, const unsigned *grid, 
 #define __align__(bytes) alignas(bytes)
 #define __syncthreads() emulator::wait_as(emulator::WAITS_FOR_BLOCK)
 #define __syncwarp(...) emulator::wait_as(emulator::WAITS_FOR_WARP)
+
+// A copy in the background is done as late as it may be: when its group is waited for.
+inline void __pipeline_memcpy_async(void *to, const void *from, size_t bytes) {
+  if ((uintptr_t)to % bytes || (uintptr_t)from % bytes || (bytes != 4 && bytes != 8 && bytes != 16)) abort();
+  emulator::fibers[emulator::current].copies.back().push_back({to, from, bytes});
+}
+inline void __pipeline_commit() { emulator::fibers[emulator::current].copies.emplace_back(); }
+inline void __pipeline_wait_prior(size_t left) {
+  auto &copies = emulator::fibers[emulator::current].copies;
+  for (; copies.size() > left + 1; copies.erase(copies.begin()))
+    for (auto &copy : copies.front()) memcpy(copy.to, copy.from, copy.bytes);
+}
 
 alignas(1024) static unsigned char buf_dyn_shmem_ptr[256 << 10];
 
@@ -192,6 +214,7 @@ struct nv_bfloat16 {
 };
 inline float __bfloat162float(nv_bfloat16 b) { return b; }
 inline nv_bfloat16 __float2bfloat16(float f) { return nv_bfloat16(f); }
+inline nv_bfloat16 __float2bfloat16_rn(float f) { return nv_bfloat16(f); }
 inline bool __hgt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a > (float)b; }
 inline bool __hlt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a < (float)b; }
 inline nv_bfloat16 htanh(nv_bfloat16 b) { return nv_bfloat16(tanhf(b)); }
@@ -203,21 +226,34 @@ template <class Use, int m, int n, int k> struct Sides;
 template <int m, int n, int k> struct Sides<matrix_a, m, n, k> { enum { rows = m, columns = k }; };
 template <int m, int n, int k> struct Sides<matrix_b, m, n, k> { enum { rows = k, columns = n }; };
 template <int m, int n, int k> struct Sides<accumulator, m, n, k> { enum { rows = m, columns = n }; };
+namespace precision { struct tf32; }
+template <class T> struct Stored { typedef T type; };
+template <> struct Stored<precision::tf32> { typedef float type; };
 template <class Use, int m, int n, int k, class T, class Layout = row_major> struct fragment {
   static constexpr int rows = Sides<Use, m, n, k>::rows, columns = Sides<Use, m, n, k>::columns;
-  T at[rows][columns];
+  static constexpr int num_elements = rows * columns;
+  union {
+    typename Stored<T>::type at[rows][columns];
+    typename Stored<T>::type x[num_elements];
+  };
 };
+// To the nearest of ten bits of fraction; halves away from zero.
+inline float __float_to_tf32(float f) {
+  unsigned bits;
+  memcpy(&bits, &f, 4);
+  return __int_as_float((bits + 0x1000) & ~0x1fffu);
+}
 template <class F, class T> void fill_fragment(F &f, T value) {
   for (auto &row : f.at)
     for (auto &element : row) element = value;
 }
 template <class Use, int m, int n, int k, class T>
-void load_matrix_sync(fragment<Use, m, n, k, T, row_major> &f, const T *from, unsigned stride) {
+void load_matrix_sync(fragment<Use, m, n, k, T, row_major> &f, const typename Stored<T>::type *from, unsigned stride) {
   for (int r = 0; r < f.rows; r++)
     for (int c = 0; c < f.columns; c++) f.at[r][c] = from[r * stride + c];
 }
 template <class Use, int m, int n, int k, class T>
-void load_matrix_sync(fragment<Use, m, n, k, T, col_major> &f, const T *from, unsigned stride) {
+void load_matrix_sync(fragment<Use, m, n, k, T, col_major> &f, const typename Stored<T>::type *from, unsigned stride) {
   for (int r = 0; r < f.rows; r++)
     for (int c = 0; c < f.columns; c++) f.at[r][c] = from[c * stride + r];
 }

@@ -121,7 +121,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
                         unsigned, CUstream, void **values, void **) {
   is_broken |= emulated_fault || ((Kernel *)function)->is_faulty;
   if (is_broken) return status();
-  if (gy != 1 || gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
+  if (gz != 1 || bz != 1) return CUDA_ERROR_NOT_SUPPORTED;
   Launch launch{function, {}, {gx, gy, gz}, {bx, by, bz}};
   for (int i = 0; i < *((Kernel *)function)->arguments; i++) launch.values.emplace_back((char *)values[i], (char *)values[i] + sizeof(void *));
   if (captured) captured->launches.push_back(launch);

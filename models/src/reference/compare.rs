@@ -34,15 +34,45 @@ pub struct Comparison {
     pub ok: bool,
 }
 
+/// What becomes of the operands of a task's first step before they are multiplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// They stay as they are.
+    #[default]
+    None,
+    /// Their fractions keep ten bits.
+    Tf32,
+}
+
+impl Rounding {
+    /// Largest relative error of an operand.
+    fn roundoff(self) -> f64 {
+        match self {
+            Rounding::None => 0.0,
+            Rounding::Tf32 => f64::from(-11).exp2(),
+        }
+    }
+}
+
 /// How far a right implementation of a task may be off on inputs from `random_inputs`.
 pub fn tolerance(task: &Task) -> Tolerance {
+    tolerance_when_rounded(task, Rounding::None)
+}
+
+/// The same, of an implementation that rounds operands.
+///
+/// Rounding two operands of `n` products is off by `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a
+/// product is about 1/3, and an error about half of the largest.
+pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let roundoff = types.map(|ty| roundoff(ty.dtype)).fold(0.0, f64::max);
     let terms = task.steps.first().map_or(1, |anchor| {
         let types: Vec<&TensorType> = anchor.inputs.iter().filter_map(|input| task.operand_type(*input).ok()).collect();
         terms(&anchor.op, &types)
     });
-    let absolute = roundoff * (4.0 * terms as f64 + 16.0);
+    let of_operands = rounding.roundoff() * (4.0 * (terms as f64).sqrt() + 16.0);
+    let absolute = roundoff * (4.0 * terms as f64 + 16.0) + of_operands;
     // Generated code approximates transcendental functions to a few units; 1e-5 at 32 bits.
     let mut relative = roundoff * 168.0;
     // An error in the argument of an exponential is a relative error of its result.

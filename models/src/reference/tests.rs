@@ -324,6 +324,24 @@ fn the_tolerance_separates_rounding_from_mistakes() {
     assert!(!compared(1).ok);
 }
 
+/// Operands of ten bits are right where that was asked for, and only there; a shifted window is wrong all the same.
+#[test]
+fn rounded_operands_have_a_tolerance_of_their_own() {
+    let task = single(Op::Dense, &["f32[4,2000]", "f32[16,2000]"]);
+    let inputs = random_inputs(&task, 3).unwrap();
+    let expected = evaluate(&task, &inputs).unwrap();
+    let rounded = |number: f64| f64::from(f32::from_bits(((number as f32).to_bits() + 0x1000) & !0x1fff));
+    let [x, w] = [0, 1].map(|place| inputs[place].numbers().into_iter().map(rounded).collect::<Vec<f64>>());
+    let sum = |row: usize, column: usize, shift: usize| -> f64 {
+        (0..2000).map(|k| x[row * 2000 + (k + shift) % 2000] * w[column * 2000 + k]).sum()
+    };
+    let all = |shift| f32(&[4, 16], &(0..64).map(|index| sum(index / 16, index % 16, shift)).collect::<Vec<f64>>());
+    let compared = |shift, rounding| compare(&all(shift), &expected, tolerance_when_rounded(&task, rounding)).unwrap();
+    assert!(compared(0, Rounding::Tf32).ok, "{:?}", compared(0, Rounding::Tf32));
+    assert!(!compared(0, Rounding::None).ok);
+    assert!(!compared(1, Rounding::Tf32).ok);
+}
+
 #[test]
 fn passes_keep_what_a_graph_computes() {
     let listed = |a: f64, b: f64| Const::Small(vec![a, b]);

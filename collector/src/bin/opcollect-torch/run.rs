@@ -14,6 +14,7 @@ use collector::job::prepared::{Prepared, PreparedTasks};
 use collector::job::run::peak_memory_bytes;
 use collector::job::{LibraryJob, Measured, RunJob, RunReply};
 use collector::measure::{HostClock, Measurement, Method, affinity, measure};
+use models::reference::Rounding;
 use tch::Tensor;
 
 /// Answers jobs; keeps what the next job of the same task can use.
@@ -56,7 +57,7 @@ fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
         Err(Refusal::Failed(why)) => return Ok(RunReply::Failed(why)),
     };
     let bytes = inputs::bytes(&result, prepared.output()).map_err(|refusal| anyhow::anyhow!(refusal.to_string()))?;
-    let check = if job.is_checked { Some(prepared.check(bytes)?) } else { None };
+    let check = if job.is_checked { Some(prepared.check(bytes, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }

@@ -36,9 +36,10 @@ impl SpaceCache {
         self.0 = None;
     }
 
-    fn get(&mut self, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
+    fn get(&mut self, task: &Task, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
         if self.0.is_none() {
-            self.0 = Some(meta_schedule::spaces(&lowered.module, target)?);
+            let product = gpu::tensor_product(task, target);
+            self.0 = Some(meta_schedule::spaces(&lowered.module, target, product)?);
         }
         Ok(self.0.as_ref().expect("just made"))
     }
@@ -72,10 +73,13 @@ pub fn apply(
             Ok(moves)
         }
         Schedule::MetaSchedule { space, seed, trace: None } => {
-            spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+            spaces.get(task, lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
         Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            if let Some(product) = gpu::tensor_product(task, target) {
+                product.steps()?;
+            }
             trace::replay(json, &moves)?;
             Ok(moves)
         }

@@ -2,6 +2,7 @@
 //!
 //! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
 
+pub(in crate::space) mod sum;
 pub(in crate::space) mod tensor;
 
 use super::declare::{choice, choices, contraction_extents, numbers, upto};
@@ -29,7 +30,13 @@ pub(super) struct Limits {
     shared_bytes: i64,
     /// Channels, rows and columns that tiles must divide.
     extents: [i64; 3],
+    /// Steps of a sum that blocks of the grid may share.
+    depth: i64,
+    /// What the threads of a block may sum together.
+    sums: Option<sum::Sums>,
     stage: Option<Stage>,
+    /// Whether rows that threads stage may be padded.
+    can_pad: bool,
     /// The operands, where tensor cores can multiply them.
     tensor: Option<tensor::Operands>,
 }
@@ -74,6 +81,8 @@ struct Shape {
     threads: [i64; 3],
     tile: [i64; 3],
     depth: i64,
+    /// Parts of the sum, in blocks of their own.
+    parts: i64,
     is_unrolled: bool,
     is_staged: bool,
     is_padded: bool,
@@ -88,9 +97,10 @@ impl Shape {
             threads: DIMENSIONS.map(|dimension| number(&format!("threads_{dimension}"))),
             tile: DIMENSIONS.map(|dimension| number(&format!("tile_{dimension}"))),
             depth: number("split_r"),
+            parts: number("split_k"),
             is_unrolled: number("unroll") == 1,
             is_staged: knobs.choice("stage") == Some("shared"),
-            is_padded: number("pad_rows") == 1,
+            is_padded: knobs.number("pad_rows") == Some(1),
         }
     }
 
@@ -104,6 +114,9 @@ impl Limits {
     pub(super) fn allow(&self, knobs: &Knobs) -> bool {
         if knobs.choice("unit") == Some("tensor") {
             return self.tensor.is_some_and(|operands| operands.allow(knobs, self.block_threads, self.shared_bytes));
+        }
+        if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
+            return self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads));
         }
         self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
     }
@@ -119,6 +132,8 @@ impl Limits {
             && tile <= TILE_ELEMENTS
             && tile * steps <= UNROLLED_ELEMENTS
             && (0..3).all(divides)
+            && (self.can_pad || !shape.is_padded)
+            && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0)
             && self.staged_bytes(shape) <= self.shared_bytes
     }
 
@@ -144,13 +159,25 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
     let sizes = [extents.channels, extents.rows, extents.columns];
     let tensor = tensor::operands(task, gpu.capability);
-    let limits =
-        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents: sizes, stage, tensor };
-    let depths: Vec<i64> = upto(depth(task, extents.depth), &[1, 4, 8, 16, 32]).collect();
+    let depth = depth(task, extents.depth);
+    let elements: i64 = output.iter().product();
+    let places = elements / sizes.iter().product::<i64>().max(1);
+    let is_row = places * extents.rows * extents.columns == 1;
+    let limits = Limits {
+        block_threads: gpu.block_threads,
+        shared_bytes: gpu.shared_bytes,
+        extents: sizes,
+        depth,
+        sums: sum::sums(task, elements, depth, is_row),
+        stage,
+        can_pad,
+        tensor,
+    };
+    let depths: Vec<i64> = upto(depth, &[1, 4, 8, 16, 32]).collect();
     let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
     let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
-    let places: i64 = output.iter().product::<i64>() / sizes.iter().product::<i64>().max(1);
-    let mut default = contraction_default(&limits, can_pad, &threads, &tiles, &depths, places);
+    let has_padding = can_pad || tensor.is_some();
+    let mut default = contraction_default(&limits, has_padding, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
@@ -170,19 +197,37 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
         "where operands are read from",
         from.iter().filter(|place| place.1).map(|place| place.0),
     ));
+    let parts = sum::parts(elements, depth);
+    if parts.len() > 1 {
+        axes.push(numbers("split_k", "parts of the sum in blocks of their own", parts));
+        default.0.insert("split_k".to_owned(), Setting::Number(1));
+    }
     if can_stage {
         axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
     }
-    if can_pad {
+    if has_padding {
         axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
     }
     if let Some(operands) = &limits.tensor {
         axes.push(choices("unit", "what multiplies", ["threads", "tensor"]));
-        axes.extend(tensor::axes());
+        axes.extend(operands.axes());
+        // A convolution's columns have all its places.
+        let places = if operands.is_conv { 1 } else { places };
         let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
+        // What is less exact than its type must be asked for.
+        let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
         let unit = if on_tensor_cores.is_some() { "tensor" } else { "threads" };
         default = on_tensor_cores.unwrap_or(default);
         default.0.insert("unit".to_owned(), choice(unit));
+    }
+    if let Some(sums) = limits.sums {
+        axes.push(choices("sum", "who sums an element of the result", ["thread", "block"]));
+        axes.extend(sums.axes(gpu.block_threads));
+        match default.choice("unit") {
+            Some("tensor") => {}
+            _ if is_row => default = sums.default(&default),
+            _ => drop(default.0.insert("sum".to_owned(), choice("thread"))),
+        }
     }
     Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
 }
@@ -192,7 +237,7 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
 /// An estimate from counts alone; no GPU was measured for it.
 fn contraction_default(
     limits: &Limits,
-    can_pad: bool,
+    has_padding: bool,
     threads: &[Vec<i64>; 3],
     tiles: &[Vec<i64>; 3],
     depths: &[i64],
@@ -200,7 +245,8 @@ fn contraction_default(
 ) -> Knobs {
     let is_staged = limits.stage.is_some();
     let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
-    let single = Shape { threads: [1; 3], tile: [1; 3], depth, is_unrolled: true, is_staged, is_padded: false };
+    let single =
+        Shape { threads: [1; 3], tile: [1; 3], depth, parts: 1, is_unrolled: true, is_staged, is_padded: false };
     let mut best = (f64::INFINITY, single);
     for &threads_c in threads[0].iter().filter(|&&count| count <= 32) {
         for &threads_y in &threads[1] {
@@ -230,7 +276,7 @@ fn contraction_default(
     if is_staged {
         set("fetch", 1);
     }
-    if can_pad {
+    if has_padding {
         set("pad_rows", 0);
     }
     knobs.insert("spread".to_owned(), choice("apart"));
@@ -372,7 +418,15 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
 
 fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
     let extents = [1; 3];
-    let limits =
-        Limits { block_threads: gpu.block_threads, shared_bytes: gpu.shared_bytes, extents, stage: None, tensor: None };
+    let limits = Limits {
+        block_threads: gpu.block_threads,
+        shared_bytes: gpu.shared_bytes,
+        extents,
+        depth: 1,
+        sums: None,
+        stage: None,
+        can_pad: false,
+        tensor: None,
+    };
     Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
 }

@@ -1,6 +1,6 @@
 //! Which products tensor cores make, and the points that use them.
 
-use super::super::declare::numbers;
+use super::super::declare::{choice, choices, numbers};
 use super::super::{Axis, Knobs, Setting};
 use super::{block_fit, busy};
 use crate::cuda::{FRAGMENT, Product, WARP_THREADS};
@@ -13,8 +13,12 @@ pub(in crate::space) struct Operands {
     pub(in crate::space) product: Product,
     pub(in crate::space) is_left_transposed: bool,
     pub(in crate::space) is_right_transposed: bool,
-    /// Elements of an operand that a thread fetches at once: sixteen bytes.
-    pub(in crate::space) vector: i64,
+    /// Elements of the left and of the right operand that a thread fetches at once.
+    pub(in crate::space) vectors: [i64; 2],
+    /// Whether the right operand is made of the windows of a convolution.
+    pub(in crate::space) is_conv: bool,
+    /// Whether the device copies whole vectors to shared memory in the background.
+    can_copy: bool,
     /// Rows and columns of the result, and the depth.
     extents: [i64; 3],
 }
@@ -22,33 +26,54 @@ pub(in crate::space) struct Operands {
 /// The operands of a product of whole fragments, for devices of this capability; nothing for any other task.
 pub(in crate::space) fn operands(task: &Task, capability: u32) -> Option<Operands> {
     const FETCHED_BYTES: u64 = 16;
+    /// The capability from which on devices copy in the background.
+    const ASYNC_COPIES: u32 = 80;
     let anchor = &task.steps[0];
-    let (is_left_transposed, is_right_transposed) = match anchor.op {
-        Op::MatMul { transpose_a, transpose_b } => (transpose_a, transpose_b),
-        Op::QMatMul { a_zero: 0, b_zero: 0 } => (false, false),
-        Op::Dense | Op::QDense { x_zero: 0, w_zero: 0 } => (false, true),
+    let [first, second] = [0, 1].map(|place| task.operand_type(*anchor.inputs.get(place)?).ok());
+    let (first, second) = (first?, second?);
+    let product = Product::of(first.dtype, second.dtype, capability)?;
+    let vector = i64::try_from(FETCHED_BYTES / first.dtype.bytes().max(1)).ok()?;
+    let (output, first, second) = (anchor.output.extents()?, first.extents()?, second.extents()?);
+    let plain = |is_left_transposed: bool, is_right_transposed: bool| {
+        let ([.., rows, columns], [.., row, column]) = (&output[..], &first[..]) else { return None };
+        let extents = [*rows, *columns, if is_left_transposed { *row } else { *column }];
+        let (vectors, can_copy) = ([vector; 2], capability >= ASYNC_COPIES);
+        let is_conv = false;
+        Some(Operands { product, is_left_transposed, is_right_transposed, vectors, is_conv, can_copy, extents })
+    };
+    let operands = match anchor.op {
+        Op::MatMul { transpose_a, transpose_b } => plain(transpose_a, transpose_b)?,
+        Op::QMatMul { a_zero: 0, b_zero: 0 } => plain(false, false)?,
+        Op::Dense | Op::QDense { x_zero: 0, w_zero: 0 } => plain(false, true)?,
+        Op::Conv { groups: 1, .. } | Op::QConv { groups: 1, x_zero: 0, w_zero: 0, .. } => {
+            let depth = second[1..].iter().product();
+            let columns = output[0] * output[2..].iter().product::<i64>();
+            Operands {
+                product,
+                is_left_transposed: false,
+                is_right_transposed: false,
+                // Neighbours in a row of windows need not be neighbours in the image.
+                vectors: [vector, 1],
+                is_conv: true,
+                can_copy: false,
+                extents: [output[1], columns, depth],
+            }
+        }
         _ => return None,
     };
-    let [left, right] = [0, 1].map(|place| task.operand_type(*anchor.inputs.get(place)?).ok());
-    let (left, right) = (left?, right?);
-    let product = Product::of(left.dtype, right.dtype, capability)?;
-    let [.., rows, columns] = anchor.output.extents()?[..] else { return None };
-    let [.., left_rows, left_columns] = left.extents()?[..] else { return None };
-    let depth = if is_left_transposed { left_rows } else { left_columns };
-    let extents = [rows, columns, depth];
-    let bytes = left.dtype.bytes();
-    let vector = i64::try_from(FETCHED_BYTES / bytes.max(1)).ok()?;
-    extents.iter().all(|extent| extent % FRAGMENT == 0).then_some(Operands {
-        product,
-        is_left_transposed,
-        is_right_transposed,
-        vector,
-        extents,
-    })
+    let [rows, columns, depth] = operands.extents;
+    let is_whole = rows % FRAGMENT == 0 && (operands.is_conv || columns % FRAGMENT == 0);
+    (is_whole && depth % product.depth() == 0).then_some(operands)
 }
 
-/// Axes of the points on tensor cores.
-pub(super) fn axes() -> [Axis; 6] {
+/// The columns of a convolution's windows that a block works on.
+pub(in crate::space) fn columns(knobs: &Knobs) -> i64 {
+    let number = |name: &str| knobs.number(name).unwrap_or(1);
+    FRAGMENT * number("fragments_x") * number("warps_x")
+}
+
+/// Axes of the points on tensor cores that are numbers.
+fn numeric_axes() -> [Axis; 6] {
     let few = [1, 2, 4];
     [
         numbers("warps_y", "warps of a block along rows", few),
@@ -61,13 +86,34 @@ pub(super) fn axes() -> [Axis; 6] {
 }
 
 /// The names of these axes.
-pub(in crate::space) const AXES: [&str; 6] =
-    ["warps_y", "warps_x", "fragments_y", "fragments_x", "fragments_r", "ahead"];
+const NUMERIC_AXES: [&str; 6] = ["warps_y", "warps_x", "fragments_y", "fragments_x", "fragments_r", "ahead"];
+
+/// Whether an axis is of points on tensor cores alone.
+pub(in crate::space) fn is_axis(name: &str) -> bool {
+    NUMERIC_AXES.contains(&name) || matches!(name, "copy" | "precision")
+}
 
 /// Fragments of sums that a warp keeps in registers beside those of operands.
 const FRAGMENTS: i64 = 12;
 
 impl Operands {
+    /// Axes of the points on tensor cores.
+    pub(super) fn axes(&self) -> Vec<Axis> {
+        let mut axes = numeric_axes().to_vec();
+        if self.can_copy {
+            axes.push(choices("copy", "what pieces go through on their way to shared memory", ["registers", "async"]));
+        }
+        if self.is_rounded() {
+            axes.push(choices("precision", "to what operands are rounded", ["tf32"]));
+        }
+        axes
+    }
+
+    /// Whether operands lose digits that their type has.
+    pub(in crate::space) fn is_rounded(&self) -> bool {
+        self.product == Product::TF32
+    }
+
     /// Whether a point divides the extents and fits a block of threads.
     pub(super) fn allow(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
         let number = |name: &str| knobs.number(name).unwrap_or(1);
@@ -75,23 +121,34 @@ impl Operands {
         let warps = [number("warps_y"), number("warps_x")];
         let threads = warps[0] * warps[1] * i64::from(WARP_THREADS);
         let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
-        let depth = FRAGMENT * number("fragments_r");
+        let depth = self.product.depth() * number("fragments_r");
+        let part = depth * number("split_k");
         let rows_of = |is_transposed: bool, side: i64| if is_transposed { (depth, side) } else { (side, depth) };
         let staged = [rows_of(self.is_left_transposed, tile[0]), rows_of(!self.is_right_transposed, tile[1])];
         let pad = if number("pad_rows") == 1 { 2 * FRAGMENT } else { 0 };
         let copies = number("ahead").max(0) + 1;
         let element_bytes = i64::try_from(self.product.input().bytes()).unwrap_or(i64::MAX);
         let bytes = staged.iter().map(|(rows, row)| rows * (row + pad) * element_bytes * copies).sum::<i64>();
+        let is_async = knobs.choice("copy") == Some("async");
         threads <= block_threads
+            && (!self.is_rounded() || knobs.choice("precision") == Some("tf32"))
+            // Copies in the background are those of later rounds.
+            && (!is_async || (self.can_copy && number("ahead") > 0))
             && fragments[0] * fragments[1] <= FRAGMENTS
             && self.extents[0] % tile[0] == 0
-            && self.extents[1] % tile[1] == 0
-            && self.extents[2] % depth == 0
+            && self.fits_columns(tile[1])
+            && self.extents[2] % part == 0
             // Every thread fetches whole vectors, the same number of each operand.
-            && staged.iter().all(|(rows, row)| rows * row % (threads * self.vector) == 0)
+            && staged.iter().zip(self.vectors).all(|((rows, row), vector)| rows * row % (threads * vector) == 0)
             && bytes.max(tile[0] * tile[1] * SUM_BYTES) <= shared_bytes
             // There must be rounds to be ahead of.
-            && number("ahead") < self.extents[2] / depth
+            && number("ahead") < self.extents[2] / part
+    }
+
+    /// Whether tiles of so many columns make up the result: windows may be followed by less than a tile of zeros.
+    fn fits_columns(&self, tile: i64) -> bool {
+        let columns = self.extents[1];
+        if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
     }
 
     /// The point with the least estimated time, where any is allowed: fetches per multiplication, over how much of a
@@ -105,22 +162,27 @@ impl Operands {
             for fragments in sides.clone() {
                 for [depth, ahead] in [[2, 1], [1, 1], [2, 0], [1, 0]] {
                     let point = [warps[0], warps[1], fragments[0], fragments[1], depth, ahead];
-                    let point = AXES.into_iter().zip(point).chain([("pad_rows", 1)]);
-                    let knobs: BTreeMap<String, Setting> =
+                    let point = NUMERIC_AXES.into_iter().zip(point).chain([("pad_rows", 1)]);
+                    let mut knobs: BTreeMap<String, Setting> =
                         point.map(|(name, number)| (name.to_owned(), Setting::Number(number))).collect();
+                    if self.can_copy {
+                        knobs.insert("copy".to_owned(), choice("registers"));
+                    }
                     let knobs = Knobs(knobs);
                     if !self.allow(&knobs, block_threads, shared_bytes) {
                         continue;
                     }
                     let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
-                    let blocks = (places * self.extents[0] / tile[0] * self.extents[1] / tile[1]) as f64;
+                    let tiles = (self.extents[1] + tile[1] - 1) / tile[1];
+                    let waste = (tiles * tile[1]) as f64 / self.extents[1] as f64;
+                    let blocks = (places * self.extents[0] / tile[0] * tiles) as f64;
                     let threads = (warps[0] * warps[1] * i64::from(WARP_THREADS)) as f64;
                     let [y, x] = fragments.map(|count| count as f64);
                     let late = if ahead > 0 { 1.0 } else { 1.5 };
                     let staging =
                         late * FETCH * (tile[0] + tile[1]) as f64 * FRAGMENT as f64 / (tile[0] * tile[1]) as f64;
-                    let cost =
-                        (1.0 + FETCH * (y + x) / (y * x) + staging) / (busy(blocks, threads) * block_fit(threads));
+                    let cost = (1.0 + FETCH * (y + x) / (y * x) + staging) * waste
+                        / (busy(blocks, threads) * block_fit(threads));
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         best = Some((cost, knobs));
                     }

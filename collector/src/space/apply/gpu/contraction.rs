@@ -2,8 +2,8 @@
 //! both operands staged in shared memory piece by piece of the reduction.
 
 use super::super::contraction::Form;
-use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
-use super::{block_of_part, choice, number, single_epilogue};
+use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, Summed, ThreadAxis};
+use super::{block_of_part, choice, number, single_epilogue, split_sum};
 
 pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
@@ -14,19 +14,21 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         moves.compute_inline(pad)?;
     }
     let result = single_epilogue(lowered, moves, &anchor)?;
-    moves.set_memory(&anchor, Memory::Local)?;
-    let tiled = tile_result(form, moves, &result, knobs)?;
-    moves.compute_at(&anchor, &tiled.thread)?;
-    let reduction = order_anchor(moves, &anchor, knobs)?;
+    let summed = split_sum(moves, anchor, result, knobs)?;
+    let anchor = &summed.anchor;
+    moves.set_memory(anchor, Memory::Local)?;
+    let tiled = tile_result(form, moves, &summed, knobs)?;
+    moves.compute_at(anchor, &tiled.thread)?;
+    let reduction = order_anchor(moves, anchor, knobs)?;
     if is_staged {
         let mut staged = vec![match pad {
             Some(pad) => {
                 moves.set_memory(&pad, Memory::Shared)?;
                 pad
             }
-            None => moves.cache_read(&anchor, 0, Memory::Shared)?,
+            None => moves.cache_read(anchor, 0, Memory::Shared)?,
         }];
-        staged.push(moves.cache_read(&anchor, 1, Memory::Shared)?);
+        staged.push(moves.cache_read(anchor, 1, Memory::Shared)?);
         for copy in &staged {
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
@@ -35,7 +37,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
             }
         }
     }
-    moves.decompose_reduction(&anchor, &reduction)?;
+    moves.decompose_reduction(anchor, &reduction)?;
     Ok(())
 }
 
@@ -48,8 +50,9 @@ struct Tiled {
 }
 
 /// Blocks outside, then the tiles of a thread that lie apart, then threads, then one tile.
-fn tile_result(form: Form, moves: &Moves, result: &Block, knobs: &Knobs) -> Result<Tiled> {
-    let loops = moves.loops(result)?;
+fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Result<Tiled> {
+    let mut loops = moves.loops(&summed.result)?;
+    let sums: Vec<Loop> = loops.drain(..usize::from(summed.is_partial)).collect();
     let rank = loops.len();
     let mut parts: [Vec<Loop>; 4] = Default::default();
     let mut thread_count = 1;
@@ -64,7 +67,7 @@ fn tile_result(form: Form, moves: &Moves, result: &Block, knobs: &Knobs) -> Resu
     }
     moves.reorder(&parts.concat())?;
     let [blocks, apart, threads, _] = parts;
-    moves.bind(&moves.fuse(&blocks)?, ThreadAxis::BlockX)?;
+    moves.bind(&moves.fuse(&[sums, blocks].concat())?, ThreadAxis::BlockX)?;
     moves.bind(&moves.fuse(&apart)?, ThreadAxis::Virtual)?;
     let thread = moves.fuse(&threads)?;
     moves.bind(&thread, ThreadAxis::ThreadX)?;

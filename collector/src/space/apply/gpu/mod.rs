@@ -4,13 +4,17 @@
 mod contraction;
 mod rows;
 mod spatial;
+mod sum;
 mod tensor;
 
 use super::super::Template;
 use super::super::template::template;
 use super::{Knobs, Result, block_of_part, choice, number, single_epilogue};
 use crate::lower::{Lowered, Part};
+use crate::space::gpu::tensor::{Operands, operands};
+use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
+use crate::tvm::tensor_core::TensorProduct;
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
@@ -18,12 +22,22 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         return tensor::apply(task, lowered, knobs, moves);
     }
     match template(task) {
+        Template::Contraction if knobs.number("sum_threads").is_some() => sum::apply(lowered, knobs, moves),
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
             contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)
         }
         Template::Contraction | Template::Spatial => spatial::apply(lowered, knobs, moves),
         Template::Rows => rows::apply(task, lowered, knobs, moves),
     }
+}
+
+/// The product of a task, as TVM's own rules for tensor cores want it: on all devices of a target, and as exact as its type.
+pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
+    let capability = target.architectures.iter().map(|architecture| architecture.number).min()?;
+    let operands = operands(task, capability)?;
+    let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
+    let is_offered = !operands.is_conv && !operands.is_rounded();
+    is_offered.then_some(TensorProduct { product, is_left_transposed, is_right_transposed })
 }
 
 /// Makes a kernel of a block that stands by itself: one thread for each element of its result.
@@ -60,7 +74,9 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
 }
 
 /// Computes a reduction inside of a block, its sum shared: all threads sum a part each and then join them.
-fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64) -> Result<()> {
+///
+/// A thread takes `together` neighbours at once. Returns the loop of a thread.
+fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
     let reduces = moves.reduces(block)?;
@@ -68,9 +84,36 @@ fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i
     let own = loops[loops.len() - reduces.len()..].iter().zip(&reduces);
     let summed: Vec<Loop> = own.filter(|(_, reduces)| **reduces).map(|(target, _)| target.clone()).collect();
     let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse(&summed)? };
-    let parts = moves.split(&all, &[None, Some(threads)])?;
+    let factors = [None, Some(threads), Some(together)];
+    let parts = moves.split(&all, if together > 1 { &factors } else { &factors[..2] })?;
     moves.bind(&parts[1], ThreadAxis::ThreadX)?;
-    Ok(())
+    Ok(parts[1].clone())
+}
+
+/// A sum and where it goes, as one kernel computes them.
+struct Summed {
+    anchor: Block,
+    result: Block,
+    /// Whether the result has parts of the sum along its first dimension.
+    is_partial: bool,
+}
+
+/// Deals the depth of a sum to blocks of the grid: partial sums become the result of the kernel to be scheduled, and the
+/// task's own result is a second kernel that adds them, one thread for each element.
+fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
+    const THREADS: i64 = 256;
+    let parts = knobs.number("split_k").unwrap_or(1);
+    if parts == 1 {
+        return Ok(Summed { anchor, result, is_partial: false });
+    }
+    let first = moves.reduces(&anchor)?.iter().position(|&reduces| reduces).expect("a contraction sums");
+    let depth = moves.split(&moves.loops(&anchor)?[first], &[Some(parts), None])?;
+    let partial = moves.factor_reduction(&depth[0])?;
+    moves.set_memory(&anchor, Memory::Local)?;
+    let thread = bind_elements(moves, &result, THREADS)?;
+    reduce_in_thread(moves, &anchor, &thread)?;
+    let written = moves.cache_write(&partial, Memory::Global)?;
+    Ok(Summed { anchor: partial, result: written, is_partial: true })
 }
 
 /// Computes a reduction inside of a thread, its sum in registers.

@@ -48,7 +48,7 @@ fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Re
     moves.bind(&around, ThreadAxis::BlockX)?;
     // Consumers first: each sum is read by the ones after it.
     for sum in sums.iter().rev() {
-        reduce_across_threads(moves, sum, &around, threads)?;
+        reduce_across_threads(moves, sum, &around, threads, 1)?;
     }
     let parts = moves.split(&row, &[None, Some(threads)])?;
     moves.bind(&parts[1], ThreadAxis::ThreadX)?;

@@ -23,7 +23,7 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         if knobs.choice("sum") == Some("block") {
             let block = all_loops(moves, &result)?;
             moves.bind(&block, ThreadAxis::BlockX)?;
-            return reduce_across_threads(moves, &anchor, &block, threads);
+            return reduce_across_threads(moves, &anchor, &block, threads, 1).map(drop);
         }
         let thread = bind_elements(moves, &result, threads)?;
         return reduce_in_thread(moves, &anchor, &thread);

@@ -1,9 +1,11 @@
-//! Matrix products on tensor cores: a tile of the result per block, a smaller one of whole fragments per warp in its
-//! registers, both operands staged in shared memory piece by piece of the reduction.
+//! Matrix products and convolutions on tensor cores: a tile of the result per block, a smaller one of whole fragments per
+//! warp in its registers, both operands staged in shared memory piece by piece of the reduction. A convolution's windows
+//! become a matrix while they are staged.
 
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
-use super::{block_of_part, number, single_epilogue};
-use crate::cuda::FRAGMENT;
+use super::{Summed, block_of_part, number, single_epilogue, split_sum};
+use crate::cuda::{FRAGMENT, Product, Side};
+use crate::lower::column_of;
 use crate::space::gpu::tensor::{Operands, operands};
 use crate::tvm::tensor_core::Step;
 use models::Task;
@@ -11,17 +13,28 @@ use models::Task;
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let operands = operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
+    if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
+        moves.compute_inline(&pad)?;
+    }
     let result = single_epilogue(lowered, moves, &anchor)?;
+    let Summed { anchor, result, is_partial } = split_sum(moves, anchor, result, knobs)?;
+    let is_scattered = operands.is_conv && !is_partial;
+    if is_scattered {
+        let extents = task.steps[0].output.extents().expect("a product has numbers for extents");
+        moves.remap(&result, |at| column_of(at, &extents[2..]))?;
+    }
     // Sums leave their fragments by way of shared memory, where every thread can read them.
-    let sums = moves.cache_write(&anchor, Memory::FragmentsSum)?;
+    let sums = moves.cache_write(&anchor, memory(operands.product, Side::Sum))?;
     moves.set_memory(&sums, Memory::SharedAtLaunch)?;
 
-    let block = tile_result(moves, &result, knobs)?;
+    let at_once = if is_scattered { 1 } else { RESULT_AT_ONCE };
+    let block = tile_result(moves, &result, knobs, at_once)?;
     moves.compute_at(&sums, &block)?;
     let [warp, store] = tile_sums(moves, &sums, knobs)?;
     moves.compute_at(&anchor, &warp)?;
-    let anchored = order_anchor(moves, &anchor, knobs)?;
-    let staged = stage(moves, &anchor, &anchored, &operands, knobs)?;
+    let anchored = order_anchor(moves, &anchor, operands.product, knobs)?;
+    let windows = block_of_part(lowered, moves, Part::Windows)?;
+    let staged = stage(moves, (&anchor, windows.as_ref()), &anchored, &operands, knobs)?;
     let start = moves.decompose_reduction(&anchor, &anchored.rounds)?;
 
     let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
@@ -36,9 +49,19 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     moves.tensorize(&store, product, Step::Store)?;
     // The pieces of both operands are fetched while tensor cores work on those before.
     if let late @ 1.. = number(knobs, "ahead")? {
-        moves.overlap(&anchored.rounds, &[0, 0, late])?;
+        moves.overlap(&anchored.rounds, &[0, 0, late], knobs.choice("copy") == Some("async"))?;
     }
     Ok(())
+}
+
+/// Where fragments are kept. TVM has no fragments of tf32: each lane's part of one is a plain array.
+fn memory(product: Product, side: Side) -> Memory {
+    match side {
+        _ if product == Product::TF32 => Memory::Local,
+        Side::Left => Memory::FragmentsLeft,
+        Side::Right => Memory::FragmentsRight,
+        Side::Sum => Memory::FragmentsSum,
+    }
 }
 
 /// Loops of a block over what it computes itself.
@@ -56,7 +79,7 @@ fn tile(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
 }
 
 /// A tile of the result for each block of threads, its elements dealt to all of them; returns the loop of a block.
-fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs) -> Result<Loop> {
+fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
     let [fragments, warps] = tile(knobs)?;
     let loops = moves.loops(result)?;
     let (outer, [row, column]) = loops.split_last_chunk().expect("a product has rows and columns");
@@ -68,7 +91,7 @@ fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs) -> Result<Loop> {
     let block = moves.fuse(&[outer, &[row, column]].concat())?;
     moves.bind(&block, ThreadAxis::BlockX)?;
     let elements = moves.fuse(&[inner_row, inner_column])?;
-    deal(moves, &elements, warps[0] * warps[1], RESULT_AT_ONCE)?;
+    deal(moves, &elements, warps[0] * warps[1], at_once)?;
     Ok(block)
 }
 
@@ -81,7 +104,9 @@ fn deal(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result<()> {
     let parts = moves.split(elements, &[None, Some(warps), Some(LANES), Some(vector)])?;
     moves.bind(&parts[1], ThreadAxis::ThreadY)?;
     moves.bind(&parts[2], ThreadAxis::ThreadX)?;
-    moves.vectorize(&parts[3])?;
+    if vector > 1 {
+        moves.vectorize(&parts[3])?;
+    }
     Ok(())
 }
 
@@ -109,13 +134,13 @@ struct Anchored {
     fragment: Loop,
 }
 
-fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Anchored> {
+fn order_anchor(moves: &Moves, anchor: &Block, product: Product, knobs: &Knobs) -> Result<Anchored> {
     let [fragments, _] = tile(knobs)?;
     let own = own_loops(moves, anchor)?;
     let [row, column, depth] = own.last_chunk().expect("a product has rows, columns and a depth");
     let rows = moves.split(row, &[Some(fragments[0]), Some(FRAGMENT)])?;
     let columns = moves.split(column, &[Some(fragments[1]), Some(FRAGMENT)])?;
-    let depths = moves.split(depth, &[None, Some(number(knobs, "fragments_r")?), Some(FRAGMENT)])?;
+    let depths = moves.split(depth, &[None, Some(number(knobs, "fragments_r")?), Some(product.depth())])?;
     let order = [&depths[0], &depths[1], &rows[0], &columns[0], &rows[1], &columns[1], &depths[2]];
     moves.reorder(&order.map(Clone::clone))?;
     moves.unroll(&depths[1])?;
@@ -123,27 +148,43 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Anchored
 }
 
 /// Both operands go to shared memory, then to fragments; returns the rows of a fragment of each.
-fn stage(moves: &Moves, anchor: &Block, anchored: &Anchored, operands: &Operands, knobs: &Knobs) -> Result<Vec<Loop>> {
+fn stage(
+    moves: &Moves,
+    (anchor, windows): (&Block, Option<&Block>),
+    anchored: &Anchored,
+    operands: &Operands,
+    knobs: &Knobs,
+) -> Result<Vec<Loop>> {
     let [_, warps] = tile(knobs)?;
+    let product = operands.product;
     let mut rows_of_fragments = Vec::new();
-    for (place, memory) in (0..).zip([Memory::FragmentsLeft, Memory::FragmentsRight]) {
-        let shared = moves.cache_read(anchor, place, Memory::SharedAtLaunch)?;
-        let fragment = moves.cache_read(anchor, place, memory)?;
+    for (place, side) in [Side::Left, Side::Right].into_iter().enumerate() {
+        let number = i64::try_from(place).unwrap_or(i64::MAX);
+        let shared = match windows.filter(|_| side == Side::Right) {
+            Some(windows) => {
+                moves.set_memory(windows, Memory::SharedAtLaunch)?;
+                windows.clone()
+            }
+            None => moves.cache_read(anchor, number, Memory::SharedAtLaunch)?,
+        };
+        let fragment = moves.cache_read(anchor, number, memory(product, side))?;
+        let is_transposed = [operands.is_left_transposed, operands.is_right_transposed][place];
+        let [height, width] = product.fragment(side, is_transposed);
         moves.compute_at(&fragment, &anchored.depth)?;
         moves.compute_at(&shared, &anchored.rounds)?;
         let own = own_loops(moves, &fragment)?;
         let [row, column] = own.last_chunk().expect("an operand is a matrix");
-        let rows = moves.split(row, &[None, Some(FRAGMENT)])?;
-        let columns = moves.split(column, &[None, Some(FRAGMENT)])?;
+        let rows = moves.split(row, &[None, Some(height)])?;
+        let columns = moves.split(column, &[None, Some(width)])?;
         moves.reorder(&[&rows[0], &columns[0], &rows[1], &columns[1]].map(Clone::clone))?;
         rows_of_fragments.push(rows[1].clone());
 
         let own = own_loops(moves, &shared)?;
-        deal(moves, &moves.fuse(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vector)?;
+        deal(moves, &moves.fuse(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
         if knobs.number("pad_rows") == Some(1) {
             let row = i64::try_from(own.len()).unwrap_or(i64::MAX) - 2;
             // Rows begin in other banks, and stay aligned for vectors and for fragments.
-            moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vector)?;
+            moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vectors[0])?;
         }
     }
     Ok(rows_of_fragments)

@@ -1,0 +1,26 @@
+//! Contractions with few elements: a group of threads sums each element of the result together.
+
+use super::{Knobs, Result, all_loops, block_of_part, number, reduce_across_threads, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
+
+pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
+    if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
+        moves.compute_inline(&pad)?;
+    }
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    let parts = moves.split(&all_loops(moves, &result)?, &[None, Some(number(knobs, "sum_elements")?)])?;
+    moves.bind(&parts[0], ThreadAxis::BlockX)?;
+    moves.bind(&parts[1], ThreadAxis::ThreadY)?;
+    let fetched = knobs.number("sum_fetch").unwrap_or(1);
+    let thread = reduce_across_threads(moves, &anchor, &parts[1], number(knobs, "sum_threads")?, fetched)?;
+    if fetched > 1 {
+        for operand in 0..2 {
+            let copy = moves.cache_read(&anchor, operand, Memory::Local)?;
+            moves.compute_at(&copy, &thread)?;
+            moves.vectorize(moves.loops(&copy)?.last().expect("an operand has dimensions"))?;
+        }
+    }
+    Ok(())
+}
