@@ -365,7 +365,7 @@ fn expect_counted(workers: &mut Workers, job: &RunJob) {
 
 /// Short runs are counted many at once; sums are those of one all the same.
 fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &Path) {
-    let _fixed = Setting::new(folder, "fixed-clock");
+    let _fixed = Behaviour::new(folder, "fixed-clock");
     let measured = measured(workers, &with_counters(job, &["gpu_dram_read_bytes", "gpu_sm_percent"]));
     let kernels = job.device.as_ref().expect("the job is for a device").launches.len() as f64;
     assert_eq!(value(&measured, "gpu_dram_read_bytes"), Some(4096.0 * kernels), "{measured:?}");
@@ -374,7 +374,7 @@ fn expect_counted_over_many_runs(workers: &mut Workers, job: &RunJob, folder: &P
 
 /// Counters that the user may not read cost nothing but themselves.
 fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
-    let _refusing = Setting::new(folder, "no-permission");
+    let _refusing = Behaviour::new(folder, "no-permission");
     let names = ["gpu_sm_percent", "gpu_dram_read_bytes", "gpu_kernel_ns", "gpu_energy_millijoules"];
     let measured = measured(workers, &with_counters(job, &names));
     for name in &names[..2] {
@@ -388,7 +388,7 @@ fn expect_counters_refused(workers: &mut Workers, job: &RunJob, folder: &Path) {
 
 /// A kernel that fails while it is looked at leaves the times, and a runner that must be replaced.
 fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Path) {
-    let setting = Setting::new(folder, "fault-in-range");
+    let behaviour = Behaviour::new(folder, "fault-in-range");
     let names = ["gpu_kernel_ns", "gpu_sm_percent", "gpu_energy_millijoules"];
     let measured = measured(workers, &with_counters(job, &names));
     assert!(measured.check.is_some_and(|check| check.is_right) && measured.measurement.median_ns > 0.0);
@@ -396,13 +396,13 @@ fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Pa
     assert!(refusal(&measured, "gpu_sm_percent").why.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
     assert!(refusal(&measured, "gpu_energy_millijoules").why.starts_with("not tried"));
     assert!(measured.is_runner_spent);
-    drop(setting);
+    drop(behaviour);
     workers.recycle_runner();
 }
 
 /// The driver's own word for code it does not know is no help.
 fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
-    let setting = Setting::new(folder, "old-driver");
+    let behaviour = Behaviour::new(folder, "old-driver");
     workers.recycle_runner();
     match workers.run(job, common::PATIENCE) {
         Ok(RunReply::Failed(why)) => {
@@ -411,7 +411,7 @@ fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
         }
         other => panic!("{other:?}"),
     }
-    drop(setting);
+    drop(behaviour);
     workers.recycle_runner();
 }
 
@@ -449,24 +449,24 @@ fn expect_doctor_sees_counters(folder: &Path) {
     };
     let seen = counters();
     assert!(seen.found.ends_with(" on the chip GH100") && seen.advice.contains("gpu_dram_percent"), "{seen:?}");
-    let _refusing = Setting::new(folder, "no-permission");
+    let _refusing = Behaviour::new(folder, "no-permission");
     let refused = counters();
     assert_eq!(refused.status, Status::Limited);
     assert!(refused.found.contains("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"), "{refused:?}");
 }
 
 /// A file that changes what the emulated libraries do, while it is there.
-struct Setting(std::path::PathBuf);
+struct Behaviour(std::path::PathBuf);
 
-impl Setting {
-    fn new(folder: &Path, word: &str) -> Setting {
+impl Behaviour {
+    fn new(folder: &Path, word: &str) -> Behaviour {
         let path = folder.join(word);
         fs::write(&path, "").expect("the file can be written");
-        Setting(path)
+        Behaviour(path)
     }
 }
 
-impl Drop for Setting {
+impl Drop for Behaviour {
     fn drop(&mut self) {
         fs::remove_file(&self.0).expect("the file was written");
     }

@@ -8,7 +8,8 @@ use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
-use models::{Fuse, Op, Task, TensorType};
+use models::transformers::{self, Phase};
+use models::{Fuse, Graph, Op, Task, TensorType};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,8 +98,8 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
 
 /// What the neural networks in records are made of.
 ///
-/// A task that occurs in several is recorded for one of them only, so networks of the zoo are taken apart again; of others
-/// there is what was recorded.
+/// A task that occurs in several is recorded for one of them only, so networks of the zoo and known transformers are taken
+/// apart again; of others there is what was recorded.
 fn networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records {
@@ -113,17 +114,33 @@ fn networks(records: &[Record]) -> Vec<Network> {
     let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
         name: name.to_owned(),
         setting: format!("batch {batch}"),
-        uses: match source {
-            "local" => uses_in_zoo(name, batch),
-            _ => None,
-        }
-        .unwrap_or_else(|| uses_recorded(&tasks)),
+        uses: graph(source, name, batch).and_then(uses_in).unwrap_or_else(|| uses_recorded(&tasks)),
     };
     recorded.into_iter().map(network).collect()
 }
 
-fn uses_in_zoo(name: &str, batch: i64) -> Option<BTreeMap<u64, f64>> {
-    let graph = models::passes::simplify(&models::zoo::build(name, batch).ok()?).ok()?;
+/// The graph of a recorded network, where it can be made without a file.
+fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
+    match source {
+        "local" => models::zoo::build(name, batch).ok(),
+        "transformers" => {
+            // As records have them: `gpt2 prefill 64`. A name with a slash is a folder.
+            let mut words = name.rsplitn(3, ' ');
+            let (tokens, phase, name) = (words.next()?, words.next()?, words.next()?);
+            let phase = match phase {
+                "prefill" => Phase::Prefill,
+                "decode" => Phase::Decode,
+                _ => return None,
+            };
+            let options = transformers::Options { batch, sequence: tokens.parse().ok()?, phase };
+            (!name.contains('/')).then(|| transformers::load(name, &options).ok())?.map(|loaded| loaded.graph)
+        }
+        _ => None,
+    }
+}
+
+fn uses_in(graph: Graph) -> Option<BTreeMap<u64, f64>> {
+    let graph = models::passes::simplify(&graph).ok()?;
     let mut uses = BTreeMap::new();
     for found in models::tasks(&graph, Fuse::Epilogue).ok()? {
         let shape = shape(&found.task.kind(), &found.task.name(), &work_of(&found.task).ok()?);
