@@ -54,6 +54,7 @@ const TASKS: &[(&str, usize)] = &[
     ("softmax:shape=3x1000,axis=1", 2),
     ("layer_norm:shape=3x4x128,axis=-1", 2),
     ("global_avg_pool:shape=1x5x9x9", 2),
+    ("max_pool2d:c=2,hw=112,k=3,s=2,p=1", 6),
     ("mat_mul(f16[64,64], f16[64,96]) transpose_a=false transpose_b=false", 2),
     ("mat_mul(f16[32,64], f16[32,32]) transpose_a=true transpose_b=true", 2),
     ("mat_mul(f16[3,32,64], f16[3,64,32]) transpose_a=false transpose_b=false", 2),
