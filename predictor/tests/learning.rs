@@ -53,6 +53,20 @@ fn intervals_hold_about_what_they_promise() {
 }
 
 #[test]
+fn operators_of_one_shape_have_intervals_too() {
+    let (mut samples, _) = common::samples();
+    // One shape of its own operator: in one division it was never seen, in the others it cannot be left aside.
+    let rare = samples.rows[0].shape;
+    samples.operators.push("rare".to_owned());
+    let name = samples.operators.len() as u32 - 1;
+    samples.rows.iter_mut().filter(|row| row.shape == rare).for_each(|row| row.operator = name);
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ours]) };
+    let found = evaluate(&samples, &plan).expect("an evaluation");
+    let interval = found.learners["ours"].interval.as_ref().expect("all rows have one");
+    assert!((80.0..=99.0).contains(&interval.coverage), "{interval:?}");
+}
+
+#[test]
 fn networks_are_the_sums_of_their_operators() {
     let (mut samples, _) = common::samples();
     // Networks that share no shapes, of which each shape occurs twice.

@@ -491,9 +491,12 @@ impl Fitted for Ours {
             let facts = &self.operator(samples, *row)?.facts;
             let device = samples.device_name(*row);
             let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
-            facts.spread(name, samples.view(*row)).map(|spread| (spread, spread))
+            facts.spread(name, samples.view(*row))
         };
-        rows.iter().map(of).collect::<Option<_>>().unwrap_or_default()
+        // An operator that was never seen is no better known than the least known.
+        let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
+        let both = |row: &usize| of(row).or(widest).map(|spread| (spread, spread));
+        rows.iter().map(both).collect::<Option<_>>().unwrap_or_default()
     }
 
     fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {

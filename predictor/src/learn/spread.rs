@@ -3,7 +3,7 @@
 //! A fifth of the shapes is left aside, the rest is learned, and the distances on what was left aside are ranked; the one
 //! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once.
 
-use super::ours::{GrowthOf, Ours, Purpose, fit};
+use super::ours::{Facts, GrowthOf, Ours, Purpose, fit};
 use super::{Fitted, Lesson, by_operator, quantile};
 use crate::error::Result;
 use crate::features::View;
@@ -91,6 +91,20 @@ fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool, view
 }
 
 fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<View>) {
+    let name_of = |device: Option<u32>| device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
+    // Operators of too few shapes to leave one aside are as far off as all operators together.
+    let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for ((_, device), distances) in found {
+        all.entry(name_of(*device)).or_default().extend(distances);
+    }
+    for (device, mut distances) in all {
+        let spread = quantile(&mut distances, COVERAGE);
+        for entry in fitted.operators.values_mut() {
+            if device == UNSEEN || entry.facts.overheads_ns.contains_key(device) {
+                spreads(&mut entry.facts, view).insert(device.to_owned(), spread);
+            }
+        }
+    }
     for ((operator, device), distances) in found {
         let name = &samples.operators[*operator as usize];
         let Some(entry) = fitted.operators.get_mut(name) else { continue };
@@ -101,11 +115,13 @@ fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<
         // The correction for a finite number of distances that makes the promise hold.
         let share = (COVERAGE * (own.len() + 1) as f64 / own.len() as f64).min(1.0);
         let spread = quantile(&mut own, share);
-        let device = device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
-        let spreads = match view {
-            Some(view) => entry.facts.spreads_before.entry(view).or_default(),
-            None => &mut entry.facts.spreads,
-        };
-        spreads.insert(device.to_owned(), spread);
+        spreads(&mut entry.facts, view).insert(name_of(*device).to_owned(), spread);
+    }
+}
+
+fn spreads(facts: &mut Facts, view: Option<View>) -> &mut BTreeMap<String, f64> {
+    match view {
+        Some(view) => facts.spreads_before.entry(view).or_default(),
+        None => &mut facts.spreads,
     }
 }
