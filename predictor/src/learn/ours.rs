@@ -138,13 +138,15 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             }
         }
         if purpose != Purpose::Known {
-            // With few devices, what is best to know of them cannot be learned; so the answers of two views are averaged.
+            // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
+            // what tells devices apart are averaged.
             let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
             let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
             let growth = growth.for_transfer();
             let transfer = vec![
                 boosted::fit(&without(&matrix, &columns(hides_all)), &labels, &growth, seed)?,
                 boosted::fit(&without(&matrix, &columns(hides_one)), &labels, &growth, seed)?,
+                boosted::fit(&matrix, &labels, &growth, seed)?,
             ];
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.transfer = transfer);
         }
