@@ -200,6 +200,31 @@ pub fn list() -> &'static [Entry] {
     SHIPPED
 }
 
+impl Phase {
+    const ALL: [Phase; 2] = [Phase::Prefill, Phase::Decode];
+
+    /// The word for it.
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Prefill => "prefill",
+            Phase::Decode => "decode",
+        }
+    }
+}
+
+/// A model with what of it is run, in one text: `gpt2 prefill 64`.
+pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
+    format!("{name} {} {sequence}", phase.name())
+}
+
+/// The model, phase and tokens of such a text.
+pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
+    let (rest, sequence) = label.rsplit_once(' ')?;
+    let (name, phase) = rest.rsplit_once(' ')?;
+    let phase = Phase::ALL.into_iter().find(|one| one.name() == phase)?;
+    Some((name, phase, sequence.parse().ok()?))
+}
+
 /// The graph of a name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`, whose
 /// fields may also follow the name of a shipped configuration.
 pub fn load(name: &str, options: &Options) -> Result<Loaded> {

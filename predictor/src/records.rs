@@ -8,8 +8,7 @@ use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
-use models::transformers::{self, Phase};
-use models::{Fuse, Graph, Op, Task, TensorType};
+use models::{Fuse, Graph, Op, Task, TensorType, transformers};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -124,15 +123,9 @@ fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
         "local" => models::zoo::build(name, batch).ok(),
         "transformers" => {
-            // As records have them: `gpt2 prefill 64`. A name with a slash is a folder.
-            let mut words = name.rsplitn(3, ' ');
-            let (tokens, phase, name) = (words.next()?, words.next()?, words.next()?);
-            let phase = match phase {
-                "prefill" => Phase::Prefill,
-                "decode" => Phase::Decode,
-                _ => return None,
-            };
-            let options = transformers::Options { batch, sequence: tokens.parse().ok()?, phase };
+            let (name, phase, sequence) = transformers::of_label(name)?;
+            let options = transformers::Options { batch, sequence, phase };
+            // A name with a slash is a folder.
             (!name.contains('/')).then(|| transformers::load(name, &options).ok())?.map(|loaded| loaded.graph)
         }
         _ => None,
