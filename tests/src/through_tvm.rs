@@ -61,6 +61,7 @@ impl Tasks {
             build_memory_bytes: 4 << 30,
             run_memory_bytes: 8 << 30,
             runner_jobs: 200,
+            spin_count: 0,
         };
         let mut workers = Workers::new(program, &limits);
         let versions = workers.builder_versions().map_err(|fault| format!("no builder starts: {fault:?}"))?;

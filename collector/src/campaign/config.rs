@@ -6,7 +6,7 @@ use crate::measure::Plan;
 use crate::target::{composite, cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
-use models::transformers::Phase;
+use models::transformers::{self, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -181,6 +181,8 @@ pub struct Limits {
     pub run_memory_mib: u64,
     /// A runner is replaced after this many jobs.
     pub runner_jobs: u32,
+    /// An idle thread of TVM's pool asks this often for work before it sleeps. Waking it takes tens of microseconds.
+    pub spin_count: u32,
 }
 
 impl Default for Limits {
@@ -195,6 +197,7 @@ impl Default for Limits {
             build_memory_mib: 4096,
             run_memory_mib: 8192,
             runner_jobs: 200,
+            spin_count: 2000,
         }
     }
 }
@@ -224,8 +227,7 @@ impl ModelRequest {
     pub fn label(&self) -> String {
         match self.tokens {
             None => self.name.clone(),
-            Some(Tokens { sequence, phase: Phase::Prefill }) => format!("{} prefill {sequence}", self.name),
-            Some(Tokens { sequence, phase: Phase::Decode }) => format!("{} decode {sequence}", self.name),
+            Some(Tokens { sequence, phase }) => transformers::label(&self.name, phase, sequence),
         }
     }
 }
@@ -338,9 +340,14 @@ impl RawConfig {
         let executor = self.executor.unwrap_or_default();
         let is_served = |executor: &Executor| match executor {
             Executor::Default => true,
-            Executor::Vm => is_llvm(&target) && samplers == [Sampler::Template],
+            Executor::Vm => (is_llvm(&target) || is_cuda(&target)) && samplers == [Sampler::Template],
         };
-        each("executor", &[executor], "`vm` is for the target `llvm` and the sampler `template`", is_served)?;
+        each(
+            "executor",
+            &[executor],
+            "`vm` is for the targets `llvm` and `cuda` and the sampler `template`",
+            is_served,
+        )?;
         let backend = self.backend.unwrap_or_default();
         let is_served = |backend: &Backend| match backend {
             Backend::Tvm => true,

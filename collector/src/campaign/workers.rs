@@ -1,12 +1,14 @@
 //! The builders and the runner of a campaign.
 
 use super::builders::{Build, Builders};
-use crate::job::run::SPIN_VARIABLE;
 use crate::job::{BuildJob, LibraryJob, RunJob, RunReply};
 use crate::worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The variable TVM reads once per process.
+const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 
 /// Bounds of the workers.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub struct WorkerLimits {
     pub run_memory_bytes: u64,
     /// A runner is replaced after this many jobs.
     pub runner_jobs: u32,
+    /// An idle thread of a runner's pool asks this often for work before it sleeps.
+    pub spin_count: u32,
 }
 
 /// The builders and the runner of a campaign.
@@ -62,8 +66,7 @@ impl Workers {
         run.start_deadline = limits.start_deadline;
         run.limits = Limits { memory_bytes: Some(limits.run_memory_bytes), ..Limits::default() };
         run.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
-        // An idle pool thread that polls would be charged to the next operator.
-        run.environment.push((SPIN_VARIABLE.into(), "0".into()));
+        run.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
         let mut library = WorkerSpec::new(library_program(program), &[]);
         (library.start_deadline, library.limits) = (run.start_deadline, run.limits.clone());
         library.recycle = run.recycle.clone();

@@ -93,6 +93,8 @@ impl Job<'_> {
         let base = Record {
             config_hash: Some(config.hash()),
             seed: i64::try_from(config.seed).ok(),
+            // A GPU's work is started by one thread, which waits for nobody.
+            spin_count: Some(if target.kind == "llvm" { config.limits.spin_count.into() } else { 0 }),
             ..machine::base_record(target, &facts, &self.versions, &run_id())
         };
         let cpus = settings::allowed_cpus()?;

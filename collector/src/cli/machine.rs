@@ -40,6 +40,7 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
         build_memory_bytes: limits.build_memory_mib * MIB,
         run_memory_bytes: limits.run_memory_mib * MIB,
         runner_jobs: limits.runner_jobs,
+        spin_count: limits.spin_count,
     };
     Ok(Workers::new(&program, &limits))
 }
@@ -185,7 +186,6 @@ pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: 
         target: datasets::Target::from_name(&target.kind).expect("every kind of target has its word"),
         target_text: Some(target.text.clone()),
         source: Source::Measured,
-        spin_count: Some(0),
         thread_mode: Some("one CPU per thread".to_owned()),
         host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
         host_class: facts.host_class(),
@@ -215,6 +215,7 @@ pub fn library_record(compiled: &Record, versions: &Versions) -> Result<Record> 
     Ok(Record {
         target: datasets::Target::Torch,
         target_text: Some(library_target(versions)?.text),
+        spin_count: Some(0),
         thread_mode: Some("threads share the CPUs".to_owned()),
         tvm_version: None,
         llvm_version: None,

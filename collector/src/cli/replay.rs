@@ -118,7 +118,9 @@ impl ReplayedRecord {
         let method: Method = record.plan.as_ref().and_then(|plan| plan.to().ok()).ok_or_else(|| missing("plan"))?;
         let target = record.target_text.clone().ok_or_else(|| missing("target_text"))?;
         let schedule = Schedule::from_json(&schedule_json).map_err(Failure::usage)?;
-        let mut workers = machine::workers(&Limits { builders: 1, ..Limits::default() })?;
+        let defaults = Limits::default();
+        let polls = record.spin_count.and_then(|count| u32::try_from(count).ok()).unwrap_or(defaults.spin_count);
+        let mut workers = machine::workers(&Limits { builders: 1, spin_count: polls, ..defaults })?;
         let job = BuildJob { task: task_json.clone(), target, schedule: schedule_json, wants_trace: false };
         let build = workers.build(&[job], &mut || ()).into_iter().next().expect("one job has one answer");
         let setting =

@@ -145,8 +145,6 @@ pub struct Measured {
     pub check: Option<Check>,
     /// Largest resident memory of the runner so far.
     pub peak_memory_bytes: u64,
-    /// Polls of an idle pool thread before it sleeps.
-    pub spin_count: u32,
     /// What TVM's own evaluator measured, when asked for: seconds per run, one number per repeat.
     pub tvm_seconds: Vec<f64>,
     /// Whether something failed after measuring, so that the next job needs a runner of its own.

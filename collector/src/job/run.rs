@@ -16,9 +16,6 @@ use crate::tvm::pool;
 use anyhow::{Context, Result, ensure};
 use models::reference::Rounding;
 
-/// The variable TVM reads once per process.
-pub const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
-
 /// Answers run jobs; keeps what the next job of the same task can use.
 #[derive(Default)]
 pub struct Runner {
@@ -101,20 +98,10 @@ fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> 
         Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
         None => Vec::new(),
     };
-    let spin_count = std::env::var(SPIN_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(TVM_SPIN_DEFAULT);
-    let measured = Measured {
-        measurement,
-        check,
-        peak_memory_bytes: peak_memory_bytes(),
-        spin_count,
-        tvm_seconds,
-        is_runner_spent: false,
-    };
+    let measured =
+        Measured { measurement, check, peak_memory_bytes: peak_memory_bytes(), tvm_seconds, is_runner_spent: false };
     Ok(RunReply::Measured(Box::new(measured)))
 }
-
-/// Polls of an idle thread when the variable is not set.
-const TVM_SPIN_DEFAULT: u32 = 300_000;
 
 /// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
 fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {

@@ -27,14 +27,8 @@ pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
     drop(content);
     let (measurement, _) = bench.measure(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;
     let peak_memory_bytes = peak_memory_bytes();
-    let measured = Measured {
-        measurement,
-        check: None,
-        peak_memory_bytes,
-        spin_count: 0,
-        tvm_seconds: Vec::new(),
-        is_runner_spent: false,
-    };
+    let measured =
+        Measured { measurement, check: None, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 

@@ -62,14 +62,7 @@ fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
         return Ok(RunReply::WrongResult(check));
     }
     let peak_memory_bytes = peak_memory_bytes();
-    let measured = Measured {
-        measurement,
-        check,
-        peak_memory_bytes,
-        spin_count: 0,
-        tvm_seconds: Vec::new(),
-        is_runner_spent: false,
-    };
+    let measured = Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
