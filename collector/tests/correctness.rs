@@ -9,7 +9,7 @@ mod common;
 use collector::campaign::Build;
 use collector::campaign::{Build::Built, Workers};
 use collector::host::Facts;
-use collector::job::{BuildJob, RunReply};
+use collector::job::RunReply;
 use collector::measure::affinity;
 use collector::space::{Schedule, sample, space};
 use collector::target::{self, Target};
@@ -66,12 +66,7 @@ fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
     let mut jobs = Vec::new();
     for (place, (_, task)) in tasks.iter().enumerate() {
         for schedule in schedules(task, target, effort) {
-            jobs.push(BuildJob {
-                task: serde_json::to_string(task).expect("a task holds only JSON values"),
-                target: target.text.clone(),
-                schedule: schedule.to_json(),
-                wants_trace: false,
-            });
+            jobs.push(common::build_job(task, target, &schedule));
             candidates.push((place, schedule));
         }
     }

@@ -14,10 +14,11 @@ use collector::counters::gpu::GPU_NAMES;
 use collector::cuda::cupti::{self, offsets};
 use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
-use collector::cuda::{Architecture, DeviceCode, occupancy};
+use collector::cuda::{Architecture, Argument, Count, DeviceCode, Launch, occupancy};
 use collector::job::BuildJob;
 use collector::space::{self, Knobs, Schedule, Space};
 use collector::target::{self, Target};
+use common::open;
 use models::Op;
 use models::reference::Rounding;
 use std::collections::BTreeMap;
@@ -154,12 +155,7 @@ fn target(architectures: &[String]) -> Target {
 }
 
 fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Outcome> {
-    let job = |(text, schedule): &(&str, Schedule)| BuildJob {
-        task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
-        target: target.text.clone(),
-        schedule: schedule.to_json(),
-        wants_trace: false,
-    };
+    let job = |(text, schedule): &(&str, Schedule)| common::build_job(&common::task(text), target, schedule);
     let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
     let outcome = |((text, _), build): (&(&str, Schedule), Build)| match build {
         Build::Built(artifact) => {
@@ -203,6 +199,38 @@ fn every_operator_compiles() {
     for code in outcomes.iter().flatten() {
         let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
         assert_eq!(made_for, architectures, "one file of machine code for each architecture");
+    }
+}
+
+/// Code whose sizes are open compiles once, and the launches of each size follow from its tensors.
+#[test]
+fn open_sizes_compile() {
+    if !has_compiler() {
+        return;
+    }
+    let target = target(&["sm_75".to_owned(), "sm_90".to_owned()]);
+    let default = |text: &&'static str| {
+        let space = space::space(&common::task(text), &target.machine);
+        (*text, Schedule::Template { knobs: space.default })
+    };
+    let tasks = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
+    let tried: Vec<(&str, Schedule)> = tasks.iter().map(default).collect();
+    let outcomes = build(&mut common::workers(), &target, &tried);
+    expect_all(&tried, &outcomes);
+    for ((text, _), code) in tried.iter().zip(outcomes.iter().flatten()) {
+        let is_open = |count: &Count| count.known().is_none();
+        let has_open = |launch: &Launch| {
+            let numbers = launch.arguments.iter().any(|argument| matches!(argument, Argument::Number(_)));
+            numbers || launch.grid.iter().any(is_open)
+        };
+        assert!(code.launches.iter().any(has_open), "{text}: nothing is open in {:?}", code.launches);
+        for bound in open::at_sizes(&common::task(text)) {
+            let types = bound.parameters.iter().map(|parameter| &parameter.ty);
+            let output = &bound.steps.last().expect("a task has a step").output;
+            let extents: Vec<Vec<i64>> = types.chain([output]).map(|ty| ty.extents().expect("numbers")).collect();
+            let launches = code.at(&extents).unwrap_or_else(|why| panic!("{}: {why}", bound.to_text()));
+            assert!(launches.launches.iter().all(|launch| launch.known_grid().is_some()), "{launches:?}");
+        }
     }
 }
 
@@ -477,12 +505,7 @@ fn tvms_own_schedules_use_tensor_cores() {
     for (text, architecture) in tasks {
         let target = target(&[architecture.to_owned()]);
         let mut make = |schedule: &Schedule| {
-            let job = BuildJob {
-                task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
-                target: target.text.clone(),
-                schedule: schedule.to_json(),
-                wants_trace: true,
-            };
+            let job = BuildJob { wants_trace: true, ..common::build_job(&common::task(text), &target, schedule) };
             match workers.build(&[job], &mut || {}).pop() {
                 Some(Build::Built(artifact)) => {
                     let code = artifact.device.expect("code for a device");

@@ -21,6 +21,7 @@ use collector::measure::{Cache, Method, Plan, Warning};
 use collector::space::{self, Knobs, Schedule, Setting, Space};
 use collector::target::{self, Target};
 use common::campaign::{self, Given};
+use common::open;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -186,10 +187,11 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
-    for (text, points) in TASKS {
+    let open = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
+    for (text, points) in TASKS.iter().copied().chain(open.iter().map(|text| (*text, 2))) {
         let space = space::space(&common::task(text), &target.machine);
-        let points = space::sample(&space, 5, *points).into_iter();
-        tried.extend(points.map(|knobs| (*text, Schedule::Template { knobs })));
+        let points = space::sample(&space, 5, points).into_iter();
+        tried.extend(points.map(|knobs| (text, Schedule::Template { knobs })));
     }
     for (text, differences) in POINTS {
         let knobs = point(&space::space(&common::task(text), &target.machine), differences);
@@ -222,9 +224,11 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
         // The emulated driver takes the path of a library for machine code.
         code.cubins[0].bytes = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
-        let mut job = common::run_job(&common::task(text), Vec::new(), &[0]);
-        job.device = Some(code);
-        jobs.push((label, job));
+        for task in open::at_sizes(&common::task(text)) {
+            let mut job = common::run_job(&task, Vec::new(), &[0]);
+            job.device = Some(code.clone());
+            jobs.push((format!("{label} as {}", task.to_text()), job));
+        }
     }
     let file = folder.join("kernels.cpp");
     fs::write(&file, source).expect("the kernels can be written");
@@ -474,12 +478,7 @@ impl Drop for Behaviour {
 }
 
 fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> Vec<Result<DeviceCode, String>> {
-    let job = |(text, schedule): &(&str, Schedule)| BuildJob {
-        task: serde_json::to_string(&common::task(text)).expect("a task holds only JSON values"),
-        target: target.text.clone(),
-        schedule: schedule.to_json(),
-        wants_trace: false,
-    };
+    let job = |(text, schedule): &(&str, Schedule)| common::build_job(&common::task(text), target, schedule);
     let jobs: Vec<BuildJob> = tried.iter().map(job).collect();
     let code = |build| match build {
         Build::Built(artifact) => artifact.device.ok_or_else(|| "code for a CPU".to_owned()),

@@ -3,7 +3,7 @@
 mod common;
 
 use collector::campaign::Build;
-use collector::space::{Setting, space};
+use collector::space::{Schedule, Setting, space};
 use collector::target;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn figures(text: &str, others: &[(&str, Setting)]) -> BTreeMap<String, f64> {
     for (name, setting) in others {
         assert!(knobs.0.insert((*name).to_owned(), setting.clone()).is_some(), "`{name}` is a knob of `{text}`");
     }
-    let job = common::build_job(&task, &target, knobs);
+    let job = common::build_job(&task, &target, &Schedule::Template { knobs });
     match workers.build(&[job], &mut || {}).pop() {
         Some(Build::Built(artifact)) => artifact.features,
         other => panic!("{text}: {other:?}"),

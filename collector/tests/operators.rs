@@ -11,7 +11,7 @@ use collector::campaign::Build;
 use collector::campaign::Workers;
 use collector::job::{Artifact, BuildJob, RunReply};
 use collector::measure::affinity;
-use collector::space;
+use collector::space::{self, Schedule};
 use collector::target;
 use common::PATIENCE;
 use models::Task;
@@ -32,7 +32,7 @@ fn check(texts: &[&str], schedules: usize) {
         let task = common::task(text);
         let space = space::space(&task, &target.machine);
         for knobs in space::sample(&space, SEED, schedules) {
-            tried.push((task.clone(), common::build_job(&task, &target, knobs)));
+            tried.push((task.clone(), common::build_job(&task, &target, &Schedule::Template { knobs })));
         }
     }
     let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();

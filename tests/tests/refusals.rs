@@ -474,7 +474,7 @@ fn files_that_are_none() {
         bench.opcollect("run earlier"),
         2,
         expect![[r#"
-        error: cannot use `earlier/plan.json`: it has format 1, this program reads 2
+        error: cannot use `earlier/plan.json`: it has format 1, this program reads 3
         hint: make it with `opcollect build --out`
     "#]],
     );

@@ -363,7 +363,7 @@ pub fn attempts(
         let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
         let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
-        for code in codes(&family[0], &compiled, target, config) {
+        for code in codes(&family[0], compiled, target, config) {
             for (place, with_task) in records.iter().enumerate() {
                 for run in runs(config, flush_bytes) {
                     attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);

@@ -128,8 +128,8 @@ impl PlannedTask {
         self.symbolic.as_ref().map_or(&self.json, |symbolic| &symbolic.json)
     }
 
-    /// The task whose schedules are those of what is compiled: a symbol can be 1, so no tile may be larger.
-    pub fn scheduled(&self) -> Task {
-        self.symbolic.as_ref().map_or_else(|| self.task.clone(), |symbolic| symbolic.task.with_sizes(|_| 1))
+    /// The task whose schedules are those of what is compiled.
+    pub fn scheduled(&self) -> &Task {
+        self.symbolic.as_ref().map_or(&self.task, |symbolic| &symbolic.task)
     }
 }

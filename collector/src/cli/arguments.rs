@@ -70,9 +70,9 @@ pub struct Models {
     /// Name of a model in its source; may be given several times
     ///
     /// For `local` a name of the zoo (see `opcollect list`), or `resnet-18:hw=160` for images of another size, for
-    /// `simple` one operator such as `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file, for `remoteonnx` a path or a
-    /// `file://` address, for `transformers` a folder with a `config.json`, a shipped configuration, or either with
-    /// changed fields such as `llama-7b:num_hidden_layers=2`.
+    /// `simple` one operator such as `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file,
+    /// for `remoteonnx` a path or a `file://` address, for `transformers` a folder with a `config.json`, a shipped
+    /// configuration, or either with changed fields such as `llama-7b:num_hidden_layers=2`.
     #[arg(long, value_name = "NAME")]
     pub modelname: Vec<String>,
     /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
@@ -107,7 +107,7 @@ pub struct Models {
     ///
     /// With `vm`, the batch sizes and lengths of sequences of a model stay open when its tasks are compiled; each piece
     /// of code is then measured, and checked, at every size. What needs numbers is compiled for each size: `opcollect
-    /// tasks --executor vm` says which tasks and why. No tile may be larger than 1 along a size that is open.
+    /// tasks --executor vm` says which tasks and why. No tile of a thread may be larger than 1 along a size that is open.
     #[arg(long, value_enum)]
     pub executor: Option<ExecutorArgument>,
     /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]

@@ -14,7 +14,7 @@ use crate::campaign::collect::build_job;
 use crate::campaign::{
     Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks,
 };
-use crate::cuda::{Architecture, Cubin, DeviceCode, Kernel, Launch};
+use crate::cuda::{Architecture, Count, Cubin, DeviceCode, Kernel, Launch};
 use crate::host::Facts;
 use crate::job::{Artifact, BuildJob};
 use crate::lower::Packing;
@@ -29,7 +29,7 @@ use std::time::Instant;
 
 const PLAN: &str = "plan.json";
 /// Format 2 says for which capability a space was made, and which compiler made machine code.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Everything about a folder of artifacts but the code.
 #[derive(Serialize, Deserialize)]
@@ -82,7 +82,7 @@ struct BuiltDevice {
     source: String,
     launches: Vec<Launch>,
     /// Bytes of each buffer that only kernels see.
-    workspaces: Vec<u64>,
+    workspaces: Vec<Count>,
     cubins: Vec<BuiltCubin>,
 }
 

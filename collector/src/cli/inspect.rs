@@ -184,7 +184,7 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
     let planned = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut documents = Vec::new();
     for planned in &planned {
-        let space = space::space(&planned.scheduled(), &machine);
+        let space = space::space(planned.scheduled(), &machine);
         let samples = if sample > 0 { space::sample(&space, seed, sample) } else { Vec::new() };
         if as_json {
             let axes: Vec<_> = space

@@ -2,6 +2,8 @@
 //! they ever run.
 
 use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
+use super::count::Count;
+use super::launches::Launches;
 use super::occupancy::Occupancy;
 use models::reference::Rounding;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ pub struct DeviceCode {
     /// What is launched, in order.
     pub launches: Vec<Launch>,
     /// Bytes of each buffer that only kernels see.
-    pub workspaces: Vec<u64>,
+    pub workspaces: Vec<Count>,
     /// Machine code, one for each architecture.
     pub cubins: Vec<Cubin>,
     /// What becomes of operands before they are multiplied; says how exact a result has to be.
@@ -27,10 +29,10 @@ pub struct DeviceCode {
 pub struct Launch {
     /// Name of the kernel.
     pub kernel: String,
-    /// Its arguments, all of them addresses.
+    /// Its arguments.
     pub arguments: Vec<Argument>,
     /// Blocks in x, y and z.
-    pub grid: [u32; 3],
+    pub grid: [Count; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
     /// Shared memory asked for at the launch, in bytes.
@@ -38,13 +40,15 @@ pub struct Launch {
 }
 
 /// What a kernel works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Argument {
     /// A parameter of the task by its place; the output comes after the last one.
     Tensor(usize),
     /// A buffer that only kernels see.
     Workspace(usize),
+    /// A whole number, of 32 or 64 bits.
+    Number(Count),
 }
 
 /// Machine code for one architecture.
@@ -82,8 +86,9 @@ pub struct Kernel {
     pub code_bytes: u64,
     /// Threads of a block.
     pub block_threads: u32,
-    /// Blocks of the grid.
-    pub grid_blocks: u64,
+    /// Blocks of the grid, where their number is the same at every call.
+    #[serde(default)]
+    pub grid_blocks: Option<u64>,
     /// How full a multiprocessor can get.
     pub occupancy: Occupancy,
 }
@@ -111,9 +116,15 @@ impl Launch {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
-    /// Blocks of the grid.
-    pub fn grid_blocks(&self) -> u64 {
-        self.grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
+    /// Blocks in x, y and z, where their numbers are known; what is no number of blocks is none.
+    pub fn known_grid(&self) -> Option<[u64; 3]> {
+        let [x, y, z] = [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known()?).ok().filter(|&n| n > 0));
+        Some([x?, y?, z?])
+    }
+
+    /// Blocks of the grid, where their number is known.
+    pub fn grid_blocks(&self) -> Option<u64> {
+        self.known_grid().map(|grid| grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent)))
     }
 
     /// Checks everything that is known before the kernel is compiled.
@@ -122,12 +133,15 @@ impl Launch {
         const GRID_YZ: u32 = u16::MAX as u32;
         const BLOCK_Z: u32 = 64;
         let shared = architecture.multiprocessor().block_shared_bytes;
+        // What no number is known of is checked when it is.
+        let grid =
+            [0, 1, 2].map(|axis: usize| self.grid[axis].known().map_or(1, |n| u64::try_from(n).unwrap_or(u64::MAX)));
         let bounds = [
             ("threads in a block", self.block_threads(), u64::from(BLOCK_THREADS)),
             ("threads of a block in z", u64::from(self.block[2]), u64::from(BLOCK_Z)),
-            ("blocks in x", u64::from(self.grid[0]), u64::from(GRID_X)),
-            ("blocks in y", u64::from(self.grid[1]), u64::from(GRID_YZ)),
-            ("blocks in z", u64::from(self.grid[2]), u64::from(GRID_YZ)),
+            ("blocks in x", grid[0], u64::from(GRID_X)),
+            ("blocks in y", grid[1], u64::from(GRID_YZ)),
+            ("blocks in z", grid[2], u64::from(GRID_YZ)),
             ("bytes of dynamic shared memory", u64::from(self.dynamic_shared_bytes), u64::from(shared)),
         ];
         bounds.into_iter().try_for_each(|(what, needed, limit)| self.within(what, needed, limit, architecture))
@@ -162,7 +176,8 @@ impl Cubin {
     pub fn features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
-        vec![
+        let grids: Option<Vec<u64>> = self.kernels.iter().map(|kernel| kernel.grid_blocks).collect();
+        let mut features = vec![
             ("object_bytes", self.bytes.len() as f64),
             ("kernels", self.kernels.len() as f64),
             ("registers_max", most(|kernel| f64::from(kernel.registers))),
@@ -172,13 +187,37 @@ impl Cubin {
             ("spill_load_bytes", all(|kernel| f64::from(kernel.spill_load_bytes)).sum()),
             ("barriers_max", most(|kernel| f64::from(kernel.barriers))),
             ("block_threads_max", most(|kernel| f64::from(kernel.block_threads))),
-            ("grid_blocks_max", most(|kernel| kernel.grid_blocks as f64)),
             ("occupancy_min", all(|kernel| kernel.occupancy.part).fold(1.0, f64::min)),
-        ]
+        ];
+        features.extend(grids.map(|grids| ("grid_blocks_max", grids.into_iter().max().unwrap_or(0) as f64)));
+        features
     }
 }
 
 impl DeviceCode {
+    /// The launches for tensors of these extents, the output's last: all numbers known and within the limits.
+    pub fn at(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
+        let known = |count: &Count| count.at(extents).map(Count::Known).map_err(|error| error.to_string());
+        let launch = |launch: &Launch| -> Result<Launch, String> {
+            let [x, y, z] = &launch.grid;
+            let arguments = launch.arguments.iter().map(|argument| match argument {
+                Argument::Number(count) => known(count).map(Argument::Number),
+                buffer => Ok(buffer.clone()),
+            });
+            let arguments = arguments.collect::<Result<_, _>>()?;
+            let launch = Launch { arguments, grid: [known(x)?, known(y)?, known(z)?], ..launch.clone() };
+            if launch.known_grid().is_none() {
+                return Err(format!("kernel `{}` would have no blocks", launch.kernel));
+            }
+            let checked = self.cubins.iter().try_for_each(|cubin| launch.check(cubin.architecture));
+            checked.map(|()| launch).map_err(|error| error.to_string())
+        };
+        Ok(Launches {
+            launches: self.launches.iter().map(launch).collect::<Result<_, _>>()?,
+            workspaces: self.workspaces.iter().map(known).collect::<Result<_, _>>()?,
+        })
+    }
+
     /// Whether every launch names buffers and kernels that exist and fits its architectures.
     ///
     /// `tensors` counts the task's parameters and its output. Code that comes from a file is checked by this before
@@ -186,9 +225,10 @@ impl DeviceCode {
     pub fn check(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {
-                let is_known = match *argument {
-                    Argument::Tensor(place) => place < tensors,
-                    Argument::Workspace(place) => place < self.workspaces.len(),
+                let is_known = match argument {
+                    Argument::Tensor(place) => *place < tensors,
+                    Argument::Workspace(place) => *place < self.workspaces.len(),
+                    Argument::Number(_) => true,
                 };
                 if !is_known {
                     return Err(format!("kernel `{}` is called with an unknown buffer: {argument:?}", launch.kernel));

@@ -25,6 +25,8 @@ pub enum DriverError {
     Failed { call: &'static str, name: String, why: String },
     #[error("kernel `{0}` cannot be named to the driver")]
     BadName(String),
+    #[error("kernel `{0}` is to be launched on a grid of unknown size")]
+    UnknownGrid(String),
 }
 
 /// What to do where nothing can be launched.
@@ -352,6 +354,24 @@ impl Drop for DeviceBuffer<'_> {
     }
 }
 
+/// An argument of a kernel.
+#[derive(Clone, Copy)]
+pub enum Given<'a> {
+    /// A buffer, by its address.
+    Buffer(&'a DeviceBuffer<'a>),
+    /// A whole number.
+    Number(i64),
+}
+
+impl Given<'_> {
+    fn bits(&self) -> u64 {
+        match self {
+            Given::Buffer(buffer) => buffer.address,
+            Given::Number(number) => number.cast_unsigned(),
+        }
+    }
+}
+
 /// Loaded machine code.
 pub struct DeviceModule<'a> {
     device: &'a Device,
@@ -362,7 +382,8 @@ pub struct DeviceModule<'a> {
 pub struct Prepared<'a> {
     device: &'a Device,
     kernel: Handle,
-    addresses: Vec<Address>,
+    /// Addresses and numbers; of a number of 32 bits the kernel reads the first four bytes.
+    arguments: Vec<u64>,
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared_bytes: u32,
@@ -371,16 +392,17 @@ pub struct Prepared<'a> {
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch on these buffers.
+    /// Prepares a launch, whose numbers must be known, with these arguments.
     ///
     /// What the kernel does with them is the promise of whoever built it; `opcollect` runs only artifacts of a folder
     /// the user names.
-    pub fn prepare<'a>(&'a self, launch: &super::Launch, buffers: &[&'a DeviceBuffer<'a>]) -> Result<Prepared<'a>> {
+    pub fn prepare<'a>(&'a self, launch: &super::Launch, arguments: &[Given<'a>]) -> Result<Prepared<'a>> {
         const MOST_DYNAMIC_SHARED: c_int = 8;
         const STATIC_SHARED: u32 = super::STATIC_SHARED_BYTES;
         let bad_name = |_| DriverError::BadName(launch.kernel.clone());
         let name = CString::new(launch.kernel.as_str()).map_err(bad_name)?;
         let functions = &self.device.functions;
+        let [x, y, z] = launch.known_grid().ok_or_else(|| DriverError::UnknownGrid(launch.kernel.clone()))?;
         let mut kernel = null_mut();
         // SAFETY: the module is loaded, the name is terminated and outlives the call.
         let status = unsafe { (functions.kernel)(&raw mut kernel, self.handle, name.as_ptr()) };
@@ -394,8 +416,9 @@ impl DeviceModule<'_> {
         Ok(Prepared {
             device: self.device,
             kernel,
-            addresses: buffers.iter().map(|buffer| buffer.address).collect(),
-            grid: launch.grid,
+            arguments: arguments.iter().map(Given::bits).collect(),
+            // More than these bits hold is beyond every limit that was checked.
+            grid: [x, y, z].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
             block: launch.block,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             _module: self,
@@ -418,10 +441,10 @@ impl Prepared<'_> {
 
     fn launch_on(&self, stream: Handle) -> Result<()> {
         let mut arguments: Vec<*mut c_void> =
-            self.addresses.iter().map(|address| std::ptr::from_ref(address).cast_mut().cast()).collect();
+            self.arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (self.grid, self.block);
-        // SAFETY: the kernel belongs to a loaded module that this borrows; each argument points to an address that
-        // outlives the call, which copies it. The builder counted as many arguments as the kernel takes.
+        // SAFETY: the kernel belongs to a loaded module that this borrows; each argument points to eight bytes that
+        // outlive the call, which copies as many of them as the parameter has. The builder counted as many arguments as the kernel takes.
         let status = unsafe {
             (self.device.functions.launch)(
                 self.kernel,

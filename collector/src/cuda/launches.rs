@@ -1,10 +1,11 @@
 //! Reads the list of launches from the host's half of a split function.
 //!
-//! TVM writes the function as a graph of nodes, each with a type and fields that are numbers of other nodes. All
-//! shapes are constants, so the half holds nothing but buffers and launches with fixed extents; anything else is work
-//! that no schedule put on the device, and an error.
+//! TVM writes the function as a graph of nodes, each with a type and fields that are numbers of other nodes. The half
+//! holds nothing but buffers and launches, whose numbers are constants or made of the extents of tensors; anything else
+//! is work that no schedule put on the device, and an error.
 
 use super::code::{Argument, Launch};
+use super::count::{Count, Operator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -14,7 +15,7 @@ pub struct Launches {
     /// The launches in order.
     pub launches: Vec<Launch>,
     /// Bytes of each buffer that only kernels see.
-    pub workspaces: Vec<u64>,
+    pub workspaces: Vec<Count>,
 }
 
 /// Why a host's half is no list of launches.
@@ -34,9 +35,12 @@ pub fn launches(graph: &str) -> Result<Launches> {
     if functions.next().is_some() {
         return Err(HostWork("there is more than one host function".to_owned()));
     }
-    let mut reader = Reader { graph, buffers: Vec::new(), found: Launches::default() };
-    for (place, parameter) in reader.graph.items(reader.graph.field(function, "params")?)?.into_iter().enumerate() {
-        reader.buffers.push((parameter, Argument::Tensor(place)));
+    let mut reader = Reader { graph, buffers: Vec::new(), symbols: Vec::new(), found: Launches::default() };
+    for (tensor, parameter) in reader.graph.items(reader.graph.field(function, "params")?)?.into_iter().enumerate() {
+        reader.buffers.push((parameter, Argument::Tensor(tensor)));
+        for (dimension, extent) in reader.graph.shape(parameter).unwrap_or_default().into_iter().enumerate() {
+            reader.symbols.push((extent, Count::Extent { tensor, dimension }));
+        }
     }
     let body = reader.graph.field(function, "body")?;
     reader.statement(body)?;
@@ -72,13 +76,18 @@ impl<'a> Graph<'a> {
         self.data(holder).and_then(Json::as_str).ok_or_else(|| self.unexpected(holder, "a text"))
     }
 
+    /// Extents of a variable that is a tensor.
+    fn shape(self, variable: usize) -> Result<Vec<usize>> {
+        self.items(self.field(self.field(variable, "ty")?, "shape")?)
+    }
+
     /// A constant: a plain number, or an expression that holds one.
-    fn constant(self, node: usize) -> Result<u64> {
+    fn constant(self, node: usize) -> Result<i64> {
         let value = match self.kind(node) {
             "ir.IntImm" => self.data(node).and_then(|data| data.get("value")).and_then(number),
             _ => Some(node),
         };
-        let value = value.and_then(|value| self.data(value)).and_then(Json::as_u64);
+        let value = value.and_then(|value| self.data(value)).and_then(Json::as_i64);
         value.ok_or_else(|| self.unexpected(node, "a constant extent"))
     }
 
@@ -95,6 +104,8 @@ struct Reader<'a> {
     graph: Graph<'a>,
     /// What each variable stands for.
     buffers: Vec<(usize, Argument)>,
+    /// Numbers with names: extents of parameters, and what was made of them.
+    symbols: Vec<(usize, Count)>,
     found: Launches,
 }
 
@@ -118,6 +129,11 @@ impl Reader<'_> {
                 self.buffers.push((self.graph.field(node, "buffer")?, known));
                 Ok(())
             }
+            "tirx.Bind" => {
+                let known = self.count(self.graph.field(node, "value")?)?;
+                self.symbols.push((self.graph.field(node, "var")?, known));
+                Ok(())
+            }
             "tirx.Evaluate" => self.launch(self.graph.field(node, "value")?),
             other => Err(HostWork(format!("`{other}` outside of any kernel"))),
         }
@@ -128,12 +144,11 @@ impl Reader<'_> {
         let element = self.graph.field(ty, "dtype")?;
         let name = self.graph.data(element).and_then(|data| data.get("dtype")).and_then(Json::as_str);
         let element_bytes = name.and_then(element_bytes).ok_or_else(|| self.graph.unexpected(element, "a type"))?;
-        let extents = self.graph.items(self.graph.field(ty, "shape")?)?;
-        let mut bytes = element_bytes;
-        for extent in extents {
-            bytes = bytes
-                .checked_mul(self.graph.constant(extent)?)
-                .ok_or_else(|| HostWork("a buffer larger than any memory".to_owned()))?;
+        let mut bytes = Count::Known(element_bytes);
+        for extent in self.graph.items(self.graph.field(ty, "shape")?)? {
+            let extent = self.count(extent)?;
+            bytes = Count::made(Operator::Multiply, bytes, extent)
+                .map_err(|_| HostWork("a buffer larger than any memory".to_owned()))?;
         }
         self.buffers.push((buffer, Argument::Workspace(self.found.workspaces.len())));
         self.found.workspaces.push(bytes);
@@ -150,7 +165,60 @@ impl Reader<'_> {
             _ => node,
         };
         let known = self.buffers.iter().rev().find(|(place, _)| *place == variable);
-        known.map(|(_, argument)| *argument).ok_or_else(|| self.graph.unexpected(variable, "a known buffer"))
+        known.map(|(_, argument)| argument.clone()).ok_or_else(|| self.graph.unexpected(variable, "a known buffer"))
+    }
+
+    /// A number: a constant, an extent of a parameter, or what is made of them.
+    fn count(&self, node: usize) -> Result<Count> {
+        // A damaged graph may name itself.
+        let mut parts = 256;
+        self.count_within(node, &mut parts)
+    }
+
+    fn count_within(&self, node: usize, parts: &mut u32) -> Result<Count> {
+        if let Some((_, known)) = self.symbols.iter().find(|(symbol, _)| *symbol == node && !self.is_constant(node)) {
+            return Ok(known.clone());
+        }
+        *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number of too many parts".to_owned()))?;
+        let operator = match self.graph.kind(node).rsplit('.').next().unwrap_or_default() {
+            "Cast" => return self.count_within(self.graph.field(node, "value")?, parts),
+            "Select" => {
+                let taken =
+                    if self.holds(self.graph.field(node, "condition")?)? { "true_value" } else { "false_value" };
+                return self.count_within(self.graph.field(node, taken)?, parts);
+            }
+            "Add" => Operator::Add,
+            "Sub" => Operator::Subtract,
+            "Mul" => Operator::Multiply,
+            "FloorDiv" => Operator::Divide,
+            "FloorMod" => Operator::Remainder,
+            "Min" => Operator::Least,
+            "Max" => Operator::Most,
+            _ => return self.graph.constant(node).map(Count::Known),
+        };
+        let mut operand = |name: &str| self.count_within(self.graph.field(node, name)?, parts);
+        let (left, right) = (operand("a")?, operand("b")?);
+        Count::made(operator, left, right).map_err(|error| HostWork(error.to_string()))
+    }
+
+    /// A condition that no extent changes.
+    fn holds(&self, node: usize) -> Result<bool> {
+        if self.graph.kind(node).ends_with(".Not") {
+            return Ok(self.graph.constant(self.graph.field(node, "a")?)? == 0);
+        }
+        Ok(self.graph.constant(node)? != 0)
+    }
+
+    fn is_constant(&self, node: usize) -> bool {
+        self.graph.kind(node) == "ir.IntImm"
+    }
+
+    /// What a kernel is given: a buffer, or a number.
+    fn argument(&self, node: usize) -> Result<Argument> {
+        self.buffer(node).or_else(|not_a_buffer| match self.count(node) {
+            Ok(count) => Ok(Argument::Number(count)),
+            Err(_) => Err(not_a_buffer),
+        })
     }
 
     fn operator(&self, call: usize) -> Result<&str> {
@@ -178,26 +246,33 @@ impl Reader<'_> {
             arguments.split_at(extents_at.ok_or_else(|| self.graph.unexpected(call, "an extent per axis"))?);
         let mut launch = Launch {
             kernel: self.graph.text(*name)?.to_owned(),
-            arguments: buffers.iter().map(|&buffer| self.buffer(buffer)).collect::<Result<_>>()?,
-            grid: [1; 3],
+            arguments: buffers.iter().map(|&buffer| self.argument(buffer)).collect::<Result<_>>()?,
+            grid: [const { Count::Known(1) }; 3],
             block: [1; 3],
             dynamic_shared_bytes: 0,
         };
         for (axis, extent) in axes.iter().zip(extents) {
-            let extent = self.graph.constant(*extent)?;
-            let extent = u32::try_from(extent).map_err(|_| HostWork(format!("{extent} steps of `{axis}`")))?;
-            *extent_of(&mut launch, axis)? = extent;
+            let extent = self.count(*extent)?;
+            if let Some(blocks) = blocks_of(&mut launch, axis) {
+                *blocks = extent;
+                continue;
+            }
+            let known = extent.known().ok_or_else(|| HostWork(format!("the size decides `{axis}`")))?;
+            let known = u32::try_from(known).map_err(|_| HostWork(format!("{known} steps of `{axis}`")))?;
+            *extent_of(&mut launch, axis)? = known;
         }
         self.found.launches.push(launch);
         Ok(())
     }
 }
 
+fn blocks_of<'a>(launch: &'a mut Launch, axis: &str) -> Option<&'a mut Count> {
+    let axis = ["blockIdx.x", "blockIdx.y", "blockIdx.z"].iter().position(|&name| name == axis)?;
+    Some(&mut launch.grid[axis])
+}
+
 fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
     Ok(match axis {
-        "blockIdx.x" => &mut launch.grid[0],
-        "blockIdx.y" => &mut launch.grid[1],
-        "blockIdx.z" => &mut launch.grid[2],
         "threadIdx.x" => &mut launch.block[0],
         "threadIdx.y" => &mut launch.block[1],
         "threadIdx.z" => &mut launch.block[2],
@@ -207,18 +282,18 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
 }
 
 /// Bytes of an element by its name, such as `float16` or `bool`.
-fn element_bytes(name: &str) -> Option<u64> {
+fn element_bytes(name: &str) -> Option<i64> {
     if name == "bool" {
         return Some(1);
     }
-    let bits: u64 = name.trim_start_matches(|sign: char| sign.is_ascii_alphabetic()).parse().ok()?;
-    (bits.is_multiple_of(8) && bits > 0).then_some(bits / 8)
+    let bits: i64 = name.trim_start_matches(|sign: char| sign.is_ascii_alphabetic()).parse().ok()?;
+    (bits % 8 == 0 && bits > 0).then_some(bits / 8)
 }
 
 #[cfg(test)]
 mod tests {
     use super::launches;
-    use crate::cuda::Argument;
+    use crate::cuda::{Argument, Count};
     use proptest::prelude::*;
 
     /// A function of one parameter: a buffer of its own, a launch that writes it and a launch that reads it.
@@ -260,13 +335,13 @@ mod tests {
     #[test]
     fn buffers_and_launches_are_read_in_order() {
         let found = launches(GRAPH).unwrap();
-        assert_eq!(found.workspaces, [2 * 64 * 64]);
+        assert_eq!(found.workspaces, [Count::Known(2 * 64 * 64)]);
         assert_eq!(found.launches.len(), 2);
         assert_eq!(found.launches[0].kernel, "main_kernel");
         assert_eq!(found.launches[0].arguments, [Argument::Tensor(0), Argument::Workspace(0)]);
-        assert_eq!((found.launches[0].grid, found.launches[0].block), ([64, 1, 1], [64, 1, 1]));
+        assert_eq!((found.launches[0].known_grid(), found.launches[0].block), (Some([64, 1, 1]), [64, 1, 1]));
         assert_eq!(found.launches[1].arguments, [Argument::Workspace(0)]);
-        assert_eq!(found.launches[1].grid, [1, 1, 1]);
+        assert_eq!(found.launches[1].known_grid(), Some([1, 1, 1]));
     }
 
     #[test]
@@ -276,7 +351,7 @@ mod tests {
         assert_eq!(looped, "the schedule leaves something to the host: `tirx.For` outside of any kernel");
         assert!(refused(GRAPH.replace("tirx.call_ffi_kernel", "tirx.other")).contains("a call of `tirx.other`"));
         assert!(refused(GRAPH.replace("threadIdx.x", "cluster.x")).contains("a launch with `cluster.x`"));
-        assert!(refused(GRAPH.replace("\"data\": 64", "\"data\": -1")).contains("a constant extent"));
+        assert!(refused(GRAPH.replace("\"data\": 64", "\"data\": -1")).contains("-1 steps of"));
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 mod architecture;
 mod code;
 mod compile;
+mod count;
 mod cubin;
 #[allow(unsafe_code)]
 pub mod cupti;
@@ -32,6 +33,7 @@ pub use architecture::{
 };
 pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded, is_too_new};
 pub use compile::{CompileError, compile};
+pub use count::{Count, CountError};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};

@@ -13,8 +13,8 @@ use super::watch::Watch;
 use super::{Measured, RunJob, RunReply};
 use crate::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
 use crate::counters::{Backend, CounterRequest, CounterSession, Usage};
-use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Prepared};
-use crate::cuda::{Argument, Cubin, DeviceCode, is_too_new};
+use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Given, Prepared};
+use crate::cuda::{Argument, Cubin, DeviceCode, Launches, is_too_new};
 use crate::measure::{Cache, Clock, HostClock, Method, measure};
 use anyhow::{Context, Result, ensure};
 use models::reference::Tensor;
@@ -35,9 +35,14 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     let module = load(device, cubin, &facts.driver_cuda)?;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
     let tensors = tensors(device, inputs, output_bytes)?;
-    let workspaces = code.workspaces.iter().map(|&bytes| Ok(device.allocate(usize::try_from(bytes)?)?));
+    let extents = inputs.iter().map(|input| input.ty().extents()).chain([output.extents()]).collect::<Option<Vec<_>>>();
+    let launches = code.at(&extents.context("a dimension is a symbol")?).map_err(anyhow::Error::msg)?;
+    let workspaces = launches.workspaces.iter().map(|bytes| {
+        let bytes = bytes.known().context("the size of a buffer is a symbol")?;
+        Ok(device.allocate(usize::try_from(bytes)?)?)
+    });
     let workspaces = workspaces.collect::<Result<Vec<DeviceBuffer>>>()?;
-    let kernels = prepare(&module, code, &tensors, &workspaces)?;
+    let kernels = prepare(&module, &launches, &tensors, &workspaces)?;
     let flush = match &job.method {
         Method::Sample(plan) => match plan.cache {
             Cache::Cold { flush_bytes } => {
@@ -71,8 +76,14 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     if job.counters.backend != Backend::None {
         let own_bytes: u64 = tensors.iter().chain(&workspaces).map(|buffer| buffer.bytes() as u64).sum();
         told.give("gpu_memory_bytes", "cuMemAlloc", own_bytes as f64);
-        let copies =
-            Copies { module: &module, code, inputs, output_bytes, workspaces: &workspaces, l2_bytes: facts.l2_bytes };
+        let copies = Copies {
+            module: &module,
+            launches: &launches,
+            inputs,
+            output_bytes,
+            workspaces: &workspaces,
+            l2_bytes: facts.l2_bytes,
+        };
         tell(gpu, &timer, &copies, job, measurement.median_ns, &mut told);
     }
     measurement.counters.extend(told.values);
@@ -82,7 +93,6 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         measurement,
         check,
         peak_memory_bytes: super::run::peak_memory_bytes(),
-        spin_count: 0,
         tvm_seconds: Vec::new(),
         is_runner_spent: told.failure.is_some(),
     };
@@ -165,18 +175,19 @@ fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Re
 /// The launches of one run on these buffers.
 fn prepare<'a>(
     module: &'a DeviceModule<'a>,
-    code: &DeviceCode,
+    launches: &Launches,
     tensors: &'a [DeviceBuffer<'a>],
     workspaces: &'a [DeviceBuffer<'a>],
 ) -> Result<Vec<Prepared<'a>>> {
-    let place = |argument: &Argument| match *argument {
-        Argument::Tensor(place) => &tensors[place],
-        Argument::Workspace(place) => &workspaces[place],
+    let given = |argument: &Argument| match argument {
+        Argument::Tensor(place) => Ok(Given::Buffer(&tensors[*place])),
+        Argument::Workspace(place) => Ok(Given::Buffer(&workspaces[*place])),
+        Argument::Number(number) => number.known().map(Given::Number).context("a number of the launch is a symbol"),
     };
-    let mut kernels = Vec::with_capacity(code.launches.len());
-    for launch in &code.launches {
-        let buffers: Vec<&DeviceBuffer> = launch.arguments.iter().map(place).collect();
-        kernels.push(module.prepare(launch, &buffers)?);
+    let mut kernels = Vec::with_capacity(launches.launches.len());
+    for launch in &launches.launches {
+        let arguments = launch.arguments.iter().map(given).collect::<Result<Vec<_>>>()?;
+        kernels.push(module.prepare(launch, &arguments)?);
     }
     Ok(kernels)
 }
@@ -184,7 +195,7 @@ fn prepare<'a>(
 /// What a run on other data takes.
 struct Copies<'a> {
     module: &'a DeviceModule<'a>,
-    code: &'a DeviceCode,
+    launches: &'a Launches,
     inputs: &'a [Tensor],
     output_bytes: usize,
     workspaces: &'a [DeviceBuffer<'a>],
@@ -201,7 +212,7 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Resul
         return Ok(None);
     }
     let copies = (0..copies).map(|_| tensors(device, of.inputs, of.output_bytes)).collect::<Result<Vec<_>>>()?;
-    let kernels = copies.iter().map(|tensors| prepare(of.module, of.code, tensors, of.workspaces));
+    let kernels = copies.iter().map(|tensors| prepare(of.module, of.launches, tensors, of.workspaces));
     let kernels = kernels.collect::<Result<Vec<_>>>()?;
     let all_ns = median_ns(marks, || kernels.iter().flatten().try_for_each(Prepared::launch))?;
     Ok(Some(all_ns / copies.len() as f64))

@@ -1,7 +1,7 @@
 //! What a launch costs on a GPU, and how runs are timed without that.
 
-use crate::cuda::Launch;
 use crate::cuda::driver::{Device, DriverError, Event, Prepared};
+use crate::cuda::{Count, Launch};
 use crate::measure::statistics::median;
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ pub(super) fn launch_costs(device: &Device) -> Result<LaunchCosts, DriverError> 
     let launch = Launch {
         kernel: "nothing".to_owned(),
         arguments: Vec::new(),
-        grid: [1; 3],
+        grid: [const { Count::Known(1) }; 3],
         block: [1; 3],
         dynamic_shared_bytes: 0,
     };

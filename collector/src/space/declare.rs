@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
 
 /// The space of a task on a machine.
+///
+/// A symbol can be 1, so on a CPU no tile may be larger along one.
 pub fn space(task: &Task, machine: &Machine) -> Space {
     match machine {
-        Machine::Cpu(machine) => cpu_space(task, machine),
+        Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),
         Machine::Gpu(machine) => gpu::space(task, machine),
     }
 }

@@ -1,7 +1,7 @@
 //! From a scheduled module to CUDA C and the list of its launches.
 //!
-//! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: shapes are
-//! constants, so what it would do is a fixed list of launches, which is read from it and travels as plain data.
+//! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: what
+//! it would do is a list of launches, which is read from it and travels as plain data.
 
 use super::async_copy;
 use super::call::{TvmError, Value, call};

@@ -2,12 +2,13 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 pub mod campaign;
+pub mod open;
 
 use collector::campaign::{WorkerLimits, Workers};
 use collector::counters::{Backend, CounterRequest};
 use collector::job::{BuildJob, RunJob};
 use collector::measure::{Method, Plan};
-use collector::space::{Knobs, Schedule};
+use collector::space::Schedule;
 use collector::target::Target;
 use models::Task;
 use models::fuse::{Fuse, tasks};
@@ -72,6 +73,7 @@ pub fn limits() -> WorkerLimits {
         build_memory_bytes: 4096 * MIB,
         run_memory_bytes: 8192 * MIB,
         runner_jobs: 200,
+        spin_count: 0,
     }
 }
 
@@ -113,12 +115,12 @@ pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
     }
 }
 
-/// A job for a task with a template's knobs.
-pub fn build_job(task: &Task, target: &Target, knobs: Knobs) -> BuildJob {
+/// A job for a task with a schedule.
+pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob {
     BuildJob {
         task: serde_json::to_string(task).expect("a task holds only JSON values"),
         target: target.text.clone(),
-        schedule: Schedule::Template { knobs }.to_json(),
+        schedule: schedule.to_json(),
         wants_trace: false,
     }
 }

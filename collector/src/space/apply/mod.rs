@@ -5,6 +5,7 @@ mod gpu;
 mod rows;
 mod spatial;
 
+use super::gpu::sized;
 use super::{Knobs, Schedule, Template, template};
 use crate::lower::{Lowered, Part};
 use crate::tvm::compile::CompileTarget;
@@ -58,7 +59,7 @@ pub fn apply(
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             if !target.architectures.is_empty() {
-                gpu::apply(task, lowered, knobs, &moves)?;
+                gpu::apply(&sized(task), lowered, knobs, &moves)?;
                 return Ok(moves);
             }
             // A single number has no loops to move.

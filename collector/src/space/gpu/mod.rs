@@ -9,15 +9,41 @@ use super::declare::{choice, choices, contraction_extents, numbers, upto};
 use super::template::{rows_of, template};
 use super::{Axis, Knobs, Setting, Space, Template};
 use crate::target::Gpu;
-use models::{Op, Task};
+use models::{Dim, Op, Task};
 use std::collections::BTreeMap;
+
+/// The task whose space is that of a task with symbols: threads past an end do nothing, but no tile may count on dividing
+/// an extent that is open, so it is a prime of a common size.
+pub(super) fn sized(task: &Task) -> Task {
+    const OPEN: i64 = 127;
+    task.with_sizes(|_| OPEN)
+}
+
+/// What of a contraction is open.
+#[derive(Clone, Copy)]
+struct Open {
+    /// Any extent of its result.
+    anywhere: bool,
+    /// One along which tiles lie.
+    tile: bool,
+}
+
+impl Open {
+    fn of(task: &Task) -> Open {
+        let is_open = |dim: &Dim| matches!(dim, Dim::Symbol(_));
+        let shape = &task.steps[0].output.shape;
+        Open { anywhere: shape.iter().any(is_open), tile: shape.iter().rev().take(2).any(is_open) }
+    }
+}
 
 /// The space of a task on a GPU.
 pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
+    let is_open = Open::of(task);
+    let task = &sized(task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     match template(task) {
-        Template::Contraction if output.len() >= 2 => contraction(task, gpu, &output),
+        Template::Contraction if output.len() >= 2 => contraction(task, gpu, &output, is_open),
         Template::Contraction | Template::Spatial => spatial(task, gpu),
         Template::Rows => rows(task, gpu),
     }
@@ -151,14 +177,16 @@ impl Limits {
     }
 }
 
-fn contraction(task: &Task, gpu: &Gpu, output: &[i64]) -> Space {
+fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let extents = contraction_extents(task, output);
-    let stage = stage(task, output);
+    // TVM gives staged pieces the extent of what is left, which must be a number.
+    let stage = stage(task, output).filter(|_| !is_open.tile);
     let can_stage = stage.is_some();
     // The rows of a staged kernel are its windows, too short to be padded.
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
     let sizes = [extents.channels, extents.rows, extents.columns];
-    let tensor = tensor::operands(task, gpu.capability);
+    // The windows of a convolution as columns, one for each place, are counted when it is lowered.
+    let tensor = tensor::operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
     let depth = depth(task, extents.depth);
     let elements: i64 = output.iter().product();
     let places = elements / sizes.iter().product::<i64>().max(1);

@@ -1,0 +1,148 @@
+//! Whole numbers that are known when code is built, or follow from the extents of the tensors it is called with.
+
+use serde::{Deserialize, Serialize};
+
+/// A number of a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    /// The same at every call.
+    Known(i64),
+    /// An extent of a tensor: a parameter of the task by its place, or the output after the last one.
+    Extent {
+        /// The tensor.
+        tensor: usize,
+        /// The dimension.
+        dimension: usize,
+    },
+    /// Made of two others.
+    Made {
+        /// How.
+        operator: Operator,
+        /// Of what.
+        of: Box<[Count; 2]>,
+    },
+}
+
+/// What makes a number of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    /// Rounded down.
+    Divide,
+    /// What dividing leaves, with the divisor's sign.
+    Remainder,
+    Least,
+    Most,
+}
+
+/// Extents for which a number cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum CountError {
+    #[error("there is no dimension {dimension} of tensor {tensor}")]
+    Unknown { tensor: usize, dimension: usize },
+    #[error("a number of the launch is out of range")]
+    OutOfRange,
+}
+
+impl Operator {
+    fn of(self, left: i64, right: i64) -> Option<i64> {
+        match self {
+            Operator::Add => left.checked_add(right),
+            Operator::Subtract => left.checked_sub(right),
+            Operator::Multiply => left.checked_mul(right),
+            Operator::Divide => {
+                let (quotient, rest) = (left.checked_div(right)?, left.checked_rem(right)?);
+                Some(if rest != 0 && (rest < 0) != (right < 0) { quotient - 1 } else { quotient })
+            }
+            Operator::Remainder => {
+                let rest = left.checked_rem(right)?;
+                Some(if rest != 0 && (rest < 0) != (right < 0) { rest + right } else { rest })
+            }
+            Operator::Least => Some(left.min(right)),
+            Operator::Most => Some(left.max(right)),
+        }
+    }
+}
+
+impl Count {
+    /// One number made of two; of known ones a known one.
+    pub fn made(operator: Operator, left: Count, right: Count) -> Result<Count, CountError> {
+        match (&left, &right) {
+            (Count::Known(left), Count::Known(right)) => {
+                operator.of(*left, *right).map(Count::Known).ok_or(CountError::OutOfRange)
+            }
+            _ => Ok(Count::Made { operator, of: Box::new([left, right]) }),
+        }
+    }
+
+    /// The number, where it is the same at every call.
+    pub fn known(&self) -> Option<i64> {
+        match self {
+            Count::Known(number) => Some(*number),
+            Count::Extent { .. } | Count::Made { .. } => None,
+        }
+    }
+
+    /// The number for tensors of these extents.
+    pub fn at(&self, extents: &[Vec<i64>]) -> Result<i64, CountError> {
+        match self {
+            Count::Known(number) => Ok(*number),
+            &Count::Extent { tensor, dimension } => {
+                let found = extents.get(tensor).and_then(|tensor| tensor.get(dimension));
+                found.copied().ok_or(CountError::Unknown { tensor, dimension })
+            }
+            Count::Made { operator, of } => {
+                let (left, right) = (of[0].at(extents)?, of[1].at(extents)?);
+                operator.of(left, right).ok_or(CountError::OutOfRange)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    /// The blocks of 32 that hold all rows.
+    fn blocks() -> Count {
+        let rows = Count::Extent { tensor: 0, dimension: 1 };
+        let rounded = Count::made(Operator::Add, rows, Count::Known(31)).expect("a number");
+        Count::made(Operator::Divide, rounded, Count::Known(32)).expect("a number")
+    }
+
+    #[test]
+    fn numbers_follow_from_extents() {
+        for (rows, wanted) in [(1, 1), (32, 1), (33, 2), (1000, 32)] {
+            assert_eq!(blocks().at(&[vec![4, rows]]), Ok(wanted));
+        }
+        assert_eq!(blocks().at(&[vec![4]]), Err(CountError::Unknown { tensor: 0, dimension: 1 }));
+        assert_eq!(blocks().at(&[vec![4, i64::MAX]]), Err(CountError::OutOfRange));
+        assert_eq!(Count::made(Operator::Divide, Count::Known(1), Count::Known(0)), Err(CountError::OutOfRange));
+    }
+
+    #[test]
+    fn dividing_rounds_down() {
+        let made = |operator, left, right| Count::made(operator, Count::Known(left), Count::Known(right));
+        for (left, right) in [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3)] {
+            let quotient = (left as f64 / right as f64).floor() as i64;
+            assert_eq!(made(Operator::Divide, left, right), Ok(Count::Known(quotient)));
+            assert_eq!(made(Operator::Remainder, left, right), Ok(Count::Known(left - quotient * right)));
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = serde_json::to_string(&[Count::Known(64), blocks()]).expect("JSON");
+        expect![[r#"[{"known":64},{"made":{"operator":"divide","of":[{"made":{"operator":"add","of":[{"extent":{"tensor":0,"dimension":1}},{"known":31}]}},{"known":32}]}}]"#]]
+            .assert_eq(&text);
+        let read: [Count; 2] = serde_json::from_str(&text).expect("reads");
+        assert_eq!(read, [Count::Known(64), blocks()]);
+    }
+}
