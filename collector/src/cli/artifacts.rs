@@ -28,7 +28,8 @@ use std::path::Path;
 use std::time::Instant;
 
 const PLAN: &str = "plan.json";
-/// Format 2 says for which capability a space was made, and which compiler made machine code.
+/// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
+/// launches may follow from extents.
 const FORMAT: u32 = 3;
 
 /// Everything about a folder of artifacts but the code.

@@ -38,9 +38,9 @@ pub fn launches(graph: &str) -> Result<Launches> {
     let mut reader = Reader { graph, buffers: Vec::new(), symbols: Vec::new(), found: Launches::default() };
     for (tensor, parameter) in reader.graph.items(reader.graph.field(function, "params")?)?.into_iter().enumerate() {
         reader.buffers.push((parameter, Argument::Tensor(tensor)));
-        for (dimension, extent) in reader.graph.shape(parameter).unwrap_or_default().into_iter().enumerate() {
-            reader.symbols.push((extent, Count::Extent { tensor, dimension }));
-        }
+        let extents = reader.graph.shape(parameter).unwrap_or_default().into_iter().enumerate();
+        let open = extents.filter(|(_, extent)| graph.kind(*extent) != "ir.IntImm");
+        reader.symbols.extend(open.map(|(dimension, extent)| (extent, Count::Extent { tensor, dimension })));
     }
     let body = reader.graph.field(function, "body")?;
     reader.statement(body)?;
@@ -104,7 +104,7 @@ struct Reader<'a> {
     graph: Graph<'a>,
     /// What each variable stands for.
     buffers: Vec<(usize, Argument)>,
-    /// Numbers with names: extents of parameters, and what was made of them.
+    /// Numbers with names: open extents of parameters, and what was made of them.
     symbols: Vec<(usize, Count)>,
     found: Launches,
 }
@@ -176,7 +176,7 @@ impl Reader<'_> {
     }
 
     fn count_within(&self, node: usize, parts: &mut u32) -> Result<Count> {
-        if let Some((_, known)) = self.symbols.iter().find(|(symbol, _)| *symbol == node && !self.is_constant(node)) {
+        if let Some((_, known)) = self.symbols.iter().find(|(symbol, _)| *symbol == node) {
             return Ok(known.clone());
         }
         *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number of too many parts".to_owned()))?;
@@ -207,10 +207,6 @@ impl Reader<'_> {
             return Ok(self.graph.constant(self.graph.field(node, "a")?)? == 0);
         }
         Ok(self.graph.constant(node)? != 0)
-    }
-
-    fn is_constant(&self, node: usize) -> bool {
-        self.graph.kind(node) == "ir.IntImm"
     }
 
     /// What a kernel is given: a buffer, or a number.
