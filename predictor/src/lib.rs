@@ -22,6 +22,7 @@ pub mod report;
 pub mod samples;
 pub mod serve;
 pub mod split;
+mod statistics;
 pub mod table;
 pub mod train;
 mod xgboost;

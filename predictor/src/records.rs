@@ -7,10 +7,11 @@ use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
-use datasets::{Format, Outcome, Record, ScheduleSource, Source, Store};
+use crate::statistics::median;
+use datasets::{Format, Key, Outcome, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Graph, Op, Task, TensorType, transformers};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Which records are learned from; all others are counted.
@@ -84,15 +85,33 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
     for (reason, count) in left_out {
         (0..count).for_each(|_| gatherer.leave_out(&reason));
     }
-    for record in taken {
+    for records in experiments(&taken) {
+        let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        let measured_ns = records.iter().map(|record| record.median_ns.unwrap_or(f64::NAN)).collect();
+        let mut cvs: Vec<f64> = records.iter().filter_map(|record| record.cv).collect();
         match question(record, place as u32) {
-            Ok(question) => gatherer.push(question, record.median_ns.unwrap_or(f64::NAN), record.cv),
-            Err(reason) => gatherer.leave_out(&reason),
+            Ok(question) => gatherer.push(question, measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
+            Err(reason) => records.iter().for_each(|_| gatherer.leave_out(&reason)),
         }
     }
     gatherer.finish()
+}
+
+/// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an
+/// experiment that was measured several times is one sample and not several.
+fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
+    let mut places: HashMap<(Key, &str), usize> = HashMap::new();
+    let mut experiments: Vec<Vec<&Record>> = Vec::new();
+    for record in records {
+        let place = *places.entry((record.key, &record.host_class)).or_insert(experiments.len());
+        match experiments.get_mut(place) {
+            Some(known) => known.push(record),
+            None => experiments.push(vec![record]),
+        }
+    }
+    experiments
 }
 
 /// What the neural networks in records are made of.

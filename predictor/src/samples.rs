@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
+use crate::statistics::median;
 use std::collections::BTreeMap;
 
 /// One measured row, as far as splitting and scoring see it.
@@ -25,8 +26,10 @@ pub struct Sample {
     pub busy_threads: f64,
     /// Whether the schedule is the one that is taken where none is asked for.
     pub is_default: bool,
-    /// Measured median time.
+    /// Measured median time; the middle of them where it was measured several times.
     pub time_ns: f64,
+    /// The medians of all its measurements where there are several, ascending.
+    pub measured_ns: Vec<f64>,
     /// Time that no implementation can beat by the device's descriptor.
     pub attainable_ns: f64,
     /// Time that the instructions of its code should take, where that is known.
@@ -35,8 +38,16 @@ pub struct Sample {
     pub flops: f64,
     /// Bytes moved at least once.
     pub bytes: f64,
-    /// Spread of the measurement, standard deviation over mean, where it is known.
+    /// Spread of the measurement, standard deviation over mean, where it is known; the middle one of several.
     pub cv: Option<f64>,
+}
+
+impl Sample {
+    /// How far the furthest of several measurements is from the middle one, as a share of it.
+    pub fn apart(&self) -> Option<f64> {
+        let far = |time: &f64| (time / self.time_ns - 1.0).abs();
+        self.measured_ns.iter().map(far).max_by(f64::total_cmp)
+    }
 }
 
 /// A neural network as what it is made of.
@@ -166,8 +177,12 @@ impl Gatherer {
         }
     }
 
-    /// Adds a measured row.
-    pub fn push(&mut self, mut question: Question, time_ns: f64, cv: Option<f64>) {
+    /// Adds a row with the medians of its measurements.
+    pub fn push(&mut self, mut question: Question, mut measured_ns: Vec<f64>, cv: Option<f64>) {
+        let time_ns = median(&mut measured_ns);
+        if measured_ns.len() < 2 {
+            measured_ns.clear();
+        }
         if !(time_ns.is_finite() && time_ns > 0.0) {
             return self.leave_out("time is not a positive number");
         }
@@ -190,6 +205,7 @@ impl Gatherer {
             busy_threads,
             is_default: question.is_default,
             time_ns,
+            measured_ns,
             attainable_ns,
             estimated_ns,
             flops: question.work.flops,

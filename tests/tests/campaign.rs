@@ -64,6 +64,40 @@ fn what_is_known_is_not_measured_again() {
     check_sound(&bench, "store");
 }
 
+/// Stores that agree about an experiment spare a third measurement of it.
+#[test]
+fn what_stores_disagree_about_is_measured_once_more() {
+    let bench = Bench::new();
+    for store in ["first", "second"] {
+        run(collect(&bench, &format!("{FEW} --store {store}"))).expect(0);
+    }
+    let medians = |store: &str| -> BTreeMap<Key, f64> {
+        let records = stores::records(&bench.path(store));
+        records.into_iter().map(|record| (record.key, record.median_ns.expect("a time"))).collect()
+    };
+    let (first, second) = (medians("first"), medians("second"));
+    assert!(first.len() == 10 && first.keys().eq(second.keys()));
+    let is_apart = |key: &&Key| {
+        let (one, other) = (first[key], second[key]);
+        one.max(other) > 1.02 * one.min(other)
+    };
+    let apart: BTreeSet<Key> = first.keys().filter(is_apart).copied().collect();
+
+    let third = run(collect(&bench, &format!("{FEW} --store third --unless-agree first second"))).expect(0);
+    assert_eq!(made(&third), apart.len() as u64);
+    assert_eq!(key_set(&bench.path("third")), apart);
+    // A store agrees with itself about all it has, and with one that lacks them about nothing.
+    let same = run(collect(&bench, &format!("{FEW} --store fourth --unless-agree first first"))).expect(0);
+    assert_eq!((count(&same, "attempts"), made(&same)), (0, 0));
+    let lacking = run(collect(&bench, &format!("{FEW} --store fifth --unless-agree first fourth"))).expect(0);
+    assert_eq!(made(&lacking), 10);
+
+    for (stores, problem) in [("first", "unless-agree"), ("first nowhere", "nowhere")] {
+        let refused = run(collect(&bench, &format!("{FEW} --store sixth --unless-agree {stores}"))).expect(2);
+        assert!(refused.stderr.contains(problem), "{refused}");
+    }
+}
+
 /// A transformer at two lengths: what is compiled once is measured, and right, at both.
 #[test]
 fn several_sizes_are_compiled_once() {

@@ -424,8 +424,7 @@ fn tokens(
     let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
     each("phase", &phase, "", |_| true)?;
     if is_given && !models.iter().any(|model| model.source == TRANSFORMERS) {
-        let (field, found) =
-            if has_phase { ("phase", format!("{phase:?}")) } else { ("sequence", format!("{sequence:?}")) };
+        let (field, found) = if has_phase { ("phase", shown(&phase)) } else { ("sequence", shown(&sequence)) };
         let allowed = "only models from `transformers` have it".to_owned();
         return Err(ConfigError::OutOfRange { field, found, allowed });
     }
@@ -438,8 +437,16 @@ fn default_threads(allowed_cpus: usize) -> Vec<usize> {
     if allowed_cpus > 1 { vec![1, allowed_cpus] } else { vec![1] }
 }
 
+/// A setting as it is given; JSON has no word for what is no number.
+fn shown<T: Serialize + std::fmt::Debug>(value: &T) -> String {
+    match serde_json::to_string(value) {
+        Ok(text) if text != "null" => text,
+        _ => format!("{value:?}"),
+    }
+}
+
 /// Refuses an empty list and any value outside of what is allowed.
-fn each<T: std::fmt::Debug>(
+fn each<T: Serialize + std::fmt::Debug>(
     field: &'static str,
     values: &[T],
     allowed: &str,
@@ -450,7 +457,7 @@ fn each<T: std::fmt::Debug>(
         return Err(refuse("empty".to_owned(), "give at least one"));
     }
     match values.iter().find(|value| !is_allowed(value)) {
-        Some(value) => Err(refuse(format!("{value:?}"), allowed)),
+        Some(value) => Err(refuse(shown(value), allowed)),
         None => Ok(()),
     }
 }

@@ -47,6 +47,12 @@ pub struct Collect {
     /// Measure again what the store has already
     #[arg(long, help_heading = "Data")]
     pub again: bool,
+    /// Leave out experiments whose medians in these stores are within 2 % of each other
+    ///
+    /// A machine may be another one for minutes at a time. So measure into one store, later into a second, and into a third
+    /// what these two disagree about; `oppredict` takes the middle of all.
+    #[arg(long, value_name = "DIR", num_args = 2.., help_heading = "Data")]
+    pub unless_agree: Vec<PathBuf>,
     /// Do only this part of the work, as I/N with I from 1 to N
     ///
     /// The work is cut by the hash of each experiment's key. Without the flag, a Slurm job array or a Kubernetes
@@ -328,6 +334,9 @@ pub enum Command {
         /// Measure again what the store has already
         #[arg(long)]
         again: bool,
+        /// Leave out experiments whose medians in these stores are within 2 % of each other
+        #[arg(long, value_name = "DIR", num_args = 2..)]
+        unless_agree: Vec<PathBuf>,
         /// Print one JSON document as the last line of stdout instead of a table
         #[arg(long)]
         json: bool,

@@ -9,6 +9,7 @@ use super::arguments::{Models, Sweep};
 use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
 use super::progress::Progress;
+use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
 use crate::campaign::{
@@ -248,7 +249,7 @@ impl Folder {
 }
 
 /// Measures a folder of artifacts.
-pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Result<u8> {
+pub fn run(dir: &Path, store: Option<&Path>, repeat: Repeat, as_json: bool) -> Result<u8> {
     let start = Instant::now();
     let mut plan = read_plan(dir)?;
     let mut stored = Stored::read(dir, &plan)?;
@@ -269,7 +270,7 @@ pub fn run(dir: &Path, store: Option<&Path>, again: bool, as_json: bool) -> Resu
         versions
     };
     let campaign = Campaign { tasks: &plan.tasks, modules: &[], target: &plan.target, config: &plan.config };
-    let job = Job { campaign, versions, store: open_store(store)?, shard: None, again, as_json, start };
+    let job = Job { campaign, versions, store: open_store(store)?, shard: None, repeat, as_json, start };
     job.run(&mut stored, &mut workers)
 }
 

@@ -4,6 +4,7 @@ use super::arguments::Collect;
 use super::failure::{Failure, chain};
 use super::peaks;
 use super::progress::Progress;
+use super::repeat::{Repeat, agreed};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
@@ -63,7 +64,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
-    let job = Job { campaign, versions, store, shard, again: arguments.again, as_json: arguments.json, start };
+    let repeat = Repeat { again: arguments.again, agreed: agreed(&arguments.unless_agree)? };
+    let job = Job { campaign, versions, store, shard, repeat, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }
 
@@ -77,8 +79,8 @@ pub struct Job<'a> {
     pub store: Store,
     /// The part of the work that is ours.
     pub shard: Option<Shard>,
-    /// Whether what is known is measured again.
-    pub again: bool,
+    /// What is measured although it is known, or not although it is not.
+    pub repeat: Repeat,
     /// Whether the report is JSON.
     pub as_json: bool,
     /// When the command began.
@@ -101,7 +103,9 @@ impl Job<'_> {
         let bases = Bases { library: machine::library_record(&base, &self.versions)?, compiled: base.clone() };
         let planned = attempts(tasks, modules, target, config, &bases, &cpus, facts.cold_cache_bytes());
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| self.shard.is_none_or(|shard| shard.contains(attempt.key)));
+        planned.retain(|attempt| {
+            self.shard.is_none_or(|shard| shard.contains(attempt.key)) && !self.repeat.agreed.contains(&attempt.key)
+        });
         let done = self.make(planned, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let has_peaks = done.signal == 0 && target.kind == "llvm";
@@ -143,7 +147,7 @@ impl Job<'_> {
         let mut keys = self.store.keys().map_err(failed)?;
         let attempts = todo.len();
         let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
-        if !self.again {
+        if !self.repeat.again {
             todo.retain(|attempt| !keys.contains(attempt.key));
         }
         let known_before = attempts - todo.len();

@@ -14,6 +14,7 @@ mod inspect;
 mod machine;
 mod peaks;
 mod progress;
+mod repeat;
 mod replay;
 mod settings;
 mod tpu;
@@ -22,6 +23,7 @@ mod trace;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
+use repeat::{Repeat, agreed};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -57,7 +59,10 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
-        Some(Command::Run { dir, store, again, json }) => artifacts::run(&dir, store.as_deref(), again, json),
+        Some(Command::Run { dir, store, again, unless_agree, json }) => {
+            let repeat = Repeat { again, agreed: agreed(&unless_agree)? };
+            artifacts::run(&dir, store.as_deref(), repeat, json)
+        }
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

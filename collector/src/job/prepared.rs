@@ -8,8 +8,11 @@ use anyhow::{Context, Result};
 use models::reference::{self, Rounding, Tensor};
 use models::{Task, TensorType};
 
-/// Tasks whose data is kept: code that serves several sizes is run at one after the other.
-const KEPT_TASKS: usize = 4;
+/// Tasks whose data is kept: code that serves several sizes is run at one after the other, and a batch of builds on some
+/// CPUs first and on all of them later.
+const KEPT_TASKS: usize = 64;
+/// What their data may take; that of the latest is kept in any case.
+const KEPT_BYTES: usize = 512 << 20;
 
 /// A task with its data.
 pub struct Prepared {
@@ -27,6 +30,10 @@ impl Prepared {
     /// Type of the result.
     pub fn output(&self) -> &TensorType {
         &self.task.steps.last().expect("a checked task has a step").output
+    }
+
+    fn bytes(&self) -> usize {
+        self.inputs.iter().chain(&self.expected).map(|tensor| tensor.bytes().len()).sum()
     }
 
     /// Compares a result, given as the bytes of its tensor, with the expected one.
@@ -68,7 +75,48 @@ impl PreparedTasks {
             prepared.expected = Some(expected.context("cannot compute the reference")?);
         }
         self.tasks.insert(0, prepared);
-        self.tasks.truncate(KEPT_TASKS);
+        self.forget(KEPT_BYTES);
         Ok(&self.tasks[0])
+    }
+
+    /// Drops what was not asked for in a long time.
+    fn forget(&mut self, most_bytes: usize) {
+        let mut bytes = 0;
+        let fits = |task: &&Prepared| {
+            bytes += task.bytes();
+            bytes <= most_bytes
+        };
+        let kept = self.tasks.iter().take(KEPT_TASKS).take_while(fits).count();
+        self.tasks.truncate(kept.max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(elements: usize) -> String {
+        let graph = models::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
+        let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+        serde_json::to_string(&task).expect("tasks have a JSON form")
+    }
+
+    #[test]
+    fn data_is_kept_as_long_as_there_is_room() {
+        let mut known = PreparedTasks::default();
+        let tasks: Vec<String> = (0..KEPT_TASKS).map(|place| task(8 + place)).collect();
+        for task in &tasks {
+            known.get(task, 0, true).expect("data");
+        }
+        assert_eq!(known.tasks.len(), KEPT_TASKS);
+        known.get(&task(7), 0, false).expect("data");
+        assert_eq!(known.tasks.len(), KEPT_TASKS);
+        assert!(known.tasks.iter().all(|kept| kept.text != tasks[0]), "the oldest went");
+
+        // 7 numbers and no result, then 71 and 70 numbers with as many results.
+        known.forget(4 * (7 + 2 * 71));
+        assert_eq!(known.tasks.len(), 2);
+        known.forget(0);
+        assert_eq!(known.tasks.len(), 1, "the latest stays");
     }
 }

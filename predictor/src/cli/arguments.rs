@@ -143,6 +143,10 @@ pub struct Eval {
     /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
     #[arg(long, value_name = "SHARE")]
     pub score_cv: Option<f64>,
+    /// Score only experiments that were measured several times and are at most this far from the middle one, such as 0.03;
+    /// all are learned from
+    #[arg(long, value_name = "SHARE")]
+    pub score_apart: Option<f64>,
     /// Score only default schedules; all are learned from
     #[arg(long)]
     pub score_default: bool,

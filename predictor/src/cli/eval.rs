@@ -125,6 +125,7 @@ fn plan(eval: &Eval) -> Result<Plan> {
         folds: eval.folds,
         intervals: eval.intervals,
         score_cv: eval.score_cv,
+        score_apart: eval.score_apart,
         score_default: eval.score_default,
         ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
     })

@@ -1,6 +1,6 @@
 //! How far predictions are from measurements.
 
-use crate::learn::quantile;
+use crate::statistics::quantile;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};

@@ -96,6 +96,8 @@ pub struct Plan {
     pub share: f64,
     /// Largest spread of rows that are asked; all without it.
     pub score_cv: Option<f64>,
+    /// How far measurements of an experiment may be apart that is asked, as a share; all without it.
+    pub score_apart: Option<f64>,
     /// Whether only default schedules are asked.
     pub score_default: bool,
 }
@@ -111,6 +113,7 @@ impl Plan {
             intervals: false,
             share: 1.0,
             score_cv: None,
+            score_apart: None,
             score_default: false,
         }
     }
@@ -143,14 +146,17 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     let is_scored = |row: &usize| {
         let sample = &samples.rows[*row];
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
-        is_quiet && (sample.is_default || !plan.score_default)
+        // What was measured once has no second measurement to agree with.
+        let agrees = plan.score_apart.is_none_or(|most| sample.apart().is_some_and(|apart| apart <= most));
+        is_quiet && agrees && (sample.is_default || !plan.score_default)
     };
     let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
     rounds.for_each(|round| round.test.retain(is_scored));
     if plan.protocol != Protocol::P0
         && divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty()))
     {
-        let problem = "no row that is held out is one that is asked; mind --score-cv and --score-default";
+        let problem =
+            "no row that is held out is one that is asked; mind --score-cv, --score-apart and --score-default";
         return Err(Error::Data(problem.to_owned()));
     }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();

@@ -5,8 +5,8 @@
 //! scored.
 
 use super::Answers;
-use crate::learn::median;
 use crate::samples::{Network, Samples};
+use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -188,7 +188,7 @@ fn largest_out(samples: &Samples) -> split::Fold {
     for rows in by_operator(samples, &all).into_values() {
         let work = |row: usize| samples.rows[row].flops.max(samples.rows[row].bytes);
         let mut sizes: Vec<f64> = rows.iter().map(|row| work(*row)).collect();
-        let limit = crate::learn::quantile(&mut sizes, 0.9);
+        let limit = crate::statistics::quantile(&mut sizes, 0.9);
         let (test, train): (Vec<usize>, Vec<usize>) = rows.into_iter().partition(|row| work(*row) > limit);
         fold.test.extend(test);
         fold.train.extend(train);

@@ -1,7 +1,7 @@
 //! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
 
-use crate::learn::median;
 use crate::samples::Samples;
+use crate::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

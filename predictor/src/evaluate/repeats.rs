@@ -1,7 +1,7 @@
 //! P0: how far repeated measurements of one candidate are apart. No predictor can be expected to do better.
 
-use crate::learn::{median, quantile};
 use crate::samples::Samples;
+use crate::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,11 @@ pub fn repeats(samples: &Samples) -> Option<Repeats> {
     let mut groups: BTreeMap<(u64, Vec<u32>), Vec<f64>> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();
-        groups.entry((sample.task, bits)).or_default().push(sample.time_ns);
+        let times = groups.entry((sample.task, bits)).or_default();
+        match &sample.measured_ns[..] {
+            [] => times.push(sample.time_ns),
+            several => times.extend(several),
+        }
     }
     groups.retain(|_, times| times.len() > 1);
     let mut errors: Vec<f64> = Vec::new();

@@ -17,6 +17,7 @@ pub mod tune;
 use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};
 use crate::samples::Samples;
+use crate::statistics::median;
 use boosted::Growth;
 use ours::Purpose;
 use std::collections::BTreeMap;
@@ -155,23 +156,6 @@ pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
     groups
-}
-
-/// The middle of some numbers; of an even count the mean of both middles.
-pub fn median(values: &mut [f64]) -> f64 {
-    quantile(values, 0.5)
-}
-
-/// A quantile, between neighbours in proportion.
-pub fn quantile(values: &mut [f64], share: f64) -> f64 {
-    if values.is_empty() {
-        return f64::NAN;
-    }
-    values.sort_unstable_by(f64::total_cmp);
-    let place = share.clamp(0.0, 1.0) * (values.len() - 1) as f64;
-    let (low, part) = (place.floor() as usize, place.fract());
-    let high = (low + 1).min(values.len() - 1);
-    values[low] + (values[high] - values[low]) * part
 }
 
 /// Columns whose features have one of these origins; what is no feature of the table counts as schedule.

@@ -13,10 +13,11 @@ use super::adapt::{Adapted, adapt};
 use super::boosted::{self, Growth};
 use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
-use super::{Fitted, Lesson, by_operator, median, predict_by_operator, quantile};
+use super::{Fitted, Lesson, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
+use crate::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,10 +9,11 @@ use super::boosted::{self, Growth, Objective};
 use super::ours::Ours;
 use super::spread::COVERAGE;
 use super::trees::Trees;
-use super::{Fitted, Lesson, by_operator, predict_by_operator, quantile};
+use super::{Fitted, Lesson, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
 use crate::split;
+use crate::statistics::quantile;
 use std::collections::BTreeMap;
 
 /// The shares below the lower end, the answer and the upper end.

@@ -4,11 +4,12 @@
 //! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once.
 
 use super::ours::{Facts, GrowthOf, Ours, Purpose, fit};
-use super::{Fitted, Lesson, by_operator, quantile};
+use super::{Fitted, Lesson, by_operator};
 use crate::error::Result;
 use crate::features::View;
 use crate::samples::Samples;
 use crate::split;
+use crate::statistics::quantile;
 use std::collections::BTreeMap;
 
 /// The share of measurements that intervals should hold.
