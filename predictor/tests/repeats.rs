@@ -63,3 +63,14 @@ fn only_what_measurements_agree_about_is_asked() {
     assert_eq!((asked(None), asked(Some(0.03)), asked(Some(0.3))), (3, 2, 3));
     assert!(evaluate(&samples, &Plan { score_apart: Some(0.001), ..plan }).is_err());
 }
+
+/// Each division asks everything once; together they are no larger tasks.
+#[test]
+fn schedules_are_ranked_within_a_division() {
+    let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
+    let samples = gather(&records, &Policy::default()).expect("samples");
+    let plan = Plan { seeds: (0..5).collect(), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
+    let found = evaluate(&samples, &plan).expect("an evaluation");
+    assert_eq!(found.learners["roofline"].rows, 30);
+    assert!(found.ranking.is_empty(), "no task has two schedules: {:?}", found.ranking);
+}

@@ -261,9 +261,7 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
     let held_out = held_out.iter().enumerate().map(|(held, name)| {
         (name.clone(), scores(&|answers: &Answers, place: usize| answers.held_out[place] == held as u32))
     });
-    let ranking = answers
-        .iter()
-        .filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, &known.rows, &known.predicted)?)));
+    let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, known)?)));
     let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ours.name()));
     let repeats = repeats(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();

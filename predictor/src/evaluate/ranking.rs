@@ -1,5 +1,6 @@
 //! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
 
+use super::Answers;
 use crate::samples::Samples;
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
@@ -25,11 +26,14 @@ pub struct Ranking {
     pub spearman: f64,
 }
 
-/// Scores predictions within tasks; nothing where no task has enough schedules.
-pub fn ranking(samples: &Samples, rows: &[usize], predicted: &[f64]) -> Option<Ranking> {
-    let mut tasks: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
-    for (row, guess) in rows.iter().zip(predicted) {
-        tasks.entry(samples.rows[*row].task).or_default().push((*guess, samples.rows[*row].time_ns));
+/// Scores predictions within tasks; nothing where no task has enough schedules. A task that is asked in several divisions
+/// is ranked in each.
+pub(super) fn ranking(samples: &Samples, answers: &Answers) -> Option<Ranking> {
+    let mut tasks: BTreeMap<(usize, u64), Vec<(f64, f64)>> = BTreeMap::new();
+    for (round, (_, range)) in answers.divisions.iter().enumerate() {
+        for (row, guess) in answers.rows[range.clone()].iter().zip(&answers.predicted[range.clone()]) {
+            tasks.entry((round, samples.rows[*row].task)).or_default().push((*guess, samples.rows[*row].time_ns));
+        }
     }
     tasks.retain(|_, schedules| schedules.len() >= FEWEST);
     if tasks.is_empty() {
