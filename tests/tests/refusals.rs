@@ -698,7 +698,7 @@ fn a_partner_that_is_not_built() {
     check(
         "--modelsource local --modelname mlp --backend torch --target cuda --arch sm_80",
         expect![[r#"
-            error: `backend` is Torch; `torch` computes on this machine's CPU: leave out `target` and `executor`
+            error: `backend` is "torch"; `torch` computes on this machine's CPU: leave out `target` and `executor`
         "#]],
     );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("torchscript/two-inputs.pt");
