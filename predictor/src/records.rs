@@ -89,10 +89,10 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
         let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
-        let measured_ns = records.iter().map(|record| record.median_ns.unwrap_or(f64::NAN)).collect();
+        let mut measured_ns: Vec<f64> = records.iter().map(|record| record.median_ns.unwrap_or(f64::NAN)).collect();
         let mut cvs: Vec<f64> = records.iter().filter_map(|record| record.cv).collect();
         match question(record, place as u32) {
-            Ok(question) => gatherer.push(question, measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
+            Ok(question) => gatherer.push(question, &mut measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
             Err(reason) => records.iter().for_each(|_| gatherer.leave_out(&reason)),
         }
     }
@@ -102,10 +102,10 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
 /// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an
 /// experiment that was measured several times is one sample and not several.
 fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
-    let mut places: HashMap<(Key, &str), usize> = HashMap::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
     let mut experiments: Vec<Vec<&Record>> = Vec::new();
     for record in records {
-        let place = *places.entry((record.key, &record.host_class)).or_insert(experiments.len());
+        let place = *places.entry(record.key).or_insert(experiments.len());
         match experiments.get_mut(place) {
             Some(known) => known.push(record),
             None => experiments.push(vec![record]),

@@ -178,11 +178,8 @@ impl Gatherer {
     }
 
     /// Adds a row with the medians of its measurements.
-    pub fn push(&mut self, mut question: Question, mut measured_ns: Vec<f64>, cv: Option<f64>) {
-        let time_ns = median(&mut measured_ns);
-        if measured_ns.len() < 2 {
-            measured_ns.clear();
-        }
+    pub fn push(&mut self, mut question: Question, measured_ns: &mut [f64], cv: Option<f64>) {
+        let time_ns = median(measured_ns);
         if !(time_ns.is_finite() && time_ns > 0.0) {
             return self.leave_out("time is not a positive number");
         }
@@ -205,7 +202,7 @@ impl Gatherer {
             busy_threads,
             is_default: question.is_default,
             time_ns,
-            measured_ns,
+            measured_ns: if measured_ns.len() > 1 { measured_ns.to_vec() } else { Vec::new() },
             attainable_ns,
             estimated_ns,
             flops: question.work.flops,

@@ -1,22 +1,26 @@
 //! An experiment that was measured several times is one sample: the middle of its measurements.
 #![allow(missing_docs)]
 
-use datasets::{Json, Key, Outcome, Record, ScheduleSource, Source};
+use datasets::{Json, Outcome, Record, ScheduleSource, Source};
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::learn::Learner;
 use predictor::records::{Policy, gather};
 
 /// A measurement of an operator of so many elements.
 fn record(elements: usize, median_ns: f64) -> Record {
-    let text = format!("relu:shape=1x{elements}");
-    let graph = models::simple::build(&text).expect("an operator");
+    record_on("here", elements, median_ns)
+}
+
+/// The same on some machine.
+fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
+    let graph = models::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
     let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
-    Record {
-        key: Key::of_bytes(text.as_bytes()),
+    let record = Record {
+        task_hash: task.hash(),
         outcome: Outcome::Ok,
         source: Source::Measured,
         schedule_source: Some(ScheduleSource::Default),
-        host_class: "here".to_owned(),
+        host_class: host_class.to_owned(),
         op_kind: task.kind().to_owned(),
         op_name: task.name(),
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
@@ -24,7 +28,8 @@ fn record(elements: usize, median_ns: f64) -> Record {
         median_ns: Some(median_ns),
         cv: Some(median_ns / 10_000.0),
         ..Record::default()
-    }
+    };
+    Record { key: record.experiment_key(), ..record }
 }
 
 #[test]
@@ -45,8 +50,8 @@ fn measurements_of_one_experiment_are_one_sample() {
 
 #[test]
 fn another_machine_is_another_experiment() {
-    let elsewhere = Record { host_class: "there".to_owned(), ..record(64, 300.0) };
-    let samples = gather(&[record(64, 100.0), elsewhere], &Policy::default()).expect("samples");
+    let records = [record(64, 100.0), record_on("there", 64, 300.0)];
+    let samples = gather(&records, &Policy::default()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0, 300.0]);
 }
 

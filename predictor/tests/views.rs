@@ -60,7 +60,7 @@ fn samples() -> Samples {
                 is_default,
                 extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             };
-            gatherer.push(question, vec![bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
+            gatherer.push(question, &mut [bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
         }
     }
     gatherer.finish().expect("samples")

@@ -95,6 +95,7 @@ fn what_stores_disagree_about_is_measured_once_more() {
     for (stores, problem) in [("first", "unless-agree"), ("first nowhere", "nowhere")] {
         let refused = run(collect(&bench, &format!("{FEW} --store sixth --unless-agree {stores}"))).expect(2);
         assert!(refused.stderr.contains(problem), "{refused}");
+        assert!(!bench.path("sixth").exists(), "a refusal leaves no store behind");
     }
 }
 

@@ -4,7 +4,7 @@ use super::arguments::Collect;
 use super::failure::{Failure, chain};
 use super::peaks;
 use super::progress::Progress;
-use super::repeat::{Repeat, agreed};
+use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
@@ -47,6 +47,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
+    let repeat = Repeat::new(arguments.again, &arguments.unless_agree)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
@@ -64,7 +65,6 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
-    let repeat = Repeat { again: arguments.again, agreed: agreed(&arguments.unless_agree)? };
     let job = Job { campaign, versions, store, shard, repeat, as_json: arguments.json, start };
     job.run(&mut BuildNow, &mut workers)
 }

@@ -31,11 +31,13 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
     }
 }
 
-fn open(path: &Path) -> Result<Store> {
+/// A store that must exist.
+pub fn open(path: &Path) -> Result<Store> {
     Store::open(path).map_err(failed)
 }
 
-fn failed(error: datasets::Error) -> Failure {
+/// What is wrong with a store or file that was named.
+pub fn failed(error: datasets::Error) -> Failure {
     Failure::usage(chain(&error))
 }
 

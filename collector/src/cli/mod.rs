@@ -23,7 +23,7 @@ mod trace;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use repeat::{Repeat, agreed};
+use repeat::Repeat;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -60,8 +60,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
         Some(Command::Run { dir, store, again, unless_agree, json }) => {
-            let repeat = Repeat { again, agreed: agreed(&unless_agree)? };
-            artifacts::run(&dir, store.as_deref(), repeat, json)
+            artifacts::run(&dir, store.as_deref(), Repeat::new(again, &unless_agree)?, json)
         }
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),

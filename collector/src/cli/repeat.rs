@@ -1,8 +1,8 @@
 //! What is measured once more.
 
 use super::Result;
-use super::failure::{Failure, chain};
-use datasets::{Key, Outcome, Store};
+use super::dataset::{failed, open};
+use datasets::{Key, Outcome};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const AGREEMENT: f64 = 0.02;
 
 /// What is measured although it is known, or left out although it is not.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Repeat {
     /// Whether what the store has is measured again.
     pub again: bool,
@@ -18,12 +18,18 @@ pub struct Repeat {
     pub agreed: HashSet<Key>,
 }
 
+impl Repeat {
+    /// By whether what is known is measured again, and the stores whose agreement is enough.
+    pub fn new(again: bool, unless_agree: &[PathBuf]) -> Result<Repeat> {
+        Ok(Repeat { again, agreed: agreed(unless_agree)? })
+    }
+}
+
 /// Experiments that every one of some stores has a time of, and whose times agree.
-pub fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
-    let failed = |error: datasets::Error| Failure::usage(chain(&error));
+fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {
-        for record in Store::open(path).and_then(|store| store.records()).map_err(failed)? {
+        for record in open(path)?.records().map_err(failed)? {
             let record = record.map_err(failed)?;
             if let (Outcome::Ok, Some(median_ns)) = (record.outcome, record.median_ns) {
                 known.entry(record.key).or_default().push(median_ns);
@@ -31,9 +37,8 @@ pub fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
         }
     }
     let agree = |medians: &[f64]| {
-        let (least, most) =
-            medians.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
-        medians.len() == stores.len() && most <= (1.0 + AGREEMENT) * least
+        let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        medians.len() == stores.len() && medians.iter().all(|median| *median <= (1.0 + AGREEMENT) * least)
     };
     Ok(known.into_iter().filter(|(_, medians)| agree(medians)).map(|(key, _)| key).collect())
 }

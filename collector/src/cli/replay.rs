@@ -1,6 +1,7 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
+use super::dataset::open;
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
 use crate::campaign::config::{Limits, ModelRequest};
@@ -13,7 +14,7 @@ use crate::report::table::{new_table, right_align};
 use crate::report::{duration, number};
 use crate::space::Schedule;
 use crate::target::Target;
-use datasets::{Key, Record, Store};
+use datasets::{Key, Record};
 use models::Task;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
@@ -78,7 +79,7 @@ pub fn run(arguments: &Replay) -> Result<u8> {
 
 /// Builds and measures one record again, exactly as it says.
 fn replay_record(key: &str, arguments: &Replay) -> Result<u8> {
-    let store = Store::open(&arguments.store).map_err(|error| Failure::usage(chain(&error)))?;
+    let store = open(&arguments.store)?;
     let wanted: Key = key.parse().map_err(|_| {
         Failure::usage(format!("`{key}` is not a key"))
             .with_hint("a key has 32 hexadecimal digits; see the column `key`")

@@ -238,8 +238,8 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let questions = in_table(path, &table, mapping)?;
         plausible(path, mapping, &questions, times)?;
         for (row, question) in questions.into_iter().enumerate() {
-            let measured_ns = vec![times[row] * mapping.time.unit.nanoseconds()];
-            gatherer.push(question, measured_ns, cvs.map(|cvs| cvs[row]));
+            let time_ns = times[row] * mapping.time.unit.nanoseconds();
+            gatherer.push(question, &mut [time_ns], cvs.map(|cvs| cvs[row]));
         }
     }
     gatherer.finish()
