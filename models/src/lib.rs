@@ -36,6 +36,7 @@ pub mod tflite;
 pub mod torch;
 pub mod transformers;
 pub mod types;
+pub mod variation;
 pub mod work;
 pub mod zoo;
 
@@ -47,4 +48,5 @@ pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, Val
 pub use operator::{BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
+pub use variation::variation;
 pub use work::{Work, work};

@@ -99,6 +99,20 @@ fn what_stores_disagree_about_is_measured_once_more() {
     }
 }
 
+/// Variations are measured like other tasks, and count for no model.
+#[test]
+fn variations_are_measured_beside_a_model() {
+    let bench = Bench::new();
+    let model = "--modelsource local --modelname mlp --config quick.toml --schedules 1 --threads 1 --store store";
+    let plain = run(collect(&bench, model)).expect(0);
+    let varied = run(collect(&bench, &format!("{model} --variations 2"))).expect(0);
+    assert_eq!((made(&plain), count(&varied, "known_before")), (4, 4));
+    let records = stores::records(&bench.path("store"));
+    let of = |source: &str| records.iter().filter(|record| record.model_source.as_deref() == Some(source)).count();
+    assert_eq!(of("local"), 4);
+    assert!(of("simple") as u64 == made(&varied) && of("simple") >= 6, "{varied}");
+}
+
 /// A transformer at two lengths: what is compiled once is measured, and right, at both.
 #[test]
 fn several_sizes_are_compiled_once() {

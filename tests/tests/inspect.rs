@@ -3,6 +3,7 @@
 
 use models::Graph;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::Stdio;
 use tests::{Bench, run, start};
 
@@ -44,6 +45,26 @@ fn tasks_are_those_of_the_graph() {
     assert_eq!(texts.len(), 4, "{texts:?}");
     let unfused = document("tasks --modelsource local --modelname mlp --fuse none --json");
     assert!(array(&unfused).len() > texts.len());
+}
+
+#[test]
+fn variations_have_the_operators_of_a_task_and_other_sizes() {
+    let tasks = |more: &str| document(&format!("tasks --modelsource local --modelname mlp --json {more}"));
+    let (plain, varied) = (tasks(""), tasks("--variations 3"));
+    assert_eq!(array(&varied)[..4], array(&plain)[..]);
+    let drawn = &array(&varied)[4..];
+    assert!((9..=12).contains(&drawn.len()), "{drawn:?}");
+    let field = |task: &Value, name: &str| task[name].as_str().expect("a text").to_owned();
+    let names: BTreeSet<String> = array(&plain).iter().map(|task| field(task, "name")).collect();
+    let hashes: BTreeSet<String> = array(&varied).iter().map(|task| field(task, "hash")).collect();
+    assert_eq!(hashes.len(), array(&varied).len(), "none twice");
+    for task in drawn {
+        assert!(names.contains(&field(task, "name")), "{task}");
+        // Each is a single operator that can be asked for by its text.
+        let again = run(Bench::new().opcollect("tasks --modelsource simple --json --modelname").arg(field(task, "model")));
+        assert_eq!(again.expect(0).json()[0]["hash"], task["hash"]);
+    }
+    assert_eq!(tasks("--variations 3"), varied, "the same every time");
 }
 
 #[test]

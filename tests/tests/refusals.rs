@@ -197,6 +197,12 @@ fn settings_out_of_range() {
         error: measuring plan: `precision` is 1, but must be between 0 and 1
     "#]],
     );
+    for (count, more) in [(1001, ""), (1, "--executor vm")] {
+        check_says(
+            &format!("--modelsource local --modelname mlp --variations {count} {more}"),
+            &format!("error: `variations` is {count}; allowed are 0 to 1000, and none with the executor `vm`"),
+        );
+    }
     check_mlp(
         "--builders 1000",
         expect![[r#"

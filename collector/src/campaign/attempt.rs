@@ -3,9 +3,10 @@
 //! A pure function of the configuration, the target and the host's facts: the same in, the same attempts in the same
 //! order out, so that a list can be cut into shards and resumed without talking to anyone.
 
-use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, Sampler, TRANSFORMERS};
+use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, SIMPLE, Sampler, TRANSFORMERS};
 use super::module::{self, ModuleError, PlannedModule};
 use super::sizes;
+use super::variations::variations;
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
@@ -62,7 +63,7 @@ impl Symbolic {
     }
 }
 
-fn json(task: &Task) -> String {
+pub(super) fn json(task: &Task) -> String {
     serde_json::to_string(task).expect("a task holds only JSON values")
 }
 
@@ -169,7 +170,7 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
     let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
         "local" => models::zoo::build(&request.name, request.batch).map(without_notes),
-        "simple" => models::simple::build(&request.name).map(without_notes),
+        SIMPLE => models::simple::build(&request.name).map(without_notes),
         "onnx" => load_file(request, Path::new(&request.name), onnx::load),
         "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
         "tflite" => load_file(request, Path::new(&request.name), tflite::load),
@@ -183,7 +184,7 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 /// What to know about the models of a configuration.
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     let has_notes = |model: &&ModelRequest| {
-        !matches!(model.source.as_str(), "local" | "simple") && !module::is_whole(model, config)
+        !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config)
     };
     let mut notes = Vec::new();
     for model in config.models.iter().filter(has_notes) {
@@ -268,6 +269,7 @@ pub fn planned_tasks(config: &Config) -> Result<Vec<PlannedTask>, PlanningError>
         }
         Executor::Vm => sizes::plan(config, &mut add)?,
     }
+    planned.extend(variations(&planned, config));
     Ok(planned)
 }
 

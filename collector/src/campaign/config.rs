@@ -27,6 +27,8 @@ pub struct RawConfig {
     pub attention: Option<AttentionChoice>,
     /// Whether code is made for one size or for several at once: `default`, `vm`.
     pub executor: Option<Executor>,
+    /// How many tasks with other sizes stand beside each one.
+    pub variations: Option<usize>,
     /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
     /// Who computes the tasks: `tvm`, `torch`.
@@ -267,6 +269,9 @@ pub struct Config {
     /// What code is made for.
     #[serde(default)]
     pub executor: Executor,
+    /// How many tasks with other sizes stand beside each one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub variations: usize,
     /// Cache states.
     pub cache: Vec<CacheChoice>,
     /// Seed of schedules and input values.
@@ -348,6 +353,9 @@ impl RawConfig {
             "`vm` is for the targets `llvm` and `cuda` and the sampler `template`",
             is_served,
         )?;
+        let variations = self.variations.unwrap_or(0);
+        let allowed = "allowed are 0 to 1000, and none with the executor `vm`";
+        each("variations", &[variations], allowed, |count| *count == 0 || (*count <= 1000 && executor == Executor::Default))?;
         let backend = self.backend.unwrap_or_default();
         let is_served = |backend: &Backend| match backend {
             Backend::Tvm => true,
@@ -382,6 +390,7 @@ impl RawConfig {
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             attention: self.attention.unwrap_or(AttentionChoice::Fused),
             executor,
+            variations,
             cache,
             seed: self.seed.unwrap_or(0),
             budget_seconds: self.budget_seconds,
@@ -390,6 +399,10 @@ impl RawConfig {
             limits: self.limits,
         })
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The target's text; architectures become part of a GPU's description.
@@ -409,6 +422,8 @@ fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, Co
     }
 }
 
+/// The source whose models are one operator given as text.
+pub const SIMPLE: &str = "simple";
 /// The source whose models read tokens.
 pub const TRANSFORMERS: &str = "transformers";
 

@@ -11,6 +11,7 @@ pub mod collect;
 pub mod config;
 pub mod module;
 mod sizes;
+mod variations;
 pub mod workers;
 
 pub use attempt::{Attempt, Bases, Code, PlannedTask, attempts, planned_modules, planned_tasks};

@@ -4,7 +4,7 @@ use super::arguments::Replay;
 use super::dataset::open;
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
-use crate::campaign::config::{Limits, ModelRequest};
+use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
 use crate::campaign::{Build, Workers, attempt};
 use crate::counters::CounterRequest;
 use crate::job::{BuildJob, Measured, RunJob, RunReply};
@@ -360,7 +360,7 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
 /// The task of an operator's short name, such as `matmul512` or `conv2d_64x56_k3`, or of a `simple` text.
 fn task_of(op: &str) -> Result<Task> {
     let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
-    let request = ModelRequest { source: "simple".to_owned(), name: text, batch: 1, ..ModelRequest::default() };
+    let request = ModelRequest { source: SIMPLE.to_owned(), name: text, batch: 1, ..ModelRequest::default() };
     let graph = attempt::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
     let tasks = models::fuse::tasks(&graph, models::fuse::Fuse::Epilogue);
     let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;

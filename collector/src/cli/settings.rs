@@ -82,6 +82,7 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
             ExecutorArgument::Vm => Executor::Vm,
         });
     }
+    raw.variations = models.variations.or(raw.variations);
     if let Some(target) = &models.target {
         raw.target = Some(target.clone());
     }

@@ -1,0 +1,206 @@
+//! Tasks like a given one, with other sizes: what a dataset needs between and around the shapes of known networks.
+//!
+//! Equal extents stay equal, so that images stay square and what is joined still fits; kernels, strides and extents of 1
+//! stay as they are. The operator, its epilogue and its element types stay, too.
+
+use crate::infer::infer;
+use crate::operator::Op;
+use crate::task::{Operand, Parameter, Step, Task};
+use crate::types::TensorType;
+use rand::{Rng, RngExt};
+use std::collections::BTreeMap;
+
+/// Draws until one fits. Tasks whose operator fixes its sizes never do.
+const TRIES: usize = 32;
+/// How much larger work and bytes may become.
+const MOST: u64 = 2;
+/// Extents that are multiples of powers of two up to this one stay so.
+const STEP: u32 = 8;
+
+/// A task of the same operators with other sizes and at most twice the work; nothing where none was found.
+pub fn variation(task: &Task, random: &mut impl Rng) -> Option<Task> {
+    let most = task.work().ok()?;
+    let is_like = |drawn: &Task| {
+        drawn.check().is_ok()
+            && drawn != task
+            && drawn.name() == task.name()
+            && drawn.work().is_ok_and(|work| {
+                work.flops <= MOST * most.flops.max(1)
+                    && work.bytes_in + work.bytes_out + work.bytes_weights
+                        <= MOST * (most.bytes_in + most.bytes_out + most.bytes_weights)
+            })
+    };
+    (0..TRIES).find_map(|_| draw(task, random).filter(is_like))
+}
+
+/// New extents by the old ones.
+type Sizes<'a> = dyn FnMut(i64) -> i64 + 'a;
+
+/// A task with other sizes, which need not fit together.
+fn draw(task: &Task, random: &mut impl Rng) -> Option<Task> {
+    let mut drawn: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut size = |extent: i64| *drawn.entry(extent).or_insert_with(|| other(extent, random));
+    let anchor = task.steps.first()?;
+    let mut parameters = task.parameters.clone();
+    for (index, operand) in anchor.inputs.iter().enumerate() {
+        let Operand::Parameter(place) = *operand else { return None };
+        let extents = task.parameters[place].ty.extents()?;
+        let extents = extents_of_input(&anchor.op, index, &extents, &task.parameters, &mut size);
+        parameters[place].ty = TensorType::new(task.parameters[place].ty.dtype, &extents);
+    }
+    let op = with_sizes(&anchor.op, &task.parameters.first()?.ty, &parameters.first()?.ty)?;
+    let types: Vec<&TensorType> = parameters.iter().take(anchor.inputs.len()).map(|parameter| &parameter.ty).collect();
+    let output = infer(&op, &types).ok()?;
+    let mut steps = vec![Step { op, inputs: anchor.inputs.clone(), output }];
+    for step in &task.steps[1..] {
+        for operand in &step.inputs {
+            if let Operand::Parameter(place) = *operand {
+                parameters[place] = along(&task.parameters[place], &step.op, &anchor.output, &steps[0].output)?;
+            }
+        }
+        let so_far = Task { parameters: parameters.clone(), steps: std::mem::take(&mut steps) };
+        let types = step.inputs.iter().map(|operand| so_far.operand_type(*operand)).collect::<Result<Vec<_>, _>>();
+        let output = infer(&step.op, &types.ok()?).ok()?;
+        steps = so_far.steps;
+        steps.push(Step { output, ..step.clone() });
+    }
+    Some(Task { parameters, steps })
+}
+
+/// Another extent: half of it to twice as much, sometimes exactly that or the same.
+fn other(extent: i64, random: &mut impl Rng) -> i64 {
+    if extent <= 1 {
+        return extent;
+    }
+    let factor = match random.random_range(0..8) {
+        0 | 1 => 1.0,
+        2 => 0.5,
+        3 => 2.0,
+        _ => f64::exp2(random.random_range(-1.0..=1.0)),
+    };
+    let step = i64::from(STEP.min(1 << extent.trailing_zeros().min(u64::BITS / 2)));
+    ((extent as f64 * factor / step as f64).round() as i64).max(1) * step
+}
+
+/// New extents of one of the anchor's inputs.
+fn extents_of_input(
+    op: &Op,
+    index: usize,
+    extents: &[i64],
+    parameters: &[Parameter],
+    size: &mut Sizes<'_>,
+) -> Vec<i64> {
+    let (Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. }) = op else {
+        return extents.iter().map(|extent| size(*extent)).collect();
+    };
+    let channels = parameters.first().and_then(|x| x.ty.extents()).and_then(|x| x.get(1).copied());
+    // A group for each channel is a group for each channel; a number of groups of several stays.
+    let kept = if channels == Some(*groups) { 1 } else { *groups };
+    let mut of_all = |extent: i64| kept * size(extent / kept);
+    match (index, extents) {
+        (0, [batch, channels, space @ ..]) => {
+            let head = [*batch, of_all(*channels)];
+            head.into_iter().chain(space.iter().map(|extent| size(*extent))).collect()
+        }
+        (1, [first, second, kernel @ ..]) => {
+            let head = [of_all(*first), size(*second)];
+            head.into_iter().chain(kernel.iter().copied()).collect()
+        }
+        _ => extents.iter().map(|extent| size(*extent)).collect(),
+    }
+}
+
+/// The operator with those of its attributes changed that follow the sizes of its first input.
+fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
+    let (before, after) = (before.extents()?, after.extents()?);
+    let scaled = |axis: usize, at: i64| Some(at.checked_mul(*after.get(axis)?)? / (*before.get(axis)?).max(1));
+    let mut op = op.clone();
+    match &mut op {
+        Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. } => {
+            if before.get(1) == Some(groups) {
+                *groups = *after.get(1)?;
+            }
+        }
+        Op::Slice { axes, starts, stops, steps } => {
+            for place in 0..axes.len() {
+                let axis = usize::try_from(axes[place]).ok()?;
+                if starts[place] < 0 || stops[place] < starts[place] || steps[place] < 1 {
+                    return None;
+                }
+                let length = scaled(axis, stops[place] - starts[place])?.max(1);
+                starts[place] = scaled(axis, starts[place])?;
+                stops[place] = starts[place] + length;
+            }
+        }
+        Op::Resize { extents, .. } => {
+            for (place, extent) in extents.iter_mut().enumerate() {
+                *extent = scaled(place + 2, *extent)?;
+            }
+        }
+        _ => {}
+    }
+    Some(op)
+}
+
+/// A parameter of the epilogue, which follows the anchor's output.
+fn along(parameter: &Parameter, op: &Op, before: &TensorType, after: &TensorType) -> Option<Parameter> {
+    let (own, before, after) = (parameter.ty.extents()?, before.extents()?, after.extents()?);
+    let first = match op {
+        Op::BiasAdd { axis } | Op::ScaleShift { axis } | Op::Requantize { axis, .. } | Op::Dequantize { axis } => {
+            usize::try_from(if *axis < 0 { axis + before.len() as i64 } else { *axis }).ok()?
+        }
+        _ => before.len().checked_sub(own.len())?,
+    };
+    let follows = |(place, extent): (usize, i64)| match before.get(first + place) {
+        _ if extent == 1 => Some(1),
+        Some(known) if *known == extent => after.get(first + place).copied(),
+        _ => None,
+    };
+    let extents: Option<Vec<i64>> = own.into_iter().enumerate().map(follows).collect();
+    Some(Parameter { ty: TensorType::new(parameter.ty.dtype, &extents?), ..parameter.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fuse, simple, tasks, zoo};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    fn drawn(text: &str) -> Vec<String> {
+        let task = tasks(&simple::build(text).unwrap(), Fuse::Epilogue).unwrap().remove(0).task;
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        (0..20).filter_map(|_| variation(&task, &mut random)).map(|task| task.describe()).collect()
+    }
+
+    #[test]
+    fn nearly_every_task_of_networks_has_others_like_it() {
+        for name in ["resnet-18", "resnext-50-32x4d", "mobilenet-v3-large", "densenet-121", "yolov8-nano", "dcgan", "lstm"] {
+            let graph = crate::passes::simplify(&zoo::build(name, 1).unwrap()).unwrap();
+            let found = tasks(&graph, Fuse::Epilogue).unwrap();
+            let mut random = ChaCha8Rng::seed_from_u64(1);
+            let without: Vec<String> = found
+                .iter()
+                .filter(|found| variation(&found.task, &mut random).is_none())
+                .map(|found| found.task.describe())
+                .collect();
+            assert!(without.len() * 20 <= found.len(), "{name}: {without:?}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_together_stays_together() {
+        let text = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
+        let of = |text: &str| drawn(text);
+        let plain = of(text);
+        assert_eq!(plain.len(), 20);
+        assert!(plain.iter().all(|one| one.contains(",3,3] p=1")), "the window stays: {plain:?}");
+        let distinct: std::collections::BTreeSet<&String> = plain.iter().collect();
+        assert!(distinct.len() > 10, "{plain:?}");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same() {
+        assert_eq!(drawn("dense:m=4,k=512,n=256"), drawn("dense:m=4,k=512,n=256"));
+    }
+}
