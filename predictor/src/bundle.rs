@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::features::FEATURES;
 use crate::learn::adapt::Adapted;
+use crate::learn::chooser::Chooser;
 use crate::learn::ours::{Facts, OfOperator, Ours};
 use crate::learn::predictor::{About, Predictor};
 use crate::learn::trees::Trees;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
 /// The format this program writes, and the newest it reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const MAX_BYTES: u64 = 1 << 30;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
@@ -35,7 +36,13 @@ struct Operator {
     facts: Facts,
     known: usize,
     transfer: usize,
+    /// New in format 2, as corrections that lean to them.
+    #[serde(default)]
+    alone: usize,
     adapted: BTreeMap<String, Adapted>,
+    /// The numbers of the choices that are guessed, by device; new in format 2.
+    #[serde(default)]
+    choosers: BTreeMap<String, Vec<f32>>,
 }
 
 /// Writes a predictor, at once or not at all.
@@ -64,7 +71,9 @@ fn to_bytes(predictor: &Predictor) -> Vec<u8> {
         facts: of.facts.clone(),
         known: of.known.len(),
         transfer: of.transfer.len(),
+        alone: of.alone.len(),
         adapted: of.adapted.clone(),
+        choosers: of.choosers.iter().map(|(device, chooser)| (device.clone(), chooser.choices())).collect(),
     };
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
     let header = Header { about: predictor.about.clone(), operators };
@@ -74,7 +83,8 @@ fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&header);
     for of in predictor.learned.operators.values() {
-        of.known.iter().chain(&of.transfer).for_each(|trees| trees.to_bytes(&mut bytes));
+        let choosers = of.choosers.values().flat_map(|chooser| chooser.options.iter().map(|(_, trees)| trees));
+        of.known.iter().chain(&of.transfer).chain(&of.alone).chain(choosers).for_each(|trees| trees.to_bytes(&mut bytes));
     }
     let hash = blake3::hash(&bytes);
     bytes.extend_from_slice(hash.as_bytes());
@@ -130,10 +140,21 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         };
         let known = read(operator.known)?;
         let transfer = read(operator.transfer)?;
+        let alone = read(operator.alone)?;
+        let mut choosers = BTreeMap::new();
+        for (device, choices) in operator.choosers {
+            let is_one = |choice: &f32| (1.0..=operator.facts.choices.len() as f32).contains(choice);
+            if !choices.iter().all(is_one) {
+                return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
+            }
+            let trees = read(choices.len())?;
+            choosers.insert(device, Chooser { options: choices.into_iter().zip(trees).collect() });
+        }
         if operator.adapted.values().any(|adapted| !adapted.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));
         }
-        operators.insert(name, OfOperator { facts: operator.facts, known, transfer, adapted: operator.adapted });
+        let (facts, adapted) = (operator.facts, operator.adapted);
+        operators.insert(name, OfOperator { facts, known, transfer, alone, choosers, adapted });
     }
     Ok(Predictor { about, learned: Ours { operators } })
 }

@@ -4,6 +4,7 @@
 //! matrix of `features`, learners fit it, and `evaluate` says under which protocol that is worth anything. Splits are by
 //! group, never by row. May use `datasets` and `models`, never TVM. `xgboost.rs` is the crate's one fence.
 
+pub mod adaptation;
 pub mod asking;
 pub mod bundle;
 pub mod cli;

@@ -262,6 +262,7 @@ fn question(record: &Record, device: u32) -> std::result::Result<Question, Strin
         threads: record.threads.unwrap_or(1).max(1) as f64,
         is_default: record.schedule_source == Some(ScheduleSource::Default),
         extras: schedule_features(record),
+        choice: None,
     })
 }
 

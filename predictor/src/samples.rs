@@ -3,7 +3,7 @@
 //! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
 
 use crate::error::{Error, Result};
-use crate::features::{self, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
+use crate::features::{self, CHOICE, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
 use crate::statistics::median;
 use std::collections::BTreeMap;
 
@@ -40,6 +40,8 @@ pub struct Sample {
     pub bytes: f64,
     /// Spread of the measurement, standard deviation over mean, where it is known; the middle one of several.
     pub cv: Option<f64>,
+    /// Index into `Samples::choices`: what a library chose, where the data says it. Known only after the run.
+    pub choice: Option<u32>,
 }
 
 impl Sample {
@@ -80,6 +82,8 @@ pub struct Samples {
     pub models: Vec<String>,
     /// What neural networks are made of.
     pub networks: Vec<Network>,
+    /// Names of what libraries chose, such as those of their kernels.
+    pub choices: Vec<String>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
 }
@@ -94,6 +98,29 @@ impl Samples {
     /// The feature that says how much is known of schedules, where there are any.
     pub fn known_column(&self) -> Option<usize> {
         self.names.len().checked_sub(1).filter(|last| self.names[*last] == KNOWN)
+    }
+
+    /// The same samples with these features in this order; absent where they have none of that name.
+    pub fn with_features(mut self, names: &[String]) -> Samples {
+        let columns: Vec<Option<usize>> =
+            names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();
+        let mut matrix = Matrix::new(names.len());
+        let mut row = Vec::new();
+        for place in 0..self.rows.len() {
+            let values = self.features.row(place);
+            row.clear();
+            row.extend(columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column])));
+            matrix.push(&row);
+        }
+        self.features = matrix;
+        self.names = names.to_vec();
+        self
+    }
+
+    /// The feature that a library's choice stands under, where the data says what was chosen. Samples do not hold it, because
+    /// it is known only after the run: learners fill in what was chosen or what they guess.
+    pub fn choice_column(&self) -> Option<usize> {
+        self.names.iter().rposition(|name| name == CHOICE)
     }
 
     /// How much is known of a sample's schedule.
@@ -151,6 +178,8 @@ pub struct Question {
     pub is_default: bool,
     /// Knobs and code features by name.
     pub extras: BTreeMap<String, f64>,
+    /// What a library chose, where that is known.
+    pub choice: Option<String>,
 }
 
 /// Gathers samples whose extras are only known together.
@@ -208,6 +237,7 @@ impl Gatherer {
             flops: question.work.flops,
             bytes: question.work.bytes(),
             cv,
+            choice: question.choice.map(|choice| intern(&mut self.samples.choices, choice)),
         });
         self.extras.push(question.extras);
     }
@@ -231,10 +261,12 @@ impl Gatherer {
         let extra_names: std::collections::BTreeSet<&String> = self.extras.iter().flat_map(BTreeMap::keys).collect();
         samples.names = FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
         samples.names.extend(extra_names.iter().map(|name| (*name).clone()));
+        let has_choices = !samples.choices.is_empty();
+        samples.names.extend(has_choices.then(|| CHOICE.to_owned()));
         let has_schedules = self.extras.iter().any(|extras| View::of_extras(extras) != View::Sizes);
         samples.names.extend(has_schedules.then(|| KNOWN.to_owned()));
         samples.views = if has_schedules { View::ALL.to_vec() } else { vec![View::Sizes] };
-        if extra_names.is_empty() {
+        if samples.names.len() == FEATURES.len() {
             samples.features = Matrix::of(FEATURES.len(), self.described);
             return Ok(samples);
         }
@@ -244,6 +276,7 @@ impl Gatherer {
             row.clear();
             row.extend_from_slice(described);
             row.extend(extra_names.iter().map(|name| extras.get(*name).map_or(f32::NAN, |value| *value as f32)));
+            row.extend(has_choices.then_some(0.0));
             row.extend(has_schedules.then(|| View::of_extras(extras).number()));
             matrix.push(&row);
         }

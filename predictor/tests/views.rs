@@ -59,6 +59,7 @@ fn samples() -> Samples {
                 threads: 1.0,
                 is_default,
                 extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                choice: None,
             };
             gatherer.push(question, &mut [bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
         }

@@ -24,6 +24,11 @@ Examples:
   opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
   oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5";
 
+const ADAPT_EXAMPLES: &str = "\
+Examples:
+  oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
+  oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp";
+
 const EVAL_EXAMPLES: &str = "\
 Examples:
   oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
@@ -48,6 +53,9 @@ pub enum Command {
     Eval(Eval),
     /// Learn from data and keep the predictor in a file
     Train(Train),
+    /// Correct a predictor for another device by a few of its measurements
+    #[command(after_help = ADAPT_EXAMPLES)]
+    Adapt(Adapt),
     /// Predict the time of operators or of whole models
     #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
@@ -150,6 +158,9 @@ pub struct Eval {
     /// Score only default schedules; all are learned from
     #[arg(long)]
     pub score_default: bool,
+    /// Score only operators that stand in a neural network, not their variations; learn from all
+    #[arg(long)]
+    pub score_networks: bool,
     /// What may be known of schedules: `sizes` (they are the default ones), their `knobs`, or figures of their `code`,
     /// which take a build and no run
     #[arg(long, default_value = "code", value_name = "NAME")]
@@ -184,6 +195,23 @@ pub struct Train {
     /// Search for how the trees of each operator are best grown (takes about seven times as long)
     #[arg(long)]
     pub tune: bool,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How to correct.
+#[derive(Clone, Debug, Args)]
+pub struct Adapt {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// What was measured; rows of devices that were learned from are not looked at.
+    #[command(flatten)]
+    pub data: Data,
+    /// Where to write the corrected predictor
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

@@ -127,6 +127,7 @@ fn plan(eval: &Eval) -> Result<Plan> {
         score_cv: eval.score_cv,
         score_apart: eval.score_apart,
         score_default: eval.score_default,
+        score_networks: eval.score_networks,
         ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
     })
 }

@@ -103,6 +103,9 @@ fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
         false => String::new(),
     };
     let mut text = format!("takes {}{interval}\n", duration(answer.time_ns));
+    if let Some(choice) = &answer.choice {
+        text += &format!("the library is expected to run `{choice}`\n");
+    }
     for reason in &answer.outside {
         text += &format!("outside of what was learned: {reason}\n");
     }

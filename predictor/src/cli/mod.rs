@@ -4,6 +4,7 @@
 //! document. Exit codes: 0 done, 2 bad use or input, 3 the environment cannot do it.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod adapt;
 mod arguments;
 mod correlate;
 mod eval;
@@ -28,6 +29,7 @@ pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
+        Command::Adapt(arguments) => adapt::run(&arguments),
         Command::Predict(predict) => predict::run(&predict),
         Command::Correlate(arguments) => correlate::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -298,10 +298,9 @@ fn between(low_ns: f64, high_ns: f64) -> String {
 }
 
 fn remarks(answer: &Answer) -> String {
-    match answer.outside.is_empty() {
-        true => String::new(),
-        false => format!("outside: {}", answer.outside.join("; ")),
-    }
+    let choice = answer.choice.iter().map(|choice| format!("by `{choice}`"));
+    let outside = (!answer.outside.is_empty()).then(|| format!("outside: {}", answer.outside.join("; ")));
+    choice.chain(outside).collect::<Vec<_>>().join("; ")
 }
 
 /// A time with three digits and a unit.

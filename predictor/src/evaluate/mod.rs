@@ -100,6 +100,8 @@ pub struct Plan {
     pub score_apart: Option<f64>,
     /// Whether only default schedules are asked.
     pub score_default: bool,
+    /// Whether only shapes that stand in a neural network are scored; all others are learned from.
+    pub score_networks: bool,
 }
 
 impl Plan {
@@ -115,6 +117,7 @@ impl Plan {
             score_cv: None,
             score_apart: None,
             score_default: false,
+            score_networks: false,
         }
     }
 }
@@ -148,7 +151,9 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
         // What was measured once has no second measurement to agree with.
         let agrees = plan.score_apart.is_none_or(|most| sample.apart().is_some_and(|apart| apart <= most));
-        is_quiet && agrees && (sample.is_default || !plan.score_default)
+        let stands = |shape: &u64| samples.networks.iter().any(|network| network.uses.contains_key(shape));
+        let is_found = !plan.score_networks || stands(&sample.shape);
+        is_quiet && agrees && is_found && (sample.is_default || !plan.score_default)
     };
     let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
     rounds.for_each(|round| round.test.retain(is_scored));
@@ -156,7 +161,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         && divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty()))
     {
         let problem =
-            "no row that is held out is one that is asked; mind --score-cv, --score-apart and --score-default";
+            "no row that is held out is one that is asked; mind --score-cv, --score-apart, --score-default and --score-networks";
         return Err(Error::Data(problem.to_owned()));
     }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();

@@ -138,6 +138,7 @@ fn background(predictor: &Predictor, samples: &Samples, operator: &str, most: us
     let columns: Vec<Option<usize>> =
         predictor.about.names.iter().map(|name| samples.names.iter().position(|known| known == name)).collect();
     let mut matrix = Matrix::new(columns.len() + 1);
+    let mut devices = Vec::new();
     for row in rows.iter().step_by(rows.len().div_ceil(most.max(1))) {
         let values = samples.features.row(*row);
         let mut features: Vec<f32> =
@@ -146,6 +147,10 @@ fn background(predictor: &Predictor, samples: &Samples, operator: &str, most: us
         let overhead_ns = learned.facts.overheads_ns.get(device).copied().unwrap_or(learned.facts.overhead_ns);
         features.push((samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
         matrix.push(&features);
+        devices.push(device);
+    }
+    if let Some(column) = predictor.choice_column() {
+        learned.guess(&mut matrix, column, &devices);
     }
     Ok(matrix)
 }

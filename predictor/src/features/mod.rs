@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
-pub use view::{KNOWN, View};
+pub use view::{CHOICE, KNOWN, View};
 pub use work::{Form, Work};
 
 /// Time in nanoseconds that no implementation can beat: the longer of arithmetic at peak and compulsory bytes at full

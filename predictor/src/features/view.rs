@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The feature that tells views apart, where data has schedules at all.
 pub const KNOWN: &str = "schedule_known";
 
+/// The feature that says what a library chooses, where data says it at all.
+pub const CHOICE: &str = "library_choice";
+
 /// What is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,9 @@
 //! Corrects answers for a new device by a few of its measurements: a Gaussian process over what is left unexplained.
 //!
-//! Where measurements are near, the correction is theirs; far from all of them it is their mean. How far corrections reach
-//! and how much is noise is chosen among a few settings by the likelihood of the measurements.
+//! Where measurements are near, the correction is theirs; far from all of them it is their mean, leaning to those sets of
+//! trees that the measurements agree with: each known device has trees of its own, and a new device may be like some of
+//! them. How far corrections reach, how much they lean and how much is noise is chosen among a few settings by the
+//! likelihood of the measurements.
 
 use super::linear::Cholesky;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ const MEAN: f64 = 0.25;
 const LENGTHS: &[f64] = &[1.5, 3.0, 6.0];
 /// Variances of corrections around their mean, as squared logarithms.
 const SIGNALS: &[f64] = &[0.005, 0.02, 0.08, 0.3];
+/// Variances of how much each set of trees is believed.
+const SLOPES: &[f64] = &[0.0, 0.01, 0.03, 0.1, 0.3];
 /// Variances of measurements, as squared logarithms.
 const NOISES: &[f64] = &[0.0004, 0.002, 0.01, 0.04];
 
@@ -26,8 +30,18 @@ pub struct Adapted {
     /// What the smallest operators cost on the device.
     pub overhead_ns: f64,
     reach: Reach,
-    places: Vec<Vec<f32>>,
+    places: Vec<Place>,
     weights: Vec<f64>,
+}
+
+/// Where a question lies for corrections.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Its sizes, as logarithms.
+    pub sizes: Vec<f32>,
+    /// How far each set of trees is from the answer that is corrected.
+    pub leanings: Vec<f32>,
 }
 
 /// How corrections go from place to place.
@@ -36,6 +50,7 @@ pub struct Adapted {
 struct Reach {
     length: f64,
     signal: f64,
+    slope: f64,
     noise: f64,
 }
 
@@ -47,28 +62,29 @@ impl Adapted {
 
     /// Whether its parts fit together and are usable.
     pub fn is_sound(&self) -> bool {
-        let width = self.places.first().map_or(0, Vec::len);
+        let widths = |place: &Place| (place.sizes.len(), place.leanings.len());
         self.places.len() == self.weights.len()
-            && self.places.iter().all(|place| place.len() == width)
+            && self.places.windows(2).all(|pair| widths(&pair[0]) == widths(&pair[1]))
             && self.weights.iter().all(|weight| weight.is_finite())
             && self.overhead_ns.is_finite()
             && self.overhead_ns > 0.0
     }
 
     /// What to add to the logarithm of the ratio at a place.
-    pub fn correction(&self, place: &[f32]) -> f64 {
+    pub fn correction(&self, place: &Place) -> f64 {
         self.places.iter().zip(&self.weights).map(|(other, weight)| weight * self.reach.likeness(other, place)).sum()
     }
 }
 
 impl Reach {
-    fn likeness(&self, one: &[f32], two: &[f32]) -> f64 {
-        let squares = one.iter().zip(two).map(|(one, two)| f64::from(one - two).powi(2));
+    fn likeness(&self, one: &Place, two: &Place) -> f64 {
+        let squares = one.sizes.iter().zip(&two.sizes).map(|(one, two)| f64::from(one - two).powi(2));
         let distance: f64 = squares.filter(|square| square.is_finite()).sum();
-        MEAN + self.signal * (-distance / (2.0 * self.length * self.length)).exp()
+        let alike: f64 = one.leanings.iter().zip(&two.leanings).map(|(one, two)| f64::from(one * two)).sum();
+        MEAN + self.signal * (-distance / (2.0 * self.length * self.length)).exp() + self.slope * alike
     }
 
-    fn factored(&self, places: &[Vec<f32>]) -> Cholesky {
+    fn factored(&self, places: &[Place]) -> Cholesky {
         let width = places.len();
         let mut lower = vec![0.0; width * width];
         for (row, one) in places.iter().enumerate() {
@@ -80,7 +96,7 @@ impl Reach {
     }
 
     /// How unlikely the residuals are, up to what is the same for all settings.
-    fn surprise(&self, places: &[Vec<f32>], residuals: &[f64]) -> f64 {
+    fn surprise(&self, places: &[Place], residuals: &[f64]) -> f64 {
         let factored = self.factored(places);
         let weights = factored.solve(residuals.to_vec());
         residuals.iter().zip(weights).map(|(residual, weight)| residual * weight).sum::<f64>()
@@ -89,24 +105,24 @@ impl Reach {
 }
 
 /// Learns corrections from places and what was left unexplained there.
-pub fn adapt(overhead_ns: f64, places: Vec<Vec<f32>>, residuals: &[f64]) -> Adapted {
+pub fn adapt(overhead_ns: f64, places: Vec<Place>, residuals: &[f64]) -> Adapted {
     let thin = |most: usize| places.len().div_ceil(most).max(1);
-    let some: Vec<Vec<f32>> = places.iter().step_by(thin(CHOOSING)).cloned().collect();
+    let some: Vec<Place> = places.iter().step_by(thin(CHOOSING)).cloned().collect();
     let some_residuals: Vec<f64> = residuals.iter().copied().step_by(thin(CHOOSING)).collect();
-    let mut best = (f64::INFINITY, Reach { length: LENGTHS[1], signal: SIGNALS[1], noise: NOISES[1] });
-    for length in LENGTHS {
-        for signal in SIGNALS {
-            for noise in NOISES {
-                let reach = Reach { length: *length, signal: *signal, noise: *noise };
-                let surprise = reach.surprise(&some, &some_residuals);
-                if surprise < best.0 {
-                    best = (surprise, reach);
-                }
-            }
+    let settings = LENGTHS.iter().flat_map(|length| SIGNALS.iter().map(move |signal| (*length, *signal)));
+    let rest = || SLOPES.iter().flat_map(|slope| NOISES.iter().map(move |noise| (*slope, *noise)));
+    let reaches = settings.flat_map(|(length, signal)| {
+        rest().map(move |(slope, noise)| Reach { length, signal, slope, noise })
+    });
+    let mut best = (f64::INFINITY, Reach { length: LENGTHS[1], signal: SIGNALS[1], slope: SLOPES[0], noise: NOISES[1] });
+    for reach in reaches {
+        let surprise = reach.surprise(&some, &some_residuals);
+        if surprise < best.0 {
+            best = (surprise, reach);
         }
     }
     let step = thin(MOST);
-    let places: Vec<Vec<f32>> = places.into_iter().step_by(step).collect();
+    let places: Vec<Place> = places.into_iter().step_by(step).collect();
     let residuals: Vec<f64> = residuals.iter().copied().step_by(step).collect();
     let reach = best.1;
     Adapted { overhead_ns, reach, weights: reach.factored(&places).solve(residuals), places }

@@ -2,6 +2,7 @@
 
 pub mod adapt;
 pub mod boosted;
+pub mod chooser;
 mod forest;
 mod linear;
 mod neighbours;

@@ -9,8 +9,9 @@
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`adapt`).
 
-use super::adapt::{Adapted, adapt};
+use super::adapt::{Adapted, Place, adapt};
 use super::boosted::{self, Growth};
+use super::chooser::Chooser;
 use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
 use super::{Fitted, Lesson, by_operator, predict_by_operator};
@@ -58,6 +59,10 @@ pub struct OfOperator {
     pub known: Vec<Trees>,
     /// Trees for other devices; averaged.
     pub transfer: Vec<Trees>,
+    /// Trees of each known device alone: a few measurements say which of them another device is like.
+    pub alone: Vec<Trees>,
+    /// What guesses the library's choice, by device.
+    pub choosers: BTreeMap<String, Chooser>,
     /// Corrections from few measurements, by device.
     pub adapted: BTreeMap<String, Adapted>,
 }
@@ -77,6 +82,10 @@ pub struct Facts {
     pub overhead_ns: f64,
     /// The smallest ratio that was measured, as a logarithm.
     pub best_log: f64,
+    /// What libraries chose, where the data says it: the one that goes with the shortest times, as multiples of their bounds,
+    /// first. The first stands under 1 among the features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
@@ -123,6 +132,9 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
         let growth = growth_of(name);
         let (matrix, labels) = fitted.begin(samples, operator, &rows);
         if purpose != Purpose::Transfer {
+            fitted.know_choices(samples, name, &rows, &labels);
+            let choosers = fitted.choosers(samples, name, &rows, &growth, seed)?;
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.choosers = choosers);
             let views = fitted.views(samples, &rows);
             let grow = |(matrix, labels): &Seen| boosted::fit(matrix, labels, &growth, seed);
             let mut known = vec![joined(samples, &views, grow)?];
@@ -135,7 +147,10 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
                 scarce.push((name.clone(), shapes.len()));
             }
             if is_pooled {
-                views.into_iter().for_each(|(view, seen)| pool.entry(view).or_insert_with(Vec::new).push(seen));
+                // What one operator's library chooses means nothing for another.
+                let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
+                let shared = |(matrix, labels): Seen| (without(&matrix, &hidden), labels);
+                views.into_iter().for_each(|(view, seen)| pool.entry(view).or_insert_with(Vec::new).push(shared(seen)));
             }
         }
         if purpose != Purpose::Known {
@@ -149,7 +164,12 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
                 boosted::fit(&without(&matrix, &columns(hides_one)), &labels, &growth, seed)?,
                 boosted::fit(&matrix, &labels, &growth, seed)?,
             ];
-            fitted.operators.entry(name.clone()).and_modify(|entry| entry.transfer = transfer);
+            let blind = without(&matrix, &columns(hides_all));
+            let alone = each_alone(samples, &rows, &blind, &labels, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
+            fitted.operators.entry(name.clone()).and_modify(|entry| {
+                entry.transfer = transfer;
+                entry.alone = alone;
+            });
         }
     }
     if !scarce.is_empty() && is_pooled {
@@ -195,6 +215,24 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let told_apart = (0..FEATURES.len()).filter(of_device).map(|column| (column, values(column)));
     let most = told_apart.max_by_key(|(_, values)| values.len());
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
+}
+
+/// Trees of each device alone.
+fn each_alone(
+    samples: &Samples,
+    rows: &[usize],
+    matrix: &Matrix,
+    labels: &[f32],
+    growth: &Growth,
+    seed: u64,
+) -> Result<Vec<Trees>> {
+    let mut devices: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    rows.iter().enumerate().for_each(|(place, row)| devices.entry(samples.rows[*row].device).or_default().push(place));
+    let grow = |places: Vec<usize>| {
+        let labels: Vec<f32> = places.iter().map(|place| labels[*place]).collect();
+        boosted::fit(&matrix.select(&places), &labels, growth, seed)
+    };
+    devices.into_values().map(grow).collect()
 }
 
 /// Trees per device, joined into one set: what one device does is not bent to what the others do.
@@ -333,7 +371,58 @@ impl Ours {
         let hides = |column: &usize| samples.known_column().is_some() && view.hides(*column, &samples.names[*column]);
         let hidden: Vec<usize> = (0..samples.names.len()).filter(hides).collect();
         let labels = rows.iter().map(|row| self.label_before(samples, *row, view)).collect();
-        (without(&self.matrix_before(samples, rows, view), &hidden), labels)
+        let mut matrix = without(&self.matrix_before(samples, rows, view), &hidden);
+        if let Some(column) = samples.choice_column() {
+            rows.iter().enumerate().for_each(|(place, row)| matrix.set(place, column, self.chosen(samples, *row)));
+        }
+        (matrix, labels)
+    }
+
+    /// Finds what was chosen for an operator's rows, and its order.
+    fn know_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
+        let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for (row, label) in rows.iter().zip(labels) {
+            if let Some(choice) = samples.rows[*row].choice {
+                let (sum, count) = found.entry(&samples.choices[choice as usize]).or_default();
+                *sum += f64::from(*label);
+                *count += 1.0;
+            }
+        }
+        let mut choices: Vec<(f64, &str)> = found.into_iter().map(|(name, (sum, count))| (sum / count, name)).collect();
+        choices.sort_by(|one, two| one.0.total_cmp(&two.0));
+        if let Some(entry) = self.operators.get_mut(operator) {
+            entry.facts.choices = choices.into_iter().map(|(_, name)| name.to_owned()).collect();
+        }
+    }
+
+    /// The number of what was chosen for a sample; 0 where that is not known.
+    fn chosen(&self, samples: &Samples, row: usize) -> f32 {
+        let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
+        let known = self.operator(samples, row).map_or(&[][..], |known| &known.facts.choices);
+        name.and_then(|name| known.iter().position(|known| known == name)).map_or(0.0, |place| place as f32 + 1.0)
+    }
+
+    /// What guesses the choices of each device's library.
+    fn choosers(
+        &self,
+        samples: &Samples,
+        operator: &str,
+        rows: &[usize],
+        growth: &Growth,
+        seed: u64,
+    ) -> Result<BTreeMap<String, Chooser>> {
+        let mut choosers = BTreeMap::new();
+        if self.operators.get(operator).is_none_or(|known| known.facts.choices.len() < 2) {
+            return Ok(choosers);
+        }
+        let mut devices: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        rows.iter().for_each(|row| devices.entry(samples.device_name(*row)).or_default().push(*row));
+        for (device, rows) in devices {
+            let chosen: Vec<f32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
+            let chooser = Chooser::fit(&self.matrix(samples, &rows), &chosen, growth.threads, seed)?;
+            choosers.extend(chooser.map(|chooser| (device.to_owned(), chooser)));
+        }
+        Ok(choosers)
     }
 
     fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
@@ -419,16 +508,12 @@ impl Ours {
                 let logs = self.logs(samples, &rows, name, None);
                 let residuals: Vec<f64> =
                     rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
-                let places: Vec<Vec<f32>> = rows.iter().map(|row| self.place(samples, *row)).collect();
-                let adapted = adapt(overhead_ns, places, &residuals);
+                let entry = &self.operators[name];
+                let adapted = adapt(overhead_ns, entry.places(&self.matrix(samples, &rows)), &residuals);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.adapted.insert(device.to_owned(), adapted);
             }
         }
-    }
-
-    fn place(&self, samples: &Samples, row: usize) -> Vec<f32> {
-        place(self.matrix(samples, &[row]).values())
     }
 
     /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
@@ -441,7 +526,12 @@ impl Ours {
             let (places, rows): (Vec<usize>, Vec<usize>) =
                 rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
             if !rows.is_empty() {
-                let found = known.logs(&self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row))), side);
+                let mut matrix = self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row)));
+                if let Some(column) = samples.choice_column().filter(|_| side) {
+                    let devices: Vec<&str> = rows.iter().map(|row| samples.device_name(*row)).collect();
+                    known.guess(&mut matrix, column, &devices);
+                }
+                let found = known.logs(&matrix, side);
                 places.iter().zip(found).for_each(|(place, log)| logs[*place] = log);
             }
         }
@@ -467,6 +557,36 @@ impl OfOperator {
         sum / trees.len().max(1) as f64
     }
 
+    /// Fills in what the libraries of the rows' devices are expected to choose.
+    pub fn guess(&self, matrix: &mut Matrix, column: usize, devices: &[&str]) {
+        for (device, chooser) in &self.choosers {
+            let rows: Vec<usize> = (0..devices.len()).filter(|row| devices[*row] == device).collect();
+            let guesses = chooser.guess(&matrix.select(&rows));
+            rows.iter().zip(guesses).for_each(|(row, guess)| matrix.set(*row, column, guess));
+        }
+    }
+
+    /// Where rows lie for corrections.
+    fn places(&self, matrix: &Matrix) -> Vec<Place> {
+        let middle = self.logs(matrix, false);
+        let mut places: Vec<Place> =
+            (0..matrix.rows()).map(|row| Place { sizes: sizes(matrix.row(row)), leanings: Vec::new() }).collect();
+        for trees in self.transfer.iter().chain(&self.alone) {
+            for (place, (log, middle)) in places.iter_mut().zip(trees.predict(matrix).iter().zip(&middle)) {
+                place.leanings.push((f64::from(*log) - middle) as f32);
+            }
+        }
+        places
+    }
+
+    /// What measurements of a device add to the logarithms of rows on it.
+    pub fn corrections(&self, matrix: &Matrix, device: &str) -> Vec<f64> {
+        match self.adapted.get(device) {
+            Some(adapted) => self.places(matrix).iter().map(|place| adapted.correction(place)).collect(),
+            None => vec![0.0; matrix.rows()],
+        }
+    }
+
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
     pub(crate) fn trees(&self, is_known: bool) -> &[Trees] {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
@@ -474,8 +594,8 @@ impl OfOperator {
     }
 }
 
-/// Where a row lies for corrections: its sizes, and its bound against the overhead, which stands last.
-pub(super) fn place(row: &[f32]) -> Vec<f32> {
+/// The sizes of a row, and its bound against the overhead, which stands last.
+fn sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();
     place.extend(row.last());
@@ -492,9 +612,8 @@ impl Fitted for Ours {
     fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
         let of = |row: &usize| {
             let facts = &self.operator(samples, *row)?.facts;
-            let device = samples.device_name(*row);
-            let name = if facts.overheads_ns.contains_key(device) { device } else { UNSEEN };
-            facts.spread(name, samples.view(*row))
+            let (device, view) = (samples.device_name(*row), samples.view(*row));
+            facts.spread(device, view).or_else(|| facts.spread(UNSEEN, view))
         };
         // An operator that was never seen is no better known than the least known.
         let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
@@ -518,11 +637,16 @@ impl Ours {
         predict_by_operator(samples, rows, |operator, rows| {
             let name = &samples.operators[operator as usize];
             let known = self.operators.get(name)?;
-            let logs = self.logs(samples, rows, name, view);
+            let mut logs = self.logs(samples, rows, name, view);
+            for device in known.adapted.keys() {
+                let places: Vec<usize> =
+                    (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
+                let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
+                let corrections = known.corrections(&self.matrix(samples, &asked), device);
+                places.iter().zip(corrections).for_each(|(place, correction)| logs[*place] += correction);
+            }
             let time = |(row, log): (&usize, f64)| {
-                let adapted = known.adapted.get(samples.device_name(*row));
-                let correction = adapted.map_or(0.0, |adapted| adapted.correction(&self.place(samples, *row)));
-                self.time_ns(samples, *row, log + correction, view.unwrap_or(samples.view(*row)))
+                self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)))
             };
             Some(rows.iter().zip(logs).map(time).collect())
         })

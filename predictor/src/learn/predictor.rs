@@ -1,7 +1,7 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
 use super::boosted::Growth;
-use super::ours::Ours;
+use super::ours::{OfOperator, Ours};
 use super::spread::UNSEEN;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Matrix, Origin, View, Work};
@@ -76,6 +76,9 @@ pub struct Answer {
     pub reference_ns: f64,
     /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
     pub bound: &'static str,
+    /// What the device's library is expected to run, where the data says what libraries ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub choice: Option<String>,
     /// Why the question is outside of what was learned from; empty inside.
     pub outside: Vec<String>,
 }
@@ -116,7 +119,7 @@ impl Predictor {
     }
 
     /// What was learned of an operator.
-    pub fn operator(&self, name: &str) -> Result<&super::ours::OfOperator> {
+    pub fn operator(&self, name: &str) -> Result<&OfOperator> {
         self.learned.operators.get(name).ok_or_else(|| {
             let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
             Error::Question(format!("nothing was learned of the operator `{name}`; learned: {}", known.join(", ")))
@@ -153,20 +156,25 @@ impl Predictor {
         features::describe(ask.work, device, threads, &mut row);
         let extra = |name: &String| match name.as_str() {
             features::KNOWN => view.number(),
+            features::CHOICE => 0.0,
             name => extras.get(name).map_or(f32::NAN, |value| *value as f32),
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let outside = outside(&operator.facts.ranges, &row, is_known);
-        let spread = operator.facts.spread(if is_known { ask.device } else { UNSEEN }, view);
+        let choice = self.choose(operator, ask.device, &mut row);
+        let is_measured = is_known || operator.adapted.contains_key(ask.device);
+        let outside = outside(&operator.facts.ranges, &row, is_measured);
+        let spread = operator.facts.spread(ask.device, view).or_else(|| operator.facts.spread(UNSEEN, view));
         let memory_ns = ask.work.bytes() / device.bytes_per_ns();
         let bound = match () {
             () if overhead_ns > roofline_ns => "overhead",
             () if memory_ns >= roofline_ns => "memory",
             () => "arithmetic",
         };
-        let correction =
-            operator.adapted.get(ask.device).map_or(0.0, |adapted| adapted.correction(&super::ours::place(&row)));
+        let correction = match operator.adapted.contains_key(ask.device) {
+            true => operator.corrections(&Matrix::of(row.len(), row.clone()), ask.device)[0],
+            false => 0.0,
+        };
         Ok(Situated {
             correction,
             operator,
@@ -179,13 +187,29 @@ impl Predictor {
             outside,
             spread,
             bound,
+            choice,
         })
+    }
+
+    /// Fills in what the device's library is expected to choose, and says its name.
+    fn choose(&self, operator: &OfOperator, device: &str, row: &mut Vec<f32>) -> Option<String> {
+        let column = self.choice_column()?;
+        let mut matrix = Matrix::of(row.len(), std::mem::take(row));
+        operator.guess(&mut matrix, column, &[device]);
+        row.extend_from_slice(matrix.row(0));
+        let place = (row[column] as usize).checked_sub(1)?;
+        operator.facts.choices.get(place).cloned()
+    }
+
+    /// The feature that a library's choice stands under, where there is one.
+    pub fn choice_column(&self) -> Option<usize> {
+        self.about.names.iter().rposition(|name| name == features::CHOICE)
     }
 }
 
 /// A question with everything its answer needs.
 struct Situated<'a> {
-    operator: &'a super::ours::OfOperator,
+    operator: &'a OfOperator,
     features: Vec<f32>,
     reference_ns: f64,
     roofline_ns: f64,
@@ -196,6 +220,7 @@ struct Situated<'a> {
     spread: Option<f64>,
     correction: f64,
     bound: &'static str,
+    choice: Option<String>,
 }
 
 impl Situated<'_> {
@@ -212,15 +237,16 @@ impl Situated<'_> {
             known: self.view,
             reference_ns: self.reference_ns,
             bound: self.bound,
+            choice: self.choice.take(),
             outside: std::mem::take(&mut self.outside),
         }
     }
 }
 
 /// Why a row lies outside of the ranges that were learned from; the device's own figures do not count twice.
-fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<String> {
+fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_measured: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    if !is_known {
+    if !is_measured {
         reasons.push("the device was not learned from".to_owned());
     }
     for (feature, (range, value)) in FEATURES.iter().zip(ranges.iter().zip(row)) {

@@ -22,6 +22,8 @@ pub struct Mapping {
     model: Option<String>,
     /// Spread of the measurement, standard deviation over mean.
     cv: Option<String>,
+    /// What a library chose, such as the name of its kernel. Known only after the run, so it is guessed for questions.
+    choice: Option<String>,
     #[serde(default)]
     after_run: Vec<String>,
     operators: BTreeMap<String, Shape>,
@@ -158,7 +160,7 @@ impl Mapping {
             Size::Number(_) => None,
         });
         let keys = [&self.operator, &self.device, &self.time.column];
-        let rest = keys.into_iter().chain(&self.model).chain(&self.cv).chain(&self.after_run);
+        let rest = keys.into_iter().chain(&self.model).chain(&self.cv).chain(&self.choice).chain(&self.after_run);
         sizes.chain(rest.map(String::as_str)).collect()
     }
 }
@@ -283,6 +285,7 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
     let operators = words(path, table, &mapping.operator)?;
     let devices = words(path, table, &mapping.device)?;
     let models = mapping.model.as_ref().map(|name| words(path, table, name)).transpose()?;
+    let choices = mapping.choice.as_ref().map(|name| words(path, table, name)).transpose()?;
     let mut shapes = Vec::new();
     for word in operators.0 {
         shapes.push(bound(path, table, mapping, word)?);
@@ -313,6 +316,7 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
             threads: mapping.devices[device].units,
             is_default: true,
             extras: BTreeMap::new(),
+            choice: choices.as_ref().map(|choices| choices.0[choices.1[row] as usize].clone()),
         });
     }
     Ok(questions)

@@ -1,0 +1,89 @@
+//! A predictor for a device it did not learn from, corrected by a few measurements of it.
+
+use crate::error::{Error, Result};
+use crate::learn::ours::Ours;
+use crate::learn::predictor::Predictor;
+use crate::learn::spread::COVERAGE;
+use crate::learn::{Fitted, by_operator};
+use crate::samples::Samples;
+use crate::statistics::quantile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Measurements below which the width of intervals stays that of devices that were never seen.
+const FEWEST: usize = 20;
+
+/// What measurements of a device changed for one operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The operator.
+    pub operator: String,
+    /// The device.
+    pub device: String,
+    /// Measurements.
+    pub rows: usize,
+    /// Mean absolute error in percent before any was seen.
+    pub before: f64,
+    /// The same of each half when only the other had been seen; nothing where there is but one.
+    pub after: Option<f64>,
+}
+
+/// Corrects a predictor for every device it did not learn from.
+pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>> {
+    let samples = samples.with_features(&predictor.about.names);
+    let learned = &predictor.learned;
+    let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    for (operator, rows) in by_operator(&samples, &all) {
+        let Some(known) = learned.operators.get(&samples.operators[operator as usize]) else { continue };
+        let is_new = |row: &usize| !known.facts.overheads_ns.contains_key(samples.device_name(*row));
+        for row in rows.into_iter().filter(is_new) {
+            groups.entry((operator, samples.rows[row].device)).or_default().push(row);
+        }
+    }
+    if groups.is_empty() {
+        return Err(Error::Data(
+            "there is no measurement of a known operator on a device that the predictor did not learn from; to learn more of a known device, train again with all data".to_owned(),
+        ));
+    }
+    let mut changes = Vec::new();
+    for ((operator, device), rows) in groups {
+        let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
+        let before = errors(&predictor.learned, &samples, &rows);
+        let held_out = halves_held_out(&predictor.learned, &samples, &rows);
+        let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
+        predictor.learned.adapt_to(&samples, &rows);
+        if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| rows.len() >= FEWEST) {
+            let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
+            known.facts.spreads.insert(device.0.clone(), quantile(&mut distances, COVERAGE));
+        }
+        predictor.about.devices.insert(device.0.clone(), device.1.clone());
+        let (operator, device) = (operator.clone(), device.0.clone());
+        changes.push(Change { operator, device, rows: rows.len(), before: mean_percent(&before), after });
+    }
+    Ok(changes)
+}
+
+/// Logarithms of answers over measured times.
+fn errors(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    let times = learned.predict(samples, rows);
+    rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
+}
+
+/// The same of each half of some rows after the other half was seen.
+fn halves_held_out(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    let half = |part: usize| rows.iter().copied().skip(part).step_by(2).collect::<Vec<usize>>();
+    if rows.len() < 2 {
+        return Vec::new();
+    }
+    let of = |(seen, asked): (usize, usize)| {
+        let mut trial = learned.clone();
+        trial.adapt_to(samples, &half(seen));
+        errors(&trial, samples, &half(asked))
+    };
+    [(0, 1), (1, 0)].into_iter().flat_map(of).collect()
+}
+
+fn mean_percent(logs: &[f64]) -> f64 {
+    100.0 * logs.iter().map(|log| (log.exp() - 1.0).abs()).sum::<f64>() / logs.len() as f64
+}

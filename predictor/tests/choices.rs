@@ -1,0 +1,92 @@
+//! What a library chose is learned from, guessed for questions, and never asked for.
+#![allow(missing_docs)]
+
+use predictor::features::{CHOICE, Work};
+use predictor::learn::predictor::{Ask, Predictor};
+use predictor::learn::{Fitted, ours};
+use predictor::samples::Samples;
+use predictor::table::Mapping;
+use predictor::{bundle, train};
+use std::fmt::Write;
+
+const MAPPING: &str = r#"
+operator = "op"
+device = "device"
+time = { column = "time_us", unit = "us" }
+choice = "kernel"
+
+[operators]
+product = { form = "contraction", batch = 1, rows = "m", columns = "n", depth = "k" }
+
+[devices.one]
+units = 20
+flops_per_cycle = 128
+clock_ghz = 1.0
+bandwidth_gb_per_s = 200
+cache_bytes = 4e6
+"#;
+
+/// Products that a library runs with the kernel `tall` where there are more rows than columns, and else with `wide`, which
+/// takes three times as long as it should.
+fn samples() -> Samples {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut table = "op,device,time_us,m,n,k,kernel\n".to_owned();
+    for step in 0..600u64 {
+        let size = |salt: u64| 16 + (step * 7919 + salt * 104_729) % 900;
+        let (m, n, k) = (size(1), size(2), size(3));
+        let (kernel, factor) = if m > n { ("tall", 1.0) } else { ("wide", 3.0) };
+        let time_us = 10.0 + factor * (2 * m * n * k) as f64 / (0.7 * 20.0 * 128.0 * 1e3);
+        let _ = writeln!(table, "product,one,{time_us:.3},{m},{n},{k},{kernel}");
+    }
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a temporary folder takes files");
+        path
+    };
+    let mapping = Mapping::read(&write("mapping.toml", MAPPING)).expect("the mapping");
+    predictor::table::samples(&[write("table.csv", &table)], &mapping).expect("the table")
+}
+
+fn choice(predictor: &Predictor, rows: f64, columns: f64) -> Option<String> {
+    let work = Work::contraction(1.0, rows, columns, 300.0, false);
+    let ask = Ask { operator: "product", work: &work, device: "one", threads: None, extras: &Default::default() };
+    predictor.ask(&ask).expect("an answer").choice
+}
+
+#[test]
+fn the_choice_is_guessed_and_kept() {
+    let predictor = train::train(&samples(), 0, false).expect("a predictor");
+    assert_eq!(choice(&predictor, 700.0, 200.0).as_deref(), Some("tall"));
+    assert_eq!(choice(&predictor, 200.0, 700.0).as_deref(), Some("wide"));
+    assert_eq!(predictor.learned.operators["product"].facts.choices, ["tall", "wide"], "the quicker first");
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("choices.opp");
+    bundle::write(&predictor, &path).expect("a file");
+    let read = bundle::read(&path).expect("the file");
+    assert_eq!(read.learned.operators["product"].choosers, predictor.learned.operators["product"].choosers);
+    assert_eq!(choice(&read, 200.0, 700.0).as_deref(), Some("wide"));
+
+    let mut nameless = predictor;
+    nameless.learned.operators.values_mut().for_each(|of| of.facts.choices.truncate(1));
+    bundle::write(&nameless, &path).expect("a file");
+    let error = bundle::read(&path).expect_err("a choice without a name").to_string();
+    assert!(error.contains("has no name") && error.contains("choices.opp"), "{error}");
+}
+
+#[test]
+fn answers_do_not_depend_on_what_was_chosen() {
+    let samples = samples();
+    assert_eq!(samples.names.last().map(String::as_str), Some(CHOICE));
+    let learn: Vec<usize> = (0..400).collect();
+    let ask: Vec<usize> = (400..600).collect();
+    let growth = |_: &str| predictor::learn::boosted::Growth::boosting();
+    let fitted = ours::fit(&samples, &learn, &growth, 0, ours::Purpose::Known).expect("trees");
+    let times = fitted.predict(&samples, &ask);
+    let mut turned = samples.clone();
+    ask.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));
+    assert_eq!(fitted.predict(&turned, &ask), times);
+    let off = |(row, time): (&usize, &f64)| (time / samples.rows[*row].time_ns - 1.0).abs();
+    let off: f64 = ask.iter().zip(&times).map(off).sum::<f64>() / ask.len() as f64;
+    assert!(off < 0.1, "{off}");
+}
