@@ -116,10 +116,10 @@ fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
     let scaled = |axis: usize, at: i64| Some(at.checked_mul(*after.get(axis)?)? / (*before.get(axis)?).max(1));
     let mut op = op.clone();
     match &mut op {
-        Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. } => {
-            if before.get(1) == Some(groups) {
-                *groups = *after.get(1)?;
-            }
+        Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } | Op::QConv { groups, .. }
+            if before.get(1) == Some(groups) =>
+        {
+            *groups = *after.get(1)?;
         }
         Op::Slice { axes, starts, stops, steps } => {
             for place in 0..axes.len() {
@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn nearly_every_task_of_networks_has_others_like_it() {
-        for name in ["resnet-18", "resnext-50-32x4d", "mobilenet-v3-large", "densenet-121", "yolov8-nano", "dcgan", "lstm"] {
+        for name in
+            ["resnet-18", "resnext-50-32x4d", "mobilenet-v3-large", "densenet-121", "yolov8-nano", "dcgan", "lstm"]
+        {
             let graph = crate::passes::simplify(&zoo::build(name, 1).unwrap()).unwrap();
             let found = tasks(&graph, Fuse::Epilogue).unwrap();
             let mut random = ChaCha8Rng::seed_from_u64(1);

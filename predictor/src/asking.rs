@@ -374,6 +374,7 @@ mod tests {
                 known: View::Sizes,
                 reference_ns: 21.0,
                 bound: "memory",
+                choice: None,
                 outside: Vec::new(),
             };
             let operator = Operator { name, text: String::new(), work, count: *count };

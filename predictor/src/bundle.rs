@@ -84,7 +84,12 @@ fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     bytes.extend_from_slice(&header);
     for of in predictor.learned.operators.values() {
         let choosers = of.choosers.values().flat_map(|chooser| chooser.options.iter().map(|(_, trees)| trees));
-        of.known.iter().chain(&of.transfer).chain(&of.alone).chain(choosers).for_each(|trees| trees.to_bytes(&mut bytes));
+        of.known
+            .iter()
+            .chain(&of.transfer)
+            .chain(&of.alone)
+            .chain(choosers)
+            .for_each(|trees| trees.to_bytes(&mut bytes));
     }
     let hash = blake3::hash(&bytes);
     bytes.extend_from_slice(hash.as_bytes());

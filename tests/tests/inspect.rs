@@ -61,8 +61,9 @@ fn variations_have_the_operators_of_a_task_and_other_sizes() {
     for task in drawn {
         assert!(names.contains(&field(task, "name")), "{task}");
         // Each is a single operator that can be asked for by its text.
-        let again = run(Bench::new().opcollect("tasks --modelsource simple --json --modelname").arg(field(task, "model")));
-        assert_eq!(again.expect(0).json()[0]["hash"], task["hash"]);
+        let mut again = Bench::new().opcollect("tasks --modelsource simple --json --modelname");
+        again.arg(field(task, "model"));
+        assert_eq!(run(again).expect(0).json()[0]["hash"], task["hash"]);
     }
     assert_eq!(tasks("--variations 3"), varied, "the same every time");
 }

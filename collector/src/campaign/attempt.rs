@@ -183,9 +183,8 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 
 /// What to know about the models of a configuration.
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
-    let has_notes = |model: &&ModelRequest| {
-        !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config)
-    };
+    let has_notes =
+        |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
     let mut notes = Vec::new();
     for model in config.models.iter().filter(has_notes) {
         for note in load_with_notes(model)?.notes {

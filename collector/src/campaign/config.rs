@@ -355,7 +355,9 @@ impl RawConfig {
         )?;
         let variations = self.variations.unwrap_or(0);
         let allowed = "allowed are 0 to 1000, and none with the executor `vm`";
-        each("variations", &[variations], allowed, |count| *count == 0 || (*count <= 1000 && executor == Executor::Default))?;
+        each("variations", &[variations], allowed, |count| {
+            *count == 0 || (*count <= 1000 && executor == Executor::Default)
+        })?;
         let backend = self.backend.unwrap_or_default();
         let is_served = |backend: &Backend| match backend {
             Backend::Tvm => true,

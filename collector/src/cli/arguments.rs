@@ -116,7 +116,7 @@ pub struct Models {
     /// tasks --executor vm` says which tasks and why. No tile of a thread may be larger than 1 along a size that is open.
     #[arg(long, value_enum)]
     pub executor: Option<ExecutorArgument>,
-    /// Beside each task, so many others like it with other sizes [default: 0]
+    /// So many others beside each task, of other sizes [default: 0]
     ///
     /// The operators stay, each size is drawn from between half and twice of what it was, and the work is at most twice
     /// as much; `--seed` draws others. They stand in no model and count for none: from them a predictor learns what lies

@@ -160,8 +160,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     if plan.protocol != Protocol::P0
         && divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty()))
     {
-        let problem =
-            "no row that is held out is one that is asked; mind --score-cv, --score-apart, --score-default and --score-networks";
+        let problem = "no row that is held out is one that is asked; mind --score-cv, --score-apart, --score-default and --score-networks";
         return Err(Error::Data(problem.to_owned()));
     }
     let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();

@@ -111,10 +111,10 @@ pub fn adapt(overhead_ns: f64, places: Vec<Place>, residuals: &[f64]) -> Adapted
     let some_residuals: Vec<f64> = residuals.iter().copied().step_by(thin(CHOOSING)).collect();
     let settings = LENGTHS.iter().flat_map(|length| SIGNALS.iter().map(move |signal| (*length, *signal)));
     let rest = || SLOPES.iter().flat_map(|slope| NOISES.iter().map(move |noise| (*slope, *noise)));
-    let reaches = settings.flat_map(|(length, signal)| {
-        rest().map(move |(slope, noise)| Reach { length, signal, slope, noise })
-    });
-    let mut best = (f64::INFINITY, Reach { length: LENGTHS[1], signal: SIGNALS[1], slope: SLOPES[0], noise: NOISES[1] });
+    let reaches =
+        settings.flat_map(|(length, signal)| rest().map(move |(slope, noise)| Reach { length, signal, slope, noise }));
+    let mut best =
+        (f64::INFINITY, Reach { length: LENGTHS[1], signal: SIGNALS[1], slope: SLOPES[0], noise: NOISES[1] });
     for reach in reaches {
         let surprise = reach.surprise(&some, &some_residuals);
         if surprise < best.0 {

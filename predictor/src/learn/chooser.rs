@@ -25,7 +25,10 @@ impl Chooser {
     pub fn fit(matrix: &Matrix, chosen: &[f32], threads: usize, seed: u64) -> Result<Option<Chooser>> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         // Positive numbers stand in the order of their bits.
-        chosen.iter().filter(|choice| **choice > 0.0).for_each(|choice| *counts.entry(choice.to_bits()).or_default() += 1);
+        chosen
+            .iter()
+            .filter(|choice| **choice > 0.0)
+            .for_each(|choice| *counts.entry(choice.to_bits()).or_default() += 1);
         counts.retain(|_, count| *count >= FEWEST);
         if counts.len() < 2 {
             return Ok(None);

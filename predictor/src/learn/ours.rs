@@ -165,7 +165,8 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
                 boosted::fit(&matrix, &labels, &growth, seed)?,
             ];
             let blind = without(&matrix, &columns(hides_all));
-            let alone = each_alone(samples, &rows, &blind, &labels, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
+            let alone =
+                each_alone(samples, &rows, &blind, &labels, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
             fitted.operators.entry(name.clone()).and_modify(|entry| {
                 entry.transfer = transfer;
                 entry.alone = alone;
@@ -645,9 +646,7 @@ impl Ours {
                 let corrections = known.corrections(&self.matrix(samples, &asked), device);
                 places.iter().zip(corrections).for_each(|(place, correction)| logs[*place] += correction);
             }
-            let time = |(row, log): (&usize, f64)| {
-                self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)))
-            };
+            let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));
             Some(rows.iter().zip(logs).map(time).collect())
         })
     }

@@ -77,7 +77,6 @@ pub struct Answer {
     /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
     pub bound: &'static str,
     /// What the device's library is expected to run, where the data says what libraries ran.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<String>,
     /// Why the question is outside of what was learned from; empty inside.
     pub outside: Vec<String>,
@@ -162,8 +161,10 @@ impl Predictor {
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let choice = self.choose(operator, ask.device, &mut row);
-        let is_measured = is_known || operator.adapted.contains_key(ask.device);
-        let outside = outside(&operator.facts.ranges, &row, is_measured);
+        let mut outside = outside(&operator.facts.ranges, &row, is_known);
+        if !is_known && !operator.adapted.contains_key(ask.device) {
+            outside.insert(0, "the device was not learned from".to_owned());
+        }
         let spread = operator.facts.spread(ask.device, view).or_else(|| operator.facts.spread(UNSEEN, view));
         let memory_ns = ask.work.bytes() / device.bytes_per_ns();
         let bound = match () {
@@ -243,17 +244,15 @@ impl Situated<'_> {
     }
 }
 
-/// Why a row lies outside of the ranges that were learned from; the device's own figures do not count twice.
-fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_measured: bool) -> Vec<String> {
+/// Why a row lies outside of the ranges that were learned from. The device's own figures do not count, nor does how many
+/// threads another device has.
+fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    if !is_measured {
-        reasons.push("the device was not learned from".to_owned());
-    }
     for (feature, (range, value)) in FEATURES.iter().zip(ranges.iter().zip(row)) {
         // Counts repeat the logarithms they stand beside, except for these.
         let counts = match feature.origin {
             Origin::Sizes => feature.unit != "count" || feature.name == "taps",
-            origin => origin == Origin::Setting,
+            origin => is_known && origin == Origin::Setting,
         };
         // Half a doubling beyond the largest or below the smallest size is still a neighbour.
         let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
