@@ -298,7 +298,13 @@ fn between(low_ns: f64, high_ns: f64) -> String {
 }
 
 fn remarks(answer: &Answer) -> String {
-    let choice = answer.choice.iter().map(|choice| format!("by `{choice}`"));
+    /// Names of kernels may be whole signatures.
+    const MOST: usize = 60;
+    let short = |name: &String| match name.char_indices().nth(MOST) {
+        Some((end, _)) => format!("by `{}…`", &name[..end]),
+        None => format!("by `{name}`"),
+    };
+    let choice = answer.choice.iter().map(short);
     let outside = (!answer.outside.is_empty()).then(|| format!("outside: {}", answer.outside.join("; ")));
     choice.chain(outside).collect::<Vec<_>>().join("; ")
 }
