@@ -69,5 +69,6 @@ pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<L
 fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {
     let column = predictor.about.names.iter().position(|name| name == "threads");
     let range = column.and_then(|column| predictor.learned.operators[operator].facts.ranges[column]);
-    range.is_some_and(|(low, high)| low < high)
+    // Devices that cannot choose have as many as units, and one was never asked of them.
+    range.is_some_and(|(low, high)| low <= 1.0 && high > 1.0)
 }
