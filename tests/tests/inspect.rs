@@ -61,7 +61,8 @@ fn variations_have_the_operators_of_a_task_and_other_sizes() {
     for task in drawn {
         assert!(names.contains(&field(task, "name")), "{task}");
         // Each is a single operator that can be asked for by its text.
-        let mut again = Bench::new().opcollect("tasks --modelsource simple --json --modelname");
+        let bench = Bench::new();
+        let mut again = bench.opcollect("tasks --modelsource simple --json --modelname");
         again.arg(field(task, "model"));
         assert_eq!(run(again).expect(0).json()[0]["hash"], task["hash"]);
     }
