@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 const TRIES: usize = 32;
 /// How much larger work and bytes may become.
 const MOST: u64 = 2;
-/// Extents that are multiples of powers of two up to this one stay so.
-const STEP: u32 = 8;
+/// Extents that are multiples of powers of two up to this power stay so.
+const STEP: u32 = 3;
 
 /// A task of the same operators with other sizes and at most twice the work; nothing where none was found.
 pub fn variation(task: &Task, random: &mut impl Rng) -> Option<Task> {
@@ -25,9 +25,8 @@ pub fn variation(task: &Task, random: &mut impl Rng) -> Option<Task> {
             && drawn != task
             && drawn.name() == task.name()
             && drawn.work().is_ok_and(|work| {
-                work.flops <= MOST * most.flops.max(1)
-                    && work.bytes_in + work.bytes_out + work.bytes_weights
-                        <= MOST * (most.bytes_in + most.bytes_out + most.bytes_weights)
+                work.flops <= most.flops.max(1).saturating_mul(MOST)
+                    && work.bytes() <= most.bytes().saturating_mul(MOST)
             })
     };
     (0..TRIES).find_map(|_| draw(task, random).filter(is_like))
@@ -40,31 +39,34 @@ type Sizes<'a> = dyn FnMut(i64) -> i64 + 'a;
 fn draw(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let mut drawn: BTreeMap<i64, i64> = BTreeMap::new();
     let mut size = |extent: i64| *drawn.entry(extent).or_insert_with(|| other(extent, random));
+    let mut varied = Task { parameters: task.parameters.clone(), steps: Vec::new() };
     let anchor = task.steps.first()?;
-    let mut parameters = task.parameters.clone();
     for (index, operand) in anchor.inputs.iter().enumerate() {
         let Operand::Parameter(place) = *operand else { return None };
-        let extents = task.parameters[place].ty.extents()?;
-        let extents = extents_of_input(&anchor.op, index, &extents, &task.parameters, &mut size);
-        parameters[place].ty = TensorType::new(task.parameters[place].ty.dtype, &extents);
+        let ty = &task.parameters[place].ty;
+        let extents = extents_of_input(&anchor.op, index, &ty.extents()?, &task.parameters, &mut size);
+        varied.parameters[place].ty = TensorType::new(ty.dtype, &extents);
     }
-    let op = with_sizes(&anchor.op, &task.parameters.first()?.ty, &parameters.first()?.ty)?;
-    let types: Vec<&TensorType> = parameters.iter().take(anchor.inputs.len()).map(|parameter| &parameter.ty).collect();
-    let output = infer(&op, &types).ok()?;
-    let mut steps = vec![Step { op, inputs: anchor.inputs.clone(), output }];
+    let op = with_sizes(&anchor.op, &task.parameters.first()?.ty, &varied.parameters.first()?.ty)?;
+    push(&mut varied, op, &anchor.inputs)?;
     for step in &task.steps[1..] {
         for operand in &step.inputs {
             if let Operand::Parameter(place) = *operand {
-                parameters[place] = along(&task.parameters[place], &step.op, &anchor.output, &steps[0].output)?;
+                let after = &varied.steps[0].output;
+                varied.parameters[place] = along(&task.parameters[place], &step.op, &anchor.output, after)?;
             }
         }
-        let so_far = Task { parameters: parameters.clone(), steps: std::mem::take(&mut steps) };
-        let types = step.inputs.iter().map(|operand| so_far.operand_type(*operand)).collect::<Result<Vec<_>, _>>();
-        let output = infer(&step.op, &types.ok()?).ok()?;
-        steps = so_far.steps;
-        steps.push(Step { output, ..step.clone() });
+        push(&mut varied, step.op.clone(), &step.inputs)?;
     }
-    Some(Task { parameters, steps })
+    Some(varied)
+}
+
+/// Adds a step with the output that follows from its inputs.
+fn push(task: &mut Task, op: Op, inputs: &[Operand]) -> Option<()> {
+    let types = inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>, _>>().ok()?;
+    let output = infer(&op, &types).ok()?;
+    task.steps.push(Step { op, inputs: inputs.to_vec(), output });
+    Some(())
 }
 
 /// Another extent: half of it to twice as much, sometimes exactly that or the same.
@@ -78,8 +80,8 @@ fn other(extent: i64, random: &mut impl Rng) -> i64 {
         3 => 2.0,
         _ => f64::exp2(random.random_range(-1.0..=1.0)),
     };
-    let step = i64::from(STEP.min(1 << extent.trailing_zeros().min(u64::BITS / 2)));
-    ((extent as f64 * factor / step as f64).round() as i64).max(1) * step
+    let step = 1_i64 << extent.trailing_zeros().min(STEP);
+    ((extent as f64 * factor / step as f64).round() as i64).max(1).saturating_mul(step)
 }
 
 /// New extents of one of the anchor's inputs.
@@ -96,7 +98,7 @@ fn extents_of_input(
     let channels = parameters.first().and_then(|x| x.ty.extents()).and_then(|x| x.get(1).copied());
     // A group for each channel is a group for each channel; a number of groups of several stays.
     let kept = if channels == Some(*groups) { 1 } else { *groups };
-    let mut of_all = |extent: i64| kept * size(extent / kept);
+    let mut of_all = |extent: i64| size(extent / kept).saturating_mul(kept);
     match (index, extents) {
         (0, [batch, channels, space @ ..]) => {
             let head = [*batch, of_all(*channels)];
@@ -192,9 +194,7 @@ mod tests {
 
     #[test]
     fn what_belongs_together_stays_together() {
-        let text = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
-        let of = |text: &str| drawn(text);
-        let plain = of(text);
+        let plain = drawn("conv2d:ci=64,hw=56,co=64,k=3,p=1");
         assert_eq!(plain.len(), 20);
         assert!(plain.iter().all(|one| one.contains(",3,3] p=1")), "the window stays: {plain:?}");
         let distinct: std::collections::BTreeSet<&String> = plain.iter().collect();

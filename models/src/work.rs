@@ -87,6 +87,11 @@ impl Graph {
 }
 
 impl Work {
+    /// Bytes moved, of activations, results and constants.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_in.saturating_add(self.bytes_out).saturating_add(self.bytes_weights)
+    }
+
     fn plus(self, other: Work) -> Work {
         Work {
             flops: self.flops.saturating_add(other.flops),

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::learn::ours::Ours;
 use crate::learn::predictor::Predictor;
 use crate::learn::spread::COVERAGE;
-use crate::learn::{Fitted, by_operator};
+use crate::learn::{Fitted, by_device, by_operator};
 use crate::samples::Samples;
 use crate::statistics::quantile;
 use serde::Serialize;
@@ -36,10 +36,9 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     for (operator, rows) in by_operator(&samples, &all) {
         let Some(known) = learned.operators.get(&samples.operators[operator as usize]) else { continue };
-        let is_new = |row: &usize| !known.facts.overheads_ns.contains_key(samples.device_name(*row));
-        for row in rows.into_iter().filter(is_new) {
-            groups.entry((operator, samples.rows[row].device)).or_default().push(row);
-        }
+        let is_new = |row: &usize| !known.facts.knows(samples.device_name(*row));
+        let rows: Vec<usize> = rows.into_iter().filter(is_new).collect();
+        groups.extend(by_device(&samples, &rows).into_iter().map(|(device, rows)| ((operator, device), rows)));
     }
     if groups.is_empty() {
         return Err(Error::Data(
@@ -50,7 +49,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     for ((operator, device), rows) in groups {
         let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
         let before = errors(&predictor.learned, &samples, &rows);
-        let held_out = halves_held_out(&predictor.learned, &samples, &rows);
+        let held_out = halves_held_out(&mut predictor.learned, &samples, &rows);
         let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
         predictor.learned.adapt_to(&samples, &rows);
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| rows.len() >= FEWEST) {
@@ -70,16 +69,15 @@ fn errors(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// The same of each half of some rows after the other half was seen.
-fn halves_held_out(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+/// The same of each half of some rows after the other half was seen; leaves the last correction behind.
+fn halves_held_out(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let half = |part: usize| rows.iter().copied().skip(part).step_by(2).collect::<Vec<usize>>();
     if rows.len() < 2 {
         return Vec::new();
     }
     let of = |(seen, asked): (usize, usize)| {
-        let mut trial = learned.clone();
-        trial.adapt_to(samples, &half(seen));
-        errors(&trial, samples, &half(asked))
+        learned.adapt_to(samples, &half(seen));
+        errors(learned, samples, &half(asked))
     };
     [(0, 1), (1, 0)].into_iter().flat_map(of).collect()
 }

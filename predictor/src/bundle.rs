@@ -42,7 +42,7 @@ struct Operator {
     adapted: BTreeMap<String, Adapted>,
     /// The numbers of the choices that are guessed, by device; new in format 2.
     #[serde(default)]
-    choosers: BTreeMap<String, Vec<f32>>,
+    choosers: BTreeMap<String, Vec<u32>>,
 }
 
 /// Writes a predictor, at once or not at all.
@@ -107,7 +107,7 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     if format > FORMAT {
         return Err(format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"));
     }
-    let (body, hash) = bytes.split_at_checked(bytes.len() - HASH_BYTES).ok_or("it ends early")?;
+    let (body, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
     if blake3::hash(body).as_bytes() != hash {
         return Err("it is damaged: its content does not have the hash it ends with".to_owned());
     }
@@ -148,7 +148,7 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         let alone = read(operator.alone)?;
         let mut choosers = BTreeMap::new();
         for (device, choices) in operator.choosers {
-            let is_one = |choice: &f32| (1.0..=operator.facts.choices.len() as f32).contains(choice);
+            let is_one = |choice: &u32| (1..=operator.facts.choices.len()).contains(&(*choice as usize));
             if !choices.iter().all(is_one) {
                 return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
             }

@@ -102,19 +102,28 @@ impl Samples {
 
     /// The same samples with these features in this order; absent where they have none of that name.
     pub fn with_features(mut self, names: &[String]) -> Samples {
-        let columns: Vec<Option<usize>> =
-            names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();
+        let columns = self.columns_of(names);
         let mut matrix = Matrix::new(names.len());
         let mut row = Vec::new();
         for place in 0..self.rows.len() {
-            let values = self.features.row(place);
             row.clear();
-            row.extend(columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column])));
+            row.extend(self.values_of(place, &columns));
             matrix.push(&row);
         }
         self.features = matrix;
         self.names = names.to_vec();
         self
+    }
+
+    /// Where the features of these names stand; nothing for those there are not.
+    pub fn columns_of(&self, names: &[String]) -> Vec<Option<usize>> {
+        names.iter().map(|name| self.names.iter().position(|known| known == name)).collect()
+    }
+
+    /// A sample's values in such columns; not-a-number where there is no such feature.
+    pub fn values_of(&self, row: usize, columns: &[Option<usize>]) -> impl Iterator<Item = f32> {
+        let values = self.features.row(row);
+        columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column]))
     }
 
     /// The feature that a library's choice stands under, where the data says what was chosen. Samples do not hold it, because
@@ -128,8 +137,8 @@ impl Samples {
         self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
     }
 
-    /// The same samples as they are before so much is known, asked for nothing that knows less than they do: only default schedules where knobs are not, and features that
-    /// come later are absent.
+    /// The same samples as they are before so much is known, asked for nothing that knows less than they do: only default
+    /// schedules where knobs are not, and features that come later are absent.
     pub fn before(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
         if view == View::Sizes {

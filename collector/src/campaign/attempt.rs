@@ -473,7 +473,7 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     record.bytes_in = count(work.bytes_in);
     record.bytes_out = count(work.bytes_out);
     record.bytes_weights = count(work.bytes_weights);
-    let moved = work.bytes_in + work.bytes_out + work.bytes_weights;
+    let moved = work.bytes();
     record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
     Ok(record)
 }

@@ -8,6 +8,9 @@ use std::collections::HashSet;
 
 /// Tasks like the planned ones with other sizes, which stand in no model; none twice.
 pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<PlannedTask> {
+    if config.variations == 0 {
+        return Vec::new();
+    }
     let mut known: HashSet<String> = planned.iter().map(|planned| planned.task.hash()).collect();
     let mut variations = Vec::new();
     for one in planned.iter().filter(|planned| planned.partner.is_none()) {

@@ -1,5 +1,6 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
+use crate::campaign::config::{SIMPLE, TRANSFORMERS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -168,12 +169,12 @@ impl ModelSource {
     pub fn name(self) -> &'static str {
         match self {
             ModelSource::Local => "local",
-            ModelSource::Simple => "simple",
+            ModelSource::Simple => SIMPLE,
             ModelSource::Onnx => "onnx",
             ModelSource::Remoteonnx => "remoteonnx",
             ModelSource::Tflite => "tflite",
             ModelSource::Torch => "torch",
-            ModelSource::Transformers => "transformers",
+            ModelSource::Transformers => TRANSFORMERS,
         }
     }
 }

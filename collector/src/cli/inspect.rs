@@ -136,7 +136,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     }
     let mut table = new_table(&headings);
     for (planned, work) in &rows {
-        let moved = (work.bytes_in + work.bytes_out + work.bytes_weights) as f64;
+        let moved = work.bytes() as f64;
         let mut row = vec![
             planned.task.describe(),
             planned.places.len().to_string(),

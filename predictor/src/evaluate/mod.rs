@@ -18,7 +18,7 @@ use protocol::{Division, Round};
 use ranking::{Ranking, ranking};
 use repeats::{Repeats, repeats};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 /// What an evaluation found.
@@ -146,13 +146,13 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         divisions
             .extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
     }
+    let of_networks: HashSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
     let is_scored = |row: &usize| {
         let sample = &samples.rows[*row];
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
         // What was measured once has no second measurement to agree with.
         let agrees = plan.score_apart.is_none_or(|most| sample.apart().is_some_and(|apart| apart <= most));
-        let stands = |shape: &u64| samples.networks.iter().any(|network| network.uses.contains_key(shape));
-        let is_found = !plan.score_networks || stands(&sample.shape);
+        let is_found = !plan.score_networks || of_networks.contains(&sample.shape);
         is_quiet && agrees && is_found && (sample.is_default || !plan.score_default)
     };
     let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);

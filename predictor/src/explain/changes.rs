@@ -39,7 +39,7 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
             }
             _ => {
                 let row = predictor.row(ask)?;
-                let is_known = operator.facts.overheads_ns.contains_key(ask.device);
+                let is_known = operator.facts.knows(ask.device);
                 let log = |row: &[f32]| operator.log(row, is_known);
                 (log(&with(&row, column, value)) - log(&row)).exp()
             }

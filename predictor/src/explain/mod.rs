@@ -53,7 +53,7 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     let answer = predictor.ask(ask)?;
     let row = predictor.row(ask)?;
     let operator = predictor.operator(ask.operator)?;
-    let is_known = operator.facts.overheads_ns.contains_key(ask.device);
+    let is_known = operator.facts.knows(ask.device);
     let values = contributions(operator, &row, is_known)?;
     let (average, logs) = values.split_last().expect("there is a value for the average");
     let part = |((feature, value), log): ((&str, &f32), &f64)| Part {
@@ -135,14 +135,11 @@ fn background(predictor: &Predictor, samples: &Samples, operator: &str, most: us
     if rows.is_empty() {
         return Err(Error::Data(format!("the data has no `{operator}`")));
     }
-    let columns: Vec<Option<usize>> =
-        predictor.about.names.iter().map(|name| samples.names.iter().position(|known| known == name)).collect();
+    let columns = samples.columns_of(&predictor.about.names);
     let mut matrix = Matrix::new(columns.len() + 1);
     let mut devices = Vec::new();
     for row in rows.iter().step_by(rows.len().div_ceil(most.max(1))) {
-        let values = samples.features.row(*row);
-        let mut features: Vec<f32> =
-            columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column])).collect();
+        let mut features: Vec<f32> = samples.values_of(*row, &columns).collect();
         let device = samples.device_name(*row);
         let overhead_ns = learned.facts.overheads_ns.get(device).copied().unwrap_or(learned.facts.overhead_ns);
         features.push((samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);

@@ -104,18 +104,23 @@ impl Reach {
     }
 }
 
+/// All settings that are tried.
+fn reaches() -> impl Iterator<Item = Reach> {
+    let lengths = LENGTHS.iter().map(|length| Reach { length: *length, ..Reach::default() });
+    lengths
+        .flat_map(|reach| SIGNALS.iter().map(move |signal| Reach { signal: *signal, ..reach }))
+        .flat_map(|reach| SLOPES.iter().map(move |slope| Reach { slope: *slope, ..reach }))
+        .flat_map(|reach| NOISES.iter().map(move |noise| Reach { noise: *noise, ..reach }))
+}
+
 /// Learns corrections from places and what was left unexplained there.
 pub fn adapt(overhead_ns: f64, places: Vec<Place>, residuals: &[f64]) -> Adapted {
     let thin = |most: usize| places.len().div_ceil(most).max(1);
     let some: Vec<Place> = places.iter().step_by(thin(CHOOSING)).cloned().collect();
     let some_residuals: Vec<f64> = residuals.iter().copied().step_by(thin(CHOOSING)).collect();
-    let settings = LENGTHS.iter().flat_map(|length| SIGNALS.iter().map(move |signal| (*length, *signal)));
-    let rest = || SLOPES.iter().flat_map(|slope| NOISES.iter().map(move |noise| (*slope, *noise)));
-    let reaches =
-        settings.flat_map(|(length, signal)| rest().map(move |(slope, noise)| Reach { length, signal, slope, noise }));
     let mut best =
         (f64::INFINITY, Reach { length: LENGTHS[1], signal: SIGNALS[1], slope: SLOPES[0], noise: NOISES[1] });
-    for reach in reaches {
+    for reach in reaches() {
         let surprise = reach.surprise(&some, &some_residuals);
         if surprise < best.0 {
             best = (surprise, reach);

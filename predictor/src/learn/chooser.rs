@@ -17,25 +17,20 @@ const FEWEST: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chooser {
     /// Each number that a choice has among the features, with trees that say how likely it is.
-    pub options: Vec<(f32, Trees)>,
+    pub options: Vec<(u32, Trees)>,
 }
 
 impl Chooser {
     /// Learns from rows that do not see the choice, and the choice of each; nothing where there is none to be made.
-    pub fn fit(matrix: &Matrix, chosen: &[f32], threads: usize, seed: u64) -> Result<Option<Chooser>> {
+    pub fn fit(matrix: &Matrix, chosen: &[u32], threads: usize, seed: u64) -> Result<Option<Chooser>> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        // Positive numbers stand in the order of their bits.
-        chosen
-            .iter()
-            .filter(|choice| **choice > 0.0)
-            .for_each(|choice| *counts.entry(choice.to_bits()).or_default() += 1);
+        chosen.iter().filter(|choice| **choice > 0).for_each(|choice| *counts.entry(*choice).or_default() += 1);
         counts.retain(|_, count| *count >= FEWEST);
         if counts.len() < 2 {
             return Ok(None);
         }
         let growth = Growth { threads, ..growth() };
-        let option = |bits: u32| {
-            let choice = f32::from_bits(bits);
+        let option = |choice: u32| {
             let labels: Vec<f32> = chosen.iter().map(|other| f32::from(u8::from(*other == choice))).collect();
             Ok((choice, boosted::fit(matrix, &labels, &growth, seed)?))
         };
@@ -44,13 +39,13 @@ impl Chooser {
     }
 
     /// The numbers of its choices.
-    pub fn choices(&self) -> Vec<f32> {
+    pub fn choices(&self) -> Vec<u32> {
         self.options.iter().map(|(choice, _)| *choice).collect()
     }
 
     /// The number of the likeliest choice for each row.
     pub fn guess(&self, matrix: &Matrix) -> Vec<f32> {
-        let mut best = vec![(f32::NEG_INFINITY, 0.0); matrix.rows()];
+        let mut best = vec![(f32::NEG_INFINITY, 0); matrix.rows()];
         for (choice, trees) in &self.options {
             for (best, likely) in best.iter_mut().zip(trees.predict(matrix)) {
                 if likely > best.0 {
@@ -58,7 +53,7 @@ impl Chooser {
                 }
             }
         }
-        best.into_iter().map(|(_, choice)| choice).collect()
+        best.into_iter().map(|(_, choice)| choice as f32).collect()
     }
 }
 

@@ -159,6 +159,13 @@ pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize
     groups
 }
 
+/// Indices of samples by device.
+pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(samples.rows[*row].device).or_default().push(*row));
+    groups
+}
+
 /// Columns whose features have one of these origins; what is no feature of the table counts as schedule.
 pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);

@@ -14,7 +14,7 @@ use super::boosted::{self, Growth};
 use super::chooser::Chooser;
 use super::spread::{UNSEEN, calibrate};
 use super::trees::Trees;
-use super::{Fitted, Lesson, by_operator, predict_by_operator};
+use super::{Fitted, Lesson, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
@@ -159,14 +159,14 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
             let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
             let growth = growth.for_transfer();
+            let unknown = columns(hides_all);
             let transfer = vec![
-                boosted::fit(&without(&matrix, &columns(hides_all)), &labels, &growth, seed)?,
+                boosted::fit(&without(&matrix, &unknown), &labels, &growth, seed)?,
                 boosted::fit(&without(&matrix, &columns(hides_one)), &labels, &growth, seed)?,
                 boosted::fit(&matrix, &labels, &growth, seed)?,
             ];
-            let blind = without(&matrix, &columns(hides_all));
             let alone =
-                each_alone(samples, &rows, &blind, &labels, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
+                fitted.each_alone(samples, &rows, &unknown, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
             fitted.operators.entry(name.clone()).and_modify(|entry| {
                 entry.transfer = transfer;
                 entry.alone = alone;
@@ -216,24 +216,6 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let told_apart = (0..FEATURES.len()).filter(of_device).map(|column| (column, values(column)));
     let most = told_apart.max_by_key(|(_, values)| values.len());
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
-}
-
-/// Trees of each device alone.
-fn each_alone(
-    samples: &Samples,
-    rows: &[usize],
-    matrix: &Matrix,
-    labels: &[f32],
-    growth: &Growth,
-    seed: u64,
-) -> Result<Vec<Trees>> {
-    let mut devices: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    rows.iter().enumerate().for_each(|(place, row)| devices.entry(samples.rows[*row].device).or_default().push(place));
-    let grow = |places: Vec<usize>| {
-        let labels: Vec<f32> = places.iter().map(|place| labels[*place]).collect();
-        boosted::fit(&matrix.select(&places), &labels, growth, seed)
-    };
-    devices.into_values().map(grow).collect()
 }
 
 /// Trees per device, joined into one set: what one device does is not bent to what the others do.
@@ -323,10 +305,19 @@ impl Facts {
         }
     }
 
-    /// How far off 90 % of the answers are on a device when so much is known.
+    /// Whether a device was learned from.
+    pub fn knows(&self, device: &str) -> bool {
+        self.overheads_ns.contains_key(device)
+    }
+
+    /// How far off 90 % of the answers are on a device when so much is known; of one without a spread of its own, what it is
+    /// on devices that were never seen.
     pub fn spread(&self, device: &str, view: View) -> Option<f64> {
-        let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
-        before.or_else(|| self.spreads.get(device)).copied()
+        let of = |device: &str| {
+            let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
+            before.or_else(|| self.spreads.get(device)).copied()
+        };
+        of(device).or_else(|| of(UNSEEN))
     }
 
     /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
@@ -354,6 +345,22 @@ impl Ours {
         (matrix, labels)
     }
 
+    /// Trees of each device alone, which do not see some features.
+    fn each_alone(
+        &self,
+        samples: &Samples,
+        rows: &[usize],
+        hidden: &[usize],
+        growth: &Growth,
+        seed: u64,
+    ) -> Result<Vec<Trees>> {
+        let grow = |rows: Vec<usize>| {
+            let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+            boosted::fit(&without(&self.matrix(samples, &rows), hidden), &labels, growth, seed)
+        };
+        by_device(samples, rows).into_values().map(grow).collect()
+    }
+
     /// Rows of an operator as each view sees them that is asked for.
     fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, Seen> {
         samples.views.iter().map(|view| (*view, self.seen(samples, rows, *view))).collect()
@@ -374,7 +381,9 @@ impl Ours {
         let labels = rows.iter().map(|row| self.label_before(samples, *row, view)).collect();
         let mut matrix = without(&self.matrix_before(samples, rows, view), &hidden);
         if let Some(column) = samples.choice_column() {
-            rows.iter().enumerate().for_each(|(place, row)| matrix.set(place, column, self.chosen(samples, *row)));
+            rows.iter()
+                .enumerate()
+                .for_each(|(place, row)| matrix.set(place, column, self.chosen(samples, *row) as f32));
         }
         (matrix, labels)
     }
@@ -397,10 +406,10 @@ impl Ours {
     }
 
     /// The number of what was chosen for a sample; 0 where that is not known.
-    fn chosen(&self, samples: &Samples, row: usize) -> f32 {
+    fn chosen(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
         let known = self.operator(samples, row).map_or(&[][..], |known| &known.facts.choices);
-        name.and_then(|name| known.iter().position(|known| known == name)).map_or(0.0, |place| place as f32 + 1.0)
+        name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
     /// What guesses the choices of each device's library.
@@ -416,12 +425,10 @@ impl Ours {
         if self.operators.get(operator).is_none_or(|known| known.facts.choices.len() < 2) {
             return Ok(choosers);
         }
-        let mut devices: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        rows.iter().for_each(|row| devices.entry(samples.device_name(*row)).or_default().push(*row));
-        for (device, rows) in devices {
-            let chosen: Vec<f32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
+        for rows in by_device(samples, rows).into_values() {
+            let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
             let chooser = Chooser::fit(&self.matrix(samples, &rows), &chosen, growth.threads, seed)?;
-            choosers.extend(chooser.map(|chooser| (device.to_owned(), chooser)));
+            choosers.extend(chooser.map(|chooser| (samples.device_name(rows[0]).to_owned(), chooser)));
         }
         Ok(choosers)
     }
@@ -498,10 +505,9 @@ impl Ours {
     /// Corrects the answers for devices that were not learned from by a few of their samples.
     pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
         for rows in by_operator(samples, few).into_values() {
-            let mut devices: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-            rows.iter().for_each(|row| devices.entry(samples.device_name(*row)).or_default().push(*row));
             let name = &samples.operators[samples.rows[rows[0]].operator as usize];
-            for (device, rows) in devices {
+            for rows in by_device(samples, &rows).into_values() {
+                let device = samples.device_name(rows[0]);
                 let Some(known) = self.operators.get(name) else { continue };
                 let overhead_ns = adapted_overhead(samples, &rows, known.facts.overhead_ns);
                 let entry = self.operators.get_mut(name).expect("it was found above");
@@ -521,7 +527,7 @@ impl Ours {
     /// than the view says.
     fn logs(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
-        let is_known = |row: &usize| known.facts.overheads_ns.contains_key(samples.device_name(*row));
+        let is_known = |row: &usize| known.facts.knows(samples.device_name(*row));
         let mut logs = vec![0.0; rows.len()];
         for side in [true, false] {
             let (places, rows): (Vec<usize>, Vec<usize>) =
@@ -581,11 +587,8 @@ impl OfOperator {
     }
 
     /// What measurements of a device add to the logarithms of rows on it.
-    pub fn corrections(&self, matrix: &Matrix, device: &str) -> Vec<f64> {
-        match self.adapted.get(device) {
-            Some(adapted) => self.places(matrix).iter().map(|place| adapted.correction(place)).collect(),
-            None => vec![0.0; matrix.rows()],
-        }
+    pub fn corrections(&self, adapted: &Adapted, matrix: &Matrix) -> Vec<f64> {
+        self.places(matrix).iter().map(|place| adapted.correction(place)).collect()
     }
 
     /// The trees that answer: those for the other kind of device where there are none of the right kind.
@@ -611,11 +614,8 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 
 impl Fitted for Ours {
     fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
-        let of = |row: &usize| {
-            let facts = &self.operator(samples, *row)?.facts;
-            let (device, view) = (samples.device_name(*row), samples.view(*row));
-            facts.spread(device, view).or_else(|| facts.spread(UNSEEN, view))
-        };
+        let of =
+            |row: &usize| self.operator(samples, *row)?.facts.spread(samples.device_name(*row), samples.view(*row));
         // An operator that was never seen is no better known than the least known.
         let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
         let both = |row: &usize| of(row).or(widest).map(|spread| (spread, spread));
@@ -639,11 +639,11 @@ impl Ours {
             let name = &samples.operators[operator as usize];
             let known = self.operators.get(name)?;
             let mut logs = self.logs(samples, rows, name, view);
-            for device in known.adapted.keys() {
+            for (device, adapted) in &known.adapted {
                 let places: Vec<usize> =
                     (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
                 let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
-                let corrections = known.corrections(&self.matrix(samples, &asked), device);
+                let corrections = known.corrections(adapted, &self.matrix(samples, &asked));
                 places.iter().zip(corrections).for_each(|(place, correction)| logs[*place] += correction);
             }
             let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));

@@ -2,7 +2,6 @@
 
 use super::boosted::Growth;
 use super::ours::{OfOperator, Ours};
-use super::spread::UNSEEN;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Matrix, Origin, View, Work};
 use serde::{Deserialize, Serialize};
@@ -139,17 +138,16 @@ impl Predictor {
         if !(threads.is_finite() && threads >= 1.0) {
             return Err(Error::Question(format!("{threads} threads make no sense")));
         }
-        let is_known = operator.facts.overheads_ns.contains_key(ask.device);
+        let is_known = operator.facts.knows(ask.device);
+        let adapted = operator.adapted.get(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
         let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
             false => features::derive(ask.work, device, threads, extras.to_mut()),
         };
         let view = View::of_extras(ask.extras);
-        let overhead_ns = match operator.adapted.get(ask.device) {
-            Some(adapted) => adapted.overhead_ns,
-            None => operator.facts.overhead_ns(ask.device, busy_threads),
-        };
+        let usual_ns = || operator.facts.overhead_ns(ask.device, busy_threads);
+        let overhead_ns = adapted.map_or_else(usual_ns, |adapted| adapted.overhead_ns);
         let roofline_ns = features::attainable_ns(ask.work, device, threads);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
         features::describe(ask.work, device, threads, &mut row);
@@ -162,20 +160,18 @@ impl Predictor {
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let choice = self.choose(operator, ask.device, &mut row);
         let mut outside = outside(&operator.facts.ranges, &row, is_known);
-        if !is_known && !operator.adapted.contains_key(ask.device) {
+        if !is_known && adapted.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
-        let spread = operator.facts.spread(ask.device, view).or_else(|| operator.facts.spread(UNSEEN, view));
+        let spread = operator.facts.spread(ask.device, view);
         let memory_ns = ask.work.bytes() / device.bytes_per_ns();
         let bound = match () {
             () if overhead_ns > roofline_ns => "overhead",
             () if memory_ns >= roofline_ns => "memory",
             () => "arithmetic",
         };
-        let correction = match operator.adapted.contains_key(ask.device) {
-            true => operator.corrections(&Matrix::of(row.len(), row.clone()), ask.device)[0],
-            false => 0.0,
-        };
+        let corrected = |adapted| operator.corrections(adapted, &Matrix::of(row.len(), row.clone()))[0];
+        let correction = adapted.map_or(0.0, corrected);
         Ok(Situated {
             correction,
             operator,

@@ -101,7 +101,7 @@ fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<
     for (device, mut distances) in all {
         let spread = quantile(&mut distances, COVERAGE);
         for entry in fitted.operators.values_mut() {
-            if device == UNSEEN || entry.facts.overheads_ns.contains_key(device) {
+            if device == UNSEEN || entry.facts.knows(device) {
                 spreads(&mut entry.facts, view).insert(device.to_owned(), spread);
             }
         }
