@@ -1,6 +1,7 @@
-//! A predictor for a device it did not learn from, corrected by a few measurements of it.
+//! A predictor for a device it did not learn from, corrected by a few measurements of it, and which those should be.
 
 use crate::error::{Error, Result};
+use crate::features::{FEATURES, Origin};
 use crate::learn::ours::Ours;
 use crate::learn::predictor::Predictor;
 use crate::learn::spread::COVERAGE;
@@ -61,6 +62,48 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         changes.push(Change { operator, device, rows: rows.len(), before: mean_percent(&before), after });
     }
     Ok(changes)
+}
+
+/// A shape whose time would tell much about a device that was not learned from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The operator.
+    pub operator: String,
+    /// Its sizes, those left out that are the same for all shapes of the operator.
+    pub sizes: Vec<(&'static str, f64)>,
+}
+
+/// Picks so many shapes of each operator among those of some samples, the most telling first: what a new device does with
+/// one says least about what it does with the next.
+pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
+    let samples = samples.with_features(&predictor.about.names);
+    let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
+    let mut suggestions = Vec::new();
+    for (operator, rows) in by_operator(&samples, &default) {
+        // Shapes are the same whatever ran them; the device that ran most of them stands for all.
+        let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
+        let columns: Vec<usize> = (0..FEATURES.len()).filter(|column| is_size_of_some(&samples, &rows, *column)).collect();
+        for row in predictor.learned.telling(&samples, &rows, count) {
+            let size = |column: &usize| {
+                let (feature, value) = (&FEATURES[*column], f64::from(samples.features.row(row)[*column]));
+                (feature.name, if feature.unit.starts_with("log2") { value.exp2().round() } else { value })
+            };
+            let operator = samples.operators[operator as usize].clone();
+            suggestions.push(Suggestion { operator, sizes: columns.iter().map(size).collect() });
+        }
+    }
+    match suggestions.is_empty() {
+        true => Err(Error::Data("there is no default schedule of an operator that the predictor knows".to_owned())),
+        false => Ok(suggestions),
+    }
+}
+
+/// Whether a feature is a size that differs among rows, and does not repeat another one.
+fn is_size_of_some(samples: &Samples, rows: &[usize], column: usize) -> bool {
+    let feature = &FEATURES[column];
+    let value = |row: &usize| samples.features.row(*row)[column];
+    let differs = || rows.iter().any(|row| value(row).to_bits() != value(&rows[0]).to_bits());
+    feature.origin == Origin::Sizes && !feature.name.ends_with("_count") && differs()
 }
 
 /// Logarithms of answers over measured times.

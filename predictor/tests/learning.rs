@@ -241,3 +241,25 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     let error = adaptation::adapt(&mut predictor, of("others", 9)).expect_err("all devices are known").to_string();
     assert!(error.contains("train again"), "{error}");
 }
+
+#[test]
+fn chosen_measurements_teach_more_than_drawn_ones() {
+    let (samples, _) = common::samples();
+    let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours, Learner::Roofline])).expect("an evaluation");
+    let (drawn, chosen) = (&found.learners["ours k=10"], &found.learners["ours k=10 chosen"]);
+    assert!(chosen.mape < drawn.mape, "{chosen:?} against {drawn:?}");
+    assert!(!found.learners.contains_key("roofline k=10 chosen"), "the roofline cannot choose");
+
+    let predictor = train::train(&samples, 0, false).expect("a predictor");
+    let suggested = adaptation::suggest(&predictor, samples.clone(), 7).expect("shapes");
+    let sizes: Vec<&str> = suggested[0].sizes.iter().map(|(name, _)| *name).collect();
+    assert_eq!((suggested.len(), sizes), (14, vec!["batch", "rows", "columns", "depth"]));
+    for of_operator in suggested.chunk_by(|one, two| one.operator == two.operator) {
+        let distinct: std::collections::HashSet<String> = of_operator.iter().map(|one| format!("{one:?}")).collect();
+        assert_eq!(distinct.len(), 7, "no shape twice: {of_operator:?}");
+    }
+    // Times say nothing about what should be measured.
+    let mut other = samples.clone();
+    other.rows.iter_mut().for_each(|row| row.time_ns = 1.0);
+    assert_eq!(adaptation::suggest(&predictor, other, 7).expect("shapes"), suggested);
+}

@@ -1,6 +1,6 @@
-//! `oppredict adapt`.
+//! `oppredict adapt` and `oppredict suggest`.
 
-use super::arguments::Adapt;
+use super::arguments::{Adapt, Suggest};
 use super::{load, new_table, print, right_align};
 use crate::error::Result;
 use crate::{adaptation, bundle};
@@ -28,6 +28,27 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     ))?;
     if arguments.json {
         print(&json!({ "out": arguments.out, "changes": changes }).to_string())?;
+    }
+    Ok(0)
+}
+
+/// Says which shapes to measure on a new device.
+pub fn suggest(arguments: &Suggest) -> Result<u8> {
+    let predictor = bundle::read(&arguments.predictor)?;
+    let suggestions = adaptation::suggest(&predictor, load(&arguments.data)?, arguments.count)?;
+    for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
+        let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
+        let mut table = new_table(&["operator"].into_iter().chain(sizes).collect::<Vec<_>>());
+        for one in of_operator {
+            let sizes = one.sizes.iter().map(|(_, size)| size.to_string());
+            table.add_row([one.operator.clone()].into_iter().chain(sizes));
+        }
+        right_align(&mut table, 1..of_operator[0].sizes.len() + 1);
+        print(&table.to_string())?;
+    }
+    print("the most telling first; measure them on the new device, then give them to `oppredict adapt`")?;
+    if arguments.json {
+        print(&json!({ "suggestions": suggestions }).to_string())?;
     }
     Ok(0)
 }

@@ -29,6 +29,10 @@ Examples:
   oppredict train --data bmm.csv.gz --mapping configs/gpu-ops.toml --out gpu.opp
   oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp";
 
+const SUGGEST_EXAMPLES: &str = "\
+Examples:
+  oppredict suggest --predictor gpu.opp --data bmm.csv.gz --mapping configs/gpu-ops.toml --count 20";
+
 const EVAL_EXAMPLES: &str = "\
 Examples:
   oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
@@ -56,6 +60,9 @@ pub enum Command {
     /// Correct a predictor for another device by a few of its measurements
     #[command(after_help = ADAPT_EXAMPLES)]
     Adapt(Adapt),
+    /// Say which shapes to measure first on a device that was not learned from
+    #[command(after_help = SUGGEST_EXAMPLES)]
+    Suggest(Suggest),
     /// Predict the time of operators or of whole models
     #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
@@ -212,6 +219,23 @@ pub struct Adapt {
     /// Where to write the corrected predictor
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to measure.
+#[derive(Clone, Debug, Args)]
+pub struct Suggest {
+    /// File that `train` wrote
+    #[arg(long, value_name = "FILE")]
+    pub predictor: PathBuf,
+    /// The shapes to choose among; their times are not looked at
+    #[command(flatten)]
+    pub data: Data,
+    /// Shapes of each operator
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    pub count: usize,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

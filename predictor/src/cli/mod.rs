@@ -30,6 +30,7 @@ pub fn run() -> ExitCode {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
         Command::Adapt(arguments) => adapt::run(&arguments),
+        Command::Suggest(arguments) => adapt::suggest(&arguments),
         Command::Predict(predict) => predict::run(&predict),
         Command::Correlate(arguments) => correlate::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -14,7 +14,7 @@ use metrics::{Interval, Metrics, metrics};
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;
-use protocol::{Division, Round};
+use protocol::{Division, Few, Round, without_shapes_of};
 use ranking::{Ranking, ranking};
 use repeats::{Repeats, repeats};
 use serde::{Deserialize, Serialize};
@@ -135,8 +135,13 @@ struct Answers {
     divisions: Vec<(usize, std::ops::Range<usize>)>,
 }
 
-/// Times, and how far intervals reach where they were asked for.
-type Told = (Vec<f64>, Vec<(f64, f64)>);
+/// What a learner says in a round.
+struct Told {
+    rows: Vec<usize>,
+    times: Vec<f64>,
+    /// How far intervals reach, where they were asked for.
+    spreads: Vec<(f64, f64)>,
+}
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
@@ -175,13 +180,14 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
         let (told, cost) = predicted?;
         costs.entry(learner.name().to_owned()).or_default().push(cost);
-        for (round, (times, spreads)) in division.rounds.iter().zip(told) {
+        for (round, told) in division.rounds.iter().zip(told) {
+            let Some(told) = told else { continue };
             let known = answers.entry(label(*learner, round)).or_default();
-            known.divisions.push((place as usize, known.rows.len()..known.rows.len() + round.test.len()));
-            known.rows.extend(&round.test);
-            known.held_out.extend(round.test.iter().map(|_| place));
-            known.predicted.extend(times);
-            known.spreads.extend(spreads);
+            known.divisions.push((place as usize, known.rows.len()..known.rows.len() + told.rows.len()));
+            known.held_out.extend(told.rows.iter().map(|_| place));
+            known.rows.extend(told.rows);
+            known.predicted.extend(told.times);
+            known.spreads.extend(told.spreads);
         }
     }
     let mut evaluation = report(samples, plan, &answers, &names)?;
@@ -211,14 +217,21 @@ impl Cost {
 }
 
 fn label(learner: Learner, round: &Round) -> String {
-    match round.shots {
-        Some(shots) => format!("{} k={shots}", learner.name()),
+    match &round.few {
+        Some(Few { shots, drawn: Some(_) }) => format!("{} k={shots}", learner.name()),
+        Some(Few { shots, drawn: None }) => format!("{} k={shots} chosen", learner.name()),
         None => learner.name().to_owned(),
     }
 }
 
-/// What a learner says in each round, and what that took.
-fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &Division) -> Result<(Vec<Told>, Cost)> {
+/// What a learner says in each round that it can take part in, and what that took.
+fn ask(
+    samples: &Samples,
+    plan: &Plan,
+    learner: Learner,
+    seed: u64,
+    division: &Division,
+) -> Result<(Vec<Option<Told>>, Cost)> {
     let lesson = Lesson { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
     // Shapes are hashes, so their low bits draw evenly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
@@ -229,16 +242,28 @@ fn ask(samples: &Samples, plan: &Plan, learner: Learner, seed: u64, division: &D
     let mut told = Vec::new();
     let (mut answer_us, mut rows) = (0.0, 0);
     for round in &division.rounds {
-        if !round.few.is_empty() && !fitted.adapt(samples, &round.few) {
+        let few = match &round.few {
+            Some(Few { drawn: Some(few), .. }) => few.clone(),
+            Some(Few { shots, drawn: None }) => match fitted.telling(samples, &round.test, *shots) {
+                Some(few) => few,
+                None => {
+                    told.push(None);
+                    continue;
+                }
+            },
+            None => Vec::new(),
+        };
+        if !few.is_empty() && !fitted.adapt(samples, &few) {
             // What cannot adapt learns again from all that may be seen.
-            let all: Vec<usize> = train.iter().chain(&round.few).copied().collect();
+            let all: Vec<usize> = train.iter().chain(&few).copied().collect();
             fitted = learner.fit(samples, &all, &lesson)?;
         }
+        let asked = without_shapes_of(samples, &round.test, &few);
         let begun = Instant::now();
-        let times = fitted.predict(samples, &round.test);
+        let times = fitted.predict(samples, &asked);
         answer_us += 1e6 * begun.elapsed().as_secs_f64();
-        rows += round.test.len();
-        told.push((times, fitted.spreads(samples, &round.test)));
+        rows += asked.len();
+        told.push(Some(Told { spreads: fitted.spreads(samples, &asked), times, rows: asked }));
     }
     Ok((told, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
 }

@@ -8,7 +8,7 @@ use crate::split;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// What is held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,19 @@ pub struct Division {
 /// One round of asking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// Times per operator that are seen of what is asked; nothing outside of few-shot.
-    pub shots: Option<usize>,
-    /// Which those are.
-    pub few: Vec<usize>,
+    /// Samples that are seen of what is asked; nothing outside of few-shot.
+    pub few: Option<Few>,
     /// Asked.
     pub test: Vec<usize>,
+}
+
+/// Samples of a device that are seen of what is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Few {
+    /// How many of each operator.
+    pub shots: usize,
+    /// Drawn ones; without them the learner chooses among those that are asked, and is then asked the rest.
+    pub drawn: Option<Vec<usize>>,
 }
 
 impl Protocol {
@@ -122,7 +129,7 @@ impl Protocol {
         let few = |fold: split::Fold| match self {
             Protocol::P4 => few_shot(samples, fold, seed),
             _ => {
-                let round = Round { shots: None, few: Vec::new(), test: fold.test };
+                let round = Round { few: None, test: fold.test };
                 Division { name: fold.name, networks: Vec::new(), train: fold.train, rounds: vec![round] }
             }
         };
@@ -162,7 +169,7 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, 
             networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape))
         };
         let (test, train): (Vec<usize>, Vec<usize>) = (0..samples.rows.len()).partition(is_theirs);
-        let round = Round { shots: None, few: Vec::new(), test };
+        let round = Round { few: None, test };
         Division { name, networks, train, rounds: vec![round] }
     };
     let divisions: Vec<Division> = groups.into_iter().map(division).collect();
@@ -196,21 +203,27 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Shapes that are shown are not asked.
+/// Once with drawn samples and once with those that the learner chooses. Shapes that are shown are not asked.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);
     orders.values_mut().for_each(|rows| rows.shuffle(&mut random));
-    let round = |shots: &usize| {
+    let drawn = |shots: &usize| {
         let few: Vec<usize> = orders.values().flat_map(|rows| rows.iter().take(*shots).copied()).collect();
-        let shown: std::collections::HashSet<u64> = few.iter().map(|row| samples.rows[*row].shape).collect();
-        let test = fold.test.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape));
-        Round { shots: Some(*shots), test: test.collect(), few }
+        let test = without_shapes_of(samples, &fold.test, &few);
+        Round { few: Some(Few { shots: *shots, drawn: Some(few) }), test }
     };
+    let chosen = |shots: &usize| Round { few: Some(Few { shots: *shots, drawn: None }), test: fold.test.clone() };
     Division {
         name: fold.name.clone(),
         networks: Vec::new(),
         train: fold.train.clone(),
-        rounds: SHOTS.iter().map(round).collect(),
+        rounds: SHOTS.iter().map(drawn).chain(SHOTS.iter().map(chosen)).collect(),
     }
+}
+
+/// Those rows that have no shape of some others.
+pub fn without_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
+    let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
+    rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()
 }

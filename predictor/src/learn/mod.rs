@@ -146,6 +146,12 @@ pub trait Fitted {
         Vec::new()
     }
 
+    /// Which samples, so many of each operator, it would have measured first; nothing where it cannot tell. Their times are
+    /// not looked at.
+    fn telling(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
+        None
+    }
+
     /// Corrects itself by a few samples; says whether it can.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false

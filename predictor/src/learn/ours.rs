@@ -9,7 +9,7 @@
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`adapt`).
 
-use super::adapt::{Adapted, Place, adapt};
+use super::adapt::{self, Adapted, Place};
 use super::boosted::{self, Growth};
 use super::chooser::Chooser;
 use super::spread::{UNSEEN, calibrate};
@@ -31,6 +31,12 @@ const FEW: usize = 400;
 const FEW_SHAPES: usize = 8;
 /// Times with so many threads that their overhead is told apart.
 const FEWEST_OF_THREADS: usize = 100;
+
+/// Trees of each device whose leaves say what behaves alike: the first ones, which ask for the most important.
+const TREES_OF_KIN: usize = 40;
+
+/// Shapes of an operator among which the most telling are looked for; more are thinned out evenly.
+const MOST_CANDIDATES: usize = 1500;
 
 /// What is asked of a predictor, which decides what must be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,13 +444,17 @@ impl Ours {
     }
 
     fn overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
-        let (device, sample) = (samples.device_name(row), &samples.rows[row]);
+        let adapted = self.operator(samples, row).and_then(|known| known.adapted.get(samples.device_name(row)));
+        adapted.map_or_else(|| self.usual_overhead_ns(samples, row, view), |adapted| adapted.overhead_ns)
+    }
+
+    /// The overhead before any correction.
+    fn usual_overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let sample = &samples.rows[row];
         // What a schedule does with its threads is only known with it.
         let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
-        self.operator(samples, row).map_or(0.0, |known| {
-            let usual = || known.facts.overhead_ns(device, threads);
-            known.adapted.get(device).map_or_else(usual, |adapted| adapted.overhead_ns)
-        })
+        let of = |known: &OfOperator| known.facts.overhead_ns(samples.device_name(row), threads);
+        self.operator(samples, row).map_or(0.0, of)
     }
 
     /// The bound, overhead included.
@@ -516,11 +526,36 @@ impl Ours {
                 let residuals: Vec<f64> =
                     rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
                 let entry = &self.operators[name];
-                let adapted = adapt(overhead_ns, entry.places(&self.matrix(samples, &rows)), &residuals);
+                let adapted = adapt::adapt(overhead_ns, entry.places(&self.matrix(samples, &rows)), &residuals);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.adapted.insert(device.to_owned(), adapted);
             }
         }
+    }
+
+    /// Some of the samples whose times would tell most about all of them, the most telling first: so many of each operator
+    /// and device that was not learned from, each shape once. Their times are not looked at.
+    pub fn telling(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        for rows in by_operator(samples, rows).into_values() {
+            let Some(known) = self.operator(samples, rows[0]) else { continue };
+            for rows in by_device(samples, &rows).into_values() {
+                let mut seen = BTreeSet::new();
+                let shapes: Vec<usize> = rows.into_iter().filter(|row| seen.insert(samples.rows[*row].shape)).collect();
+                let step = shapes.len().div_ceil(MOST_CANDIDATES);
+                let some: Vec<usize> = shapes.into_iter().step_by(step).collect();
+                // As before any correction: what was measured until now changes nothing.
+                let mut matrix = self.matrix(samples, &some);
+                let share = matrix.columns() - 1;
+                for (place, row) in some.iter().enumerate() {
+                    let overhead_ns = self.usual_overhead_ns(samples, *row, samples.view(*row));
+                    matrix.set(place, share, (samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
+                }
+                let places = known.places(&matrix);
+                found.extend(adapt::telling(&places, count).into_iter().map(|place| some[place]));
+            }
+        }
+        found
     }
 
     /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
@@ -576,8 +611,12 @@ impl OfOperator {
     /// Where rows lie for corrections.
     fn places(&self, matrix: &Matrix) -> Vec<Place> {
         let middle = self.logs(matrix, false);
-        let mut places: Vec<Place> =
-            (0..matrix.rows()).map(|row| Place { sizes: sizes(matrix.row(row)), leanings: Vec::new() }).collect();
+        let place = |row: usize| {
+            let row = matrix.row(row);
+            let leaves = self.alone.iter().flat_map(|trees| trees.leaves(row).take(TREES_OF_KIN)).collect();
+            Place { sizes: sizes(row), leanings: Vec::new(), leaves }
+        };
+        let mut places: Vec<Place> = (0..matrix.rows()).map(place).collect();
         for trees in self.transfer.iter().chain(&self.alone) {
             for (place, (log, middle)) in places.iter_mut().zip(trees.predict(matrix).iter().zip(&middle)) {
                 place.leanings.push((f64::from(*log) - middle) as f32);
@@ -620,6 +659,10 @@ impl Fitted for Ours {
         let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
         let both = |row: &usize| of(row).or(widest).map(|spread| (spread, spread));
         rows.iter().map(both).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    fn telling(&self, samples: &Samples, rows: &[usize], count: usize) -> Option<Vec<usize>> {
+        Some(self.telling(samples, rows, count))
     }
 
     fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {

@@ -313,19 +313,23 @@ impl Trees {
     /// The sum of the leaves of one row.
     pub fn predict_row(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
-        let mut sum = self.base;
-        for tree in &self.trees {
-            let mut place = tree.root as usize;
-            loop {
-                let next = self.step::<false>(place, row);
-                if next == place {
-                    break;
-                }
-                place = next;
+        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.leaf(tree, row)])
+    }
+
+    /// The leaf that a row comes to in each tree, counted from its root.
+    pub fn leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
+        self.trees.iter().map(move |tree| self.leaf(tree, row) as u32 - tree.root)
+    }
+
+    fn leaf(&self, tree: &Span, row: &[f32]) -> usize {
+        let mut place = tree.root as usize;
+        loop {
+            let next = self.step::<false>(place, row);
+            if next == place {
+                return place;
             }
-            sum += self.leaves[place];
+            place = next;
         }
-        sum
     }
 
     /// The sums of all rows.
