@@ -82,7 +82,7 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
     for (operator, rows) in by_operator(&samples, &default) {
         // Shapes are the same whatever ran them; the device that ran most of them stands for all.
         let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
-        let columns: Vec<usize> = (0..FEATURES.len()).filter(|column| is_size_of_some(&samples, &rows, *column)).collect();
+        let columns = sizes_that_differ(&samples, &rows);
         for row in predictor.learned.telling(&samples, &rows, count) {
             let size = |column: &usize| {
                 let (feature, value) = (&FEATURES[*column], f64::from(samples.features.row(row)[*column]));
@@ -98,12 +98,19 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
     }
 }
 
-/// Whether a feature is a size that differs among rows, and does not repeat another one.
-fn is_size_of_some(samples: &Samples, rows: &[usize], column: usize) -> bool {
-    let feature = &FEATURES[column];
-    let value = |row: &usize| samples.features.row(*row)[column];
-    let differs = || rows.iter().any(|row| value(row).to_bits() != value(&rows[0]).to_bits());
-    feature.origin == Origin::Sizes && !feature.name.ends_with("_count") && differs()
+/// The sizes that differ among rows; none that repeats another one.
+fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
+    let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
+    let mut found: Vec<usize> = Vec::new();
+    for (column, feature) in FEATURES.iter().enumerate() {
+        let is_size = feature.origin == Origin::Sizes && !feature.name.ends_with("_count");
+        let differs = || values(column).any(|value| Some(value) != values(column).next());
+        let repeats = || found.iter().any(|other| values(*other).eq(values(column)));
+        if is_size && differs() && !repeats() {
+            found.push(column);
+        }
+    }
+    found
 }
 
 /// Logarithms of answers over measured times.

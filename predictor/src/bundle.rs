@@ -40,9 +40,9 @@ struct Operator {
     #[serde(default)]
     alone: usize,
     adapted: BTreeMap<String, Adapted>,
-    /// The numbers of the choices that are guessed, by device; new in format 2.
+    /// The numbers of the choices that are guessed, by device; new in format 2, which wrote them as `1.0`.
     #[serde(default)]
-    choosers: BTreeMap<String, Vec<u32>>,
+    choosers: BTreeMap<String, Vec<f32>>,
 }
 
 /// Writes a predictor, at once or not at all.
@@ -73,7 +73,11 @@ fn to_bytes(predictor: &Predictor) -> Vec<u8> {
         transfer: of.transfer.len(),
         alone: of.alone.len(),
         adapted: of.adapted.clone(),
-        choosers: of.choosers.iter().map(|(device, chooser)| (device.clone(), chooser.choices())).collect(),
+        choosers: of
+            .choosers
+            .iter()
+            .map(|(device, chooser)| (device.clone(), chooser.choices().map(|choice| choice as f32).collect()))
+            .collect(),
     };
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
     let header = Header { about: predictor.about.clone(), operators };
@@ -148,12 +152,15 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         let alone = read(operator.alone)?;
         let mut choosers = BTreeMap::new();
         for (device, choices) in operator.choosers {
-            let is_one = |choice: &u32| (1..=operator.facts.choices.len()).contains(&(*choice as usize));
+            let is_one = |choice: &f32| (1.0..=operator.facts.choices.len() as f32).contains(choice);
             if !choices.iter().all(is_one) {
                 return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
             }
             let trees = read(choices.len())?;
-            choosers.insert(device, Chooser { options: choices.into_iter().zip(trees).collect() });
+            choosers.insert(
+                device,
+                Chooser { options: choices.into_iter().map(|choice| choice as u32).zip(trees).collect() },
+            );
         }
         if operator.adapted.values().any(|adapted| !adapted.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));

@@ -1,7 +1,7 @@
 //! Trees to and from XGBoost's own JSON files, so that they can be looked at, grown further or replaced elsewhere.
 //!
 //! A file per set of trees, in a folder: `conv2d.known.0.json` holds the first set for devices that were learned from,
-//! `conv2d.transfer.1.json` the second for others. What the trees answer is the logarithm of time over bound. Files come
+//! `conv2d.transfer.1.json` the second for others, `conv2d.alone.0.json` that of the first known device alone. What the trees answer is the logarithm of time over bound. Files come
 //! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
 
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 30;
 /// Sets of one kind for one operator.
-const MAX_SETS: usize = 16;
+const MAX_SETS: usize = 256;
 
 /// The name of the feature that stands behind those of the samples.
 pub const LAST_FEATURE: &str = "bound_of_overhead";
@@ -26,7 +26,7 @@ pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
     let names = names(predictor);
     let mut written = Vec::new();
     for (operator, of) in &predictor.learned.operators {
-        for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer)] {
+        for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer), ("alone", &of.alone)] {
             for (place, trees) in sets.iter().enumerate() {
                 let path = file(folder, operator, kind, place)?;
                 std::fs::write(&path, trees.to_json(&names)).map_err(|error| Error::io("write", &path, error))?;
@@ -55,11 +55,11 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
             }
             Ok(sets)
         };
-        let (known, transfer) = (sets("known")?, sets("transfer")?);
-        if known.is_empty() && transfer.is_empty() {
+        let read = [sets("known")?, sets("transfer")?, sets("alone")?];
+        if read.iter().all(Vec::is_empty) {
             continue;
         }
-        replace(of, known, transfer);
+        replace(of, read);
         replaced.push(operator.clone());
     }
     match replaced.is_empty() {
@@ -72,13 +72,15 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-fn replace(of: &mut OfOperator, known: Vec<Trees>, transfer: Vec<Trees>) {
-    if !known.is_empty() {
-        of.known = known;
-    }
-    if !transfer.is_empty() {
-        of.transfer = transfer;
+fn replace(of: &mut OfOperator, [known, transfer, alone]: [Vec<Trees>; 3]) {
+    // Corrections were of the trees that stood here.
+    if !transfer.is_empty() || !alone.is_empty() {
         of.adapted.clear();
+    }
+    for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.alone, alone)] {
+        if !sets.is_empty() {
+            *place = sets;
+        }
     }
     of.facts.spreads.clear();
     of.facts.mape_aside = None;

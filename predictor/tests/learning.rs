@@ -3,11 +3,11 @@
 mod common;
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::features::Work;
+use predictor::features::{Device, Work};
 use predictor::learn::Learner;
 use predictor::learn::predictor::Ask;
 use predictor::samples::Network;
-use predictor::{adaptation, asking, bundle, exchange, train};
+use predictor::{adaptation, asking, bundle, exchange, explain, train};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -240,6 +240,31 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
 
     let error = adaptation::adapt(&mut predictor, of("others", 9)).expect_err("all devices are known").to_string();
     assert!(error.contains("train again"), "{error}");
+}
+
+#[test]
+fn trees_of_each_device_alone_count_as_much_as_they_should() {
+    let (samples, _) = common::samples();
+    let mut predictor = train::train(&samples, 0, false).expect("a predictor");
+    let new = Device { units: 60.0, ..samples.devices[0].1.clone() };
+    predictor.about.devices.insert("new".to_owned(), new);
+    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let ask = Ask { operator: "product", work: &work, device: "new", threads: None, extras: &Default::default() };
+    let row = predictor.row(&ask).expect("a row");
+    let mut log = |share: f64| {
+        let operator = predictor.learned.operators.get_mut("product").expect("an operator");
+        operator.facts.share_of_alone = share;
+        let log = operator.log(&row, false);
+        let explanation = explain::explain(&predictor, &ask).expect("an explanation");
+        let parts: f64 = explanation.parts.iter().map(|part| part.factor.ln()).sum();
+        assert!((parts + explanation.average.ln() - log).abs() < 1e-4, "{share}: {explanation:?}");
+        log
+    };
+    let (without, half, only) = (log(0.0), log(0.5), log(1.0));
+    assert!((without - only).abs() > 1e-4 && (half - (without + only) / 2.0).abs() < 1e-9, "{without} {half} {only}");
+    let bytes = common::trained();
+    let known = &bundle::from_bytes(bytes).expect("a predictor").learned.operators["product"];
+    assert!((0.0..=1.0).contains(&known.facts.share_of_alone) && known.alone.len() == 3);
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
 /// Says which shapes to measure on a new device.
 pub fn suggest(arguments: &Suggest) -> Result<u8> {
     let predictor = bundle::read(&arguments.predictor)?;
-    let suggestions = adaptation::suggest(&predictor, load(&arguments.data)?, arguments.count)?;
+    let suggestions = adaptation::suggest(&predictor, load(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
         let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
         let mut table = new_table(&["operator"].into_iter().chain(sizes).collect::<Vec<_>>());

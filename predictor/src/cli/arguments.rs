@@ -234,8 +234,8 @@ pub struct Suggest {
     #[command(flatten)]
     pub data: Data,
     /// Shapes of each operator
-    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
-    pub count: usize,
+    #[arg(long, value_name = "NUMBER", default_value = "20")]
+    pub count: std::num::NonZeroUsize,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

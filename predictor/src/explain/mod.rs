@@ -75,15 +75,14 @@ fn names(predictor: &Predictor) -> impl Iterator<Item = &str> {
 
 /// Contributions of all features and of the average, over all trees that answer.
 fn contributions(operator: &OfOperator, row: &[f32], is_known: bool) -> Result<Vec<f64>> {
-    let trees = operator.trees(is_known);
-    if trees.is_empty() {
+    let mut trees = operator.trees(is_known).peekable();
+    if trees.peek().is_none() {
         return Err(Error::Question("there are no trees to explain".to_owned()));
     }
     let mut sums = vec![0.0; row.len() + 1];
-    for trees in trees {
-        sums.iter_mut().zip(shap::contributions(trees, row)).for_each(|(sum, value)| *sum += value);
+    for (weight, trees) in trees {
+        sums.iter_mut().zip(shap::contributions(trees, row)).for_each(|(sum, value)| *sum += weight * value);
     }
-    sums.iter_mut().for_each(|sum| *sum /= trees.len() as f64);
     Ok(sums)
 }
 

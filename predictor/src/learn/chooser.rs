@@ -39,8 +39,8 @@ impl Chooser {
     }
 
     /// The numbers of its choices.
-    pub fn choices(&self) -> Vec<u32> {
-        self.options.iter().map(|(choice, _)| *choice).collect()
+    pub fn choices(&self) -> impl Iterator<Item = u32> {
+        self.options.iter().map(|(choice, _)| *choice)
     }
 
     /// The number of the likeliest choice for each row.

@@ -1,6 +1,7 @@
 //! Learners: ours and those it must beat, all behind one function from samples to times.
 
 pub mod adapt;
+mod blend;
 pub mod boosted;
 pub mod chooser;
 mod forest;

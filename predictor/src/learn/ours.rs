@@ -10,6 +10,7 @@
 //! correct it (`adapt`).
 
 use super::adapt::{self, Adapted, Place};
+use super::blend::weigh;
 use super::boosted::{self, Growth};
 use super::chooser::Chooser;
 use super::spread::{UNSEEN, calibrate};
@@ -65,7 +66,7 @@ pub struct OfOperator {
     pub known: Vec<Trees>,
     /// Trees for other devices; averaged.
     pub transfer: Vec<Trees>,
-    /// Trees of each known device alone: a few measurements say which of them another device is like.
+    /// Trees of each known device alone, where they help: a few measurements say which of them another device is like.
     pub alone: Vec<Trees>,
     /// What guesses the library's choice, by device.
     pub choosers: BTreeMap<String, Chooser>,
@@ -92,6 +93,9 @@ pub struct Facts {
     /// first. The first stands under 1 among the features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// How much trees of each device alone count for other devices, against those that tell devices apart.
+    #[serde(default)]
+    pub share_of_alone: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
@@ -160,23 +164,7 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             }
         }
         if purpose != Purpose::Known {
-            // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
-            // what tells devices apart are averaged.
-            let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
-            let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
-            let growth = growth.for_transfer();
-            let unknown = columns(hides_all);
-            let transfer = vec![
-                boosted::fit(&without(&matrix, &unknown), &labels, &growth, seed)?,
-                boosted::fit(&without(&matrix, &columns(hides_one)), &labels, &growth, seed)?,
-                boosted::fit(&matrix, &labels, &growth, seed)?,
-            ];
-            let alone =
-                fitted.each_alone(samples, &rows, &unknown, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
-            fitted.operators.entry(name.clone()).and_modify(|entry| {
-                entry.transfer = transfer;
-                entry.alone = alone;
-            });
+            fitted.learn_transfer(samples, name, &rows, &(matrix, labels), &growth, seed)?;
         }
     }
     if !scarce.is_empty() && is_pooled {
@@ -236,9 +224,12 @@ fn trees_by_device((matrix, labels): &Seen, growth: &Growth, seed: u64) -> Resul
     Ok(Trees::chosen_by(column as u16, &sets))
 }
 
-/// The same, with intervals where the lesson wants them.
+/// The same; trees of each device alone count as much as is best, and there are intervals where the lesson wants them.
 pub fn fit_lesson(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, lesson: &Lesson) -> Result<Ours> {
     let mut fitted = fit(samples, train, growth_of, lesson.seed, lesson.purpose)?;
+    if lesson.purpose != Purpose::Known {
+        weigh(&mut fitted, samples, train, growth_of, lesson.seed)?;
+    }
     if lesson.intervals {
         calibrate(&mut fitted, samples, train, growth_of, lesson)?;
     }
@@ -296,8 +287,9 @@ impl Facts {
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
             || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
             || !self.best_log.is_finite()
+            || !(0.0..=1.0).contains(&self.share_of_alone)
         {
-            return Err("an overhead is not a positive number".to_owned());
+            return Err("an overhead is not a positive number, or a share not one".to_owned());
         }
         match self
             .spreads_before
@@ -349,6 +341,35 @@ impl Ours {
         facts.best_log = best_log;
         facts.ranges = ranges(&matrix);
         (matrix, labels)
+    }
+
+    /// Grows an operator's trees for devices that were not learned from.
+    pub(super) fn learn_transfer(
+        &mut self,
+        samples: &Samples,
+        operator: &str,
+        rows: &[usize],
+        (matrix, labels): &Seen,
+        growth: &Growth,
+        seed: u64,
+    ) -> Result<()> {
+        // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
+        // what tells devices apart are averaged.
+        let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
+        let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
+        let growth = growth.for_transfer();
+        let unknown = columns(hides_all);
+        let transfer = vec![
+            boosted::fit(&without(matrix, &unknown), labels, &growth, seed)?,
+            boosted::fit(&without(matrix, &columns(hides_one)), labels, &growth, seed)?,
+            boosted::fit(matrix, labels, &growth, seed)?,
+        ];
+        let alone = self.each_alone(samples, rows, &unknown, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
+        self.operators.entry(operator.to_owned()).and_modify(|entry| {
+            entry.transfer = transfer;
+            entry.alone = alone;
+        });
+        Ok(())
     }
 
     /// Trees of each device alone, which do not see some features.
@@ -584,19 +605,16 @@ impl Ours {
 impl OfOperator {
     /// Logarithms of the ratios of rows, on devices that were learned from or on others.
     pub fn logs(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
-        let trees = self.trees(is_known);
         let mut logs = vec![0.0; matrix.rows()];
-        for trees in trees {
-            logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += f64::from(log));
+        for (weight, trees) in self.trees(is_known) {
+            logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += weight * f64::from(log));
         }
-        logs.iter().map(|sum| sum / trees.len().max(1) as f64).collect()
+        logs
     }
 
     /// The same for one row.
     pub fn log(&self, row: &[f32], is_known: bool) -> f64 {
-        let trees = self.trees(is_known);
-        let sum: f64 = trees.iter().map(|trees| f64::from(trees.predict_row(row))).sum();
-        sum / trees.len().max(1) as f64
+        self.trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
     }
 
     /// Fills in what the libraries of the rows' devices are expected to choose.
@@ -630,10 +648,18 @@ impl OfOperator {
         self.places(matrix).iter().map(|place| adapted.correction(place)).collect()
     }
 
-    /// The trees that answer: those for the other kind of device where there are none of the right kind.
-    pub(crate) fn trees(&self, is_known: bool) -> &[Trees] {
+    /// The trees that answer and how much each counts: those for the other kind of device where there are none of the right
+    /// kind.
+    pub(crate) fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
-        if is_of_transfer { &self.transfer } else { &self.known }
+        let share = if self.alone.is_empty() { 0.0 } else { self.facts.share_of_alone };
+        let (common, share) = if is_of_transfer { (&self.transfer, share) } else { (&self.known, 0.0) };
+        let alone = if share > 0.0 { &self.alone[..] } else { &[] };
+        let common = if share < 1.0 { &common[..] } else { &[] };
+        let weighed = |share: f64, sets: &'_ [Trees]| share / sets.len().max(1) as f64;
+        let (of_common, of_alone) = (weighed(1.0 - share, common), weighed(share, alone));
+        let common = common.iter().map(move |trees| (of_common, trees));
+        common.chain(alone.iter().map(move |trees| (of_alone, trees)))
     }
 }
 

@@ -54,7 +54,10 @@ pub fn calibrate(
                 continue;
             }
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
-            let trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
+            let mut trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
+            for (name, known) in &mut trial.operators {
+                known.facts.share_of_alone = fitted.operators.get(name).map_or(0.0, |one| one.facts.share_of_alone);
+            }
             for (group, mut found) in distances(&trial, samples, &pick(&fold.test), true, None) {
                 all.entry(group).or_insert_with(Vec::new).append(&mut found);
             }
