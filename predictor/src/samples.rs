@@ -91,8 +91,23 @@ pub struct Samples {
 impl Samples {
     /// Drops all but some samples.
     pub fn keep(&mut self, rows: &[usize]) {
-        self.features = self.features.select(rows);
-        self.rows = rows.iter().map(|row| self.rows[*row].clone()).collect();
+        *self = self.select(rows);
+    }
+
+    /// Some of the samples.
+    pub fn select(&self, rows: &[usize]) -> Samples {
+        Samples {
+            rows: rows.iter().map(|row| self.rows[*row].clone()).collect(),
+            features: self.features.select(rows),
+            names: self.names.clone(),
+            views: self.views.clone(),
+            operators: self.operators.clone(),
+            devices: self.devices.clone(),
+            models: self.models.clone(),
+            networks: self.networks.clone(),
+            choices: self.choices.clone(),
+            left_out: self.left_out.clone(),
+        }
     }
 
     /// The feature that says how much is known of schedules, where there are any.
@@ -102,28 +117,19 @@ impl Samples {
 
     /// The same samples with these features in this order; absent where they have none of that name.
     pub fn with_features(mut self, names: &[String]) -> Samples {
-        let columns = self.columns_of(names);
+        let columns: Vec<Option<usize>> =
+            names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();
         let mut matrix = Matrix::new(names.len());
         let mut row = Vec::new();
         for place in 0..self.rows.len() {
+            let values = self.features.row(place);
             row.clear();
-            row.extend(self.values_of(place, &columns));
+            row.extend(columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column])));
             matrix.push(&row);
         }
         self.features = matrix;
         self.names = names.to_vec();
         self
-    }
-
-    /// Where the features of these names stand; nothing for those there are not.
-    pub fn columns_of(&self, names: &[String]) -> Vec<Option<usize>> {
-        names.iter().map(|name| self.names.iter().position(|known| known == name)).collect()
-    }
-
-    /// A sample's values in such columns; not-a-number where there is no such feature.
-    pub fn values_of(&self, row: usize, columns: &[Option<usize>]) -> impl Iterator<Item = f32> {
-        let values = self.features.row(row);
-        columns.iter().map(|column| column.map_or(f32::NAN, |column| values[column]))
     }
 
     /// The feature that a library's choice stands under, where the data says what was chosen. Samples do not hold it, because

@@ -134,18 +134,12 @@ fn background(predictor: &Predictor, samples: &Samples, operator: &str, most: us
     if rows.is_empty() {
         return Err(Error::Data(format!("the data has no `{operator}`")));
     }
-    let columns = samples.columns_of(&predictor.about.names);
-    let mut matrix = Matrix::new(columns.len() + 1);
-    let mut devices = Vec::new();
-    for row in rows.iter().step_by(rows.len().div_ceil(most.max(1))) {
-        let mut features: Vec<f32> = samples.values_of(*row, &columns).collect();
-        let device = samples.device_name(*row);
-        let overhead_ns = learned.facts.overheads_ns.get(device).copied().unwrap_or(learned.facts.overhead_ns);
-        features.push((samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
-        matrix.push(&features);
-        devices.push(device);
-    }
+    let picked: Vec<usize> = rows.iter().copied().step_by(rows.len().div_ceil(most.max(1))).collect();
+    let samples = samples.select(&picked).with_features(&predictor.about.names);
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    let mut matrix = predictor.learned.matrix(&samples, &all);
     if let Some(column) = predictor.choice_column() {
+        let devices: Vec<&str> = all.iter().map(|row| samples.device_name(*row)).collect();
         learned.guess(&mut matrix, column, &devices);
     }
     Ok(matrix)

@@ -85,33 +85,34 @@ impl Predictor {
     /// Answers one question; refuses what was never learned.
     pub fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let mut situated = self.situate(ask)?;
+        self.guess(&mut [&mut situated]);
         let log = situated.operator.log(&situated.features, situated.is_known);
         Ok(situated.answer(log))
     }
 
     /// The features of a question, as the trees see them.
     pub fn row(&self, ask: &Ask<'_>) -> Result<Vec<f32>> {
-        self.situate(ask).map(|situated| situated.features)
+        let mut situated = self.situate(ask)?;
+        self.guess(&mut [&mut situated]);
+        Ok(situated.features)
     }
 
     /// Answers many questions; each that cannot be answered has its own error.
     pub fn ask_all(&self, asks: &[Ask<'_>]) -> Vec<Result<Answer>> {
-        let mut groups: BTreeMap<(&str, bool), Vec<usize>> = BTreeMap::new();
-        let situations: Vec<Result<Situated<'_>>> = asks.iter().map(|ask| self.situate(ask)).collect();
-        for (place, situation) in situations.iter().enumerate() {
+        let mut situations: Vec<Result<Situated<'_>>> = asks.iter().map(|ask| self.situate(ask)).collect();
+        let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut Situated<'_>)>> = BTreeMap::new();
+        for (place, situation) in situations.iter_mut().enumerate() {
             if let Ok(situation) = situation {
-                groups.entry((asks[place].operator, situation.is_known)).or_default().push(place);
+                groups.entry((asks[place].operator, situation.is_known)).or_default().push((place, situation));
             }
         }
         let mut logs = vec![0.0; asks.len()];
-        for places in groups.values() {
-            let rows: Vec<&Situated<'_>> = places.iter().filter_map(|place| situations[*place].as_ref().ok()).collect();
-            let Some(first) = rows.first() else { continue };
-            let mut matrix = Matrix::new(first.features.len());
-            rows.iter().for_each(|situation| matrix.push(&situation.features));
-            for (place, log) in places.iter().zip(first.operator.logs(&matrix, first.is_known)) {
-                logs[*place] = log;
-            }
+        for group in groups.into_values() {
+            let (places, mut group): (Vec<usize>, Vec<&mut Situated<'_>>) = group.into_iter().unzip();
+            self.guess(&mut group);
+            let Some(first) = group.first() else { continue };
+            let found = first.operator.logs(&matrix(&group), first.is_known);
+            places.into_iter().zip(found).for_each(|(place, log)| logs[place] = log);
         }
         situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
     }
@@ -125,7 +126,7 @@ impl Predictor {
     }
 
     /// Everything about a question that its answer needs.
-    fn situate(&self, ask: &Ask<'_>) -> Result<Situated<'_>> {
+    fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
         let operator = self.operator(ask.operator)?;
         let device = self.about.devices.get(ask.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
@@ -158,7 +159,6 @@ impl Predictor {
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let choice = self.choose(operator, ask.device, &mut row);
         let mut outside = outside(&operator.facts.ranges, &row, is_known);
         if !is_known && adapted.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
@@ -175,6 +175,7 @@ impl Predictor {
         Ok(Situated {
             correction,
             operator,
+            device: ask.device,
             features: row,
             reference_ns: estimated_ns.unwrap_or(roofline_ns) + overhead_ns,
             roofline_ns,
@@ -184,18 +185,27 @@ impl Predictor {
             outside,
             spread,
             bound,
-            choice,
+            choice: None,
         })
     }
 
-    /// Fills in what the device's library is expected to choose, and says its name.
-    fn choose(&self, operator: &OfOperator, device: &str, row: &mut Vec<f32>) -> Option<String> {
-        let column = self.choice_column()?;
-        let mut matrix = Matrix::of(row.len(), std::mem::take(row));
-        operator.guess(&mut matrix, column, &[device]);
-        row.extend_from_slice(matrix.row(0));
-        let place = (row[column] as usize).checked_sub(1)?;
-        operator.facts.choices.get(place).cloned()
+    /// Fills in what libraries are expected to choose in questions of one operator, and its names.
+    fn guess(&self, group: &mut [&mut Situated<'_>]) {
+        let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
+            return;
+        };
+        if operator.choosers.is_empty() {
+            return;
+        }
+        let devices: Vec<&str> = group.iter().map(|situated| situated.device).collect();
+        let mut matrix = matrix(group);
+        operator.guess(&mut matrix, column, &devices);
+        for (row, situated) in group.iter_mut().enumerate() {
+            let choice = matrix.row(row)[column];
+            situated.features[column] = choice;
+            let place = (choice as usize).checked_sub(1);
+            situated.choice = place.and_then(|place| operator.facts.choices.get(place).cloned());
+        }
     }
 
     /// The feature that a library's choice stands under, where there is one.
@@ -207,6 +217,7 @@ impl Predictor {
 /// A question with everything its answer needs.
 struct Situated<'a> {
     operator: &'a OfOperator,
+    device: &'a str,
     features: Vec<f32>,
     reference_ns: f64,
     roofline_ns: f64,
@@ -218,6 +229,13 @@ struct Situated<'a> {
     correction: f64,
     bound: &'static str,
     choice: Option<String>,
+}
+
+/// The features of some questions.
+fn matrix(group: &[&mut Situated<'_>]) -> Matrix {
+    let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
+    group.iter().for_each(|situated| matrix.push(&situated.features));
+    matrix
 }
 
 impl Situated<'_> {
