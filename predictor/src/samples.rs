@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
 use crate::statistics::median;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// One measured row, as far as splitting and scoring see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,13 +202,23 @@ pub struct Gatherer {
     samples: Samples,
     extras: Vec<BTreeMap<String, f64>>,
     described: Vec<f32>,
+    operators: Places,
+    models: Places,
+    choices: Places,
 }
 
 impl Gatherer {
     /// Nothing yet, for rows on these devices.
     pub fn new(devices: Vec<(String, Device)>) -> Gatherer {
         let samples = Samples { devices, ..Samples::default() };
-        Gatherer { samples, extras: Vec::new(), described: Vec::new() }
+        Gatherer {
+            samples,
+            extras: Vec::new(),
+            described: Vec::new(),
+            operators: Places::default(),
+            models: Places::default(),
+            choices: Places::default(),
+        }
     }
 
     /// Counts a row that is not learned from.
@@ -237,9 +247,9 @@ impl Gatherer {
             features::derive(&question.work, device, question.threads, &mut question.extras);
         let shape = shape(&question.operator, &question.detail, &question.work);
         self.samples.rows.push(Sample {
-            operator: intern(&mut self.samples.operators, question.operator),
+            operator: self.operators.of(question.operator, &mut self.samples.operators),
             device: question.device,
-            model: intern(&mut self.samples.models, question.model),
+            model: self.models.of(question.model, &mut self.samples.models),
             shape,
             task: hash(&format!("{shape} {} {}", question.device, question.threads)),
             threads: question.threads,
@@ -252,7 +262,7 @@ impl Gatherer {
             flops: question.work.flops,
             bytes: question.work.bytes(),
             cv,
-            choice: question.choice.map(|choice| intern(&mut self.samples.choices, choice)),
+            choice: question.choice.map(|choice| self.choices.of(choice, &mut self.samples.choices)),
         });
         self.extras.push(question.extras);
     }
@@ -315,15 +325,18 @@ fn networks_as_measured(samples: &Samples) -> Vec<Network> {
     networks
 }
 
-/// The index of a name, which is added if it is new.
-fn intern(names: &mut Vec<String>, name: String) -> u32 {
-    // Few names, and neighbouring rows mostly share theirs, so look from the end.
-    match names.iter().rposition(|known| *known == name) {
-        Some(place) => place as u32,
-        None => {
-            names.push(name);
-            names.len() as u32 - 1
-        }
+/// Where names stand in a list.
+#[derive(Default)]
+struct Places(HashMap<String, u32>);
+
+impl Places {
+    /// The index of a name, which is added to the list if it is new.
+    fn of(&mut self, name: String, names: &mut Vec<String>) -> u32 {
+        let next = names.len() as u32;
+        *self.0.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            next
+        })
     }
 }
 

@@ -8,10 +8,13 @@ use super::boosted::{self, Growth};
 use super::trees::Trees;
 use crate::error::Result;
 use crate::features::Matrix;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What was chosen less often on a device is not guessed.
 const FEWEST: usize = 20;
+/// Choices that are guessed among; the others are the rarest.
+const MOST: usize = 128;
 
 /// Guesses what the library of one device chooses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,16 +28,19 @@ impl Chooser {
     pub fn fit(matrix: &Matrix, chosen: &[u32], threads: usize, seed: u64) -> Result<Option<Chooser>> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         chosen.iter().filter(|choice| **choice > 0).for_each(|choice| *counts.entry(*choice).or_default() += 1);
-        counts.retain(|_, count| *count >= FEWEST);
-        if counts.len() < 2 {
+        let mut frequent: Vec<(u32, usize)> = counts.into_iter().filter(|(_, count)| *count >= FEWEST).collect();
+        if frequent.len() < 2 {
             return Ok(None);
         }
+        frequent.sort_by_key(|(choice, count)| (Reverse(*count), *choice));
+        frequent.truncate(MOST);
+        frequent.sort_unstable();
         let growth = Growth { threads, ..growth() };
         let option = |choice: u32| {
             let labels: Vec<f32> = chosen.iter().map(|other| f32::from(u8::from(*other == choice))).collect();
             Ok((choice, boosted::fit(matrix, &labels, &growth, seed)?))
         };
-        let options = counts.into_keys().map(option).collect::<Result<_>>()?;
+        let options = frequent.into_iter().map(|(choice, _)| option(choice)).collect::<Result<_>>()?;
         Ok(Some(Chooser { options }))
     }
 
