@@ -5,7 +5,7 @@
 //! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
 
 use crate::error::{Error, Result};
-use crate::learn::ours::OfOperator;
+use crate::learn::operator::OfOperator;
 use crate::learn::predictor::Predictor;
 use crate::learn::trees::Trees;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 
 use super::background;
 use crate::error::{Error, Result};
-use crate::learn::ours::OfOperator;
+use crate::learn::operator::OfOperator;
 use crate::learn::predictor::{Ask, Predictor};
 use crate::samples::Samples;
 use serde::Serialize;
@@ -174,7 +174,8 @@ mod tests {
     use super::*;
     use crate::features::{Device, FEATURES, Matrix, Work};
     use crate::learn::boosted::{Growth, fit};
-    use crate::learn::ours::{Facts, Ours};
+    use crate::learn::facts::Facts;
+    use crate::learn::ours::Ours;
     use crate::learn::predictor::About;
 
     /// A predictor of one operator, whose time falls with its knob `tile` and is doubled by the word `order=yx`.

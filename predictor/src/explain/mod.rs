@@ -16,7 +16,7 @@ pub use neighbours::{Neighbour, neighbours};
 
 use crate::error::{Error, Result};
 use crate::features::Matrix;
-use crate::learn::ours::OfOperator;
+use crate::learn::operator::OfOperator;
 use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::samples::Samples;
 use serde::Serialize;

@@ -9,33 +9,24 @@
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`adapt`).
 
-use super::adapt::{self, Adapted, Place};
+use super::adapt::{self, Adapted};
 use super::blend::weigh;
 use super::boosted::{self, Growth};
 use super::chooser::Chooser;
-use super::spread::{UNSEEN, calibrate};
+use super::facts::{facts, ranges};
+use super::operator::OfOperator;
+use super::spread::calibrate;
 use super::trees::Trees;
 use super::{Fitted, Lesson, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
-use crate::statistics::{median, quantile};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The share of an operator's times that lie below its overhead.
-const OVERHEAD_SHARE: f64 = 0.01;
 
 /// Operators with fewer rows learn from others, too.
 const FEW: usize = 400;
 /// Operators with fewer shapes learn from others alone: their own trees would only know these.
 const FEW_SHAPES: usize = 8;
-/// Times with so many threads that their overhead is told apart.
-const FEWEST_OF_THREADS: usize = 100;
-
-/// Trees of each device whose leaves say what behaves alike: the first ones, which ask for the most important.
-const TREES_OF_KIN: usize = 40;
-
 /// Shapes of an operator among which the most telling are looked for; more are thinned out evenly.
 const MOST_CANDIDATES: usize = 1500;
 
@@ -55,57 +46,6 @@ pub enum Purpose {
 pub struct Ours {
     /// By name of the operator.
     pub operators: BTreeMap<String, OfOperator>,
-}
-
-/// What was learned of one operator.
-#[derive(Clone, Debug, Default)]
-pub struct OfOperator {
-    /// Numbers that are stored as text.
-    pub facts: Facts,
-    /// Trees for the devices that were learned from; averaged.
-    pub known: Vec<Trees>,
-    /// Trees for other devices; averaged.
-    pub transfer: Vec<Trees>,
-    /// Trees of each known device alone, where they help: a few measurements say which of them another device is like.
-    pub alone: Vec<Trees>,
-    /// What guesses the library's choice, by device.
-    pub choosers: BTreeMap<String, Chooser>,
-    /// Corrections from few measurements, by device.
-    pub adapted: BTreeMap<String, Adapted>,
-}
-
-/// The plain numbers that were learned of one operator.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Facts {
-    /// Samples.
-    pub rows: usize,
-    /// Time of the smallest operators by device.
-    pub overheads_ns: BTreeMap<String, f64>,
-    /// The same with so many threads, ascending, where there were enough times of each.
-    #[serde(default)]
-    pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
-    /// Overhead on other devices: the middle of those that were measured.
-    pub overhead_ns: f64,
-    /// The smallest ratio that was measured, as a logarithm.
-    pub best_log: f64,
-    /// What libraries chose, where the data says it: the one that goes with the shortest times, as multiples of their bounds,
-    /// first. The first stands under 1 among the features.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub choices: Vec<String>,
-    /// How much trees of each device alone count for other devices, against those that tell devices apart.
-    #[serde(default)]
-    pub share_of_alone: f64,
-    /// Smallest and largest value of each feature; nothing where it was always absent.
-    pub ranges: Vec<Option<(f32, f32)>>,
-    /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
-    #[serde(default)]
-    pub mape_aside: Option<f64>,
-    /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
-    pub spreads: BTreeMap<String, f64>,
-    /// The same for questions that know less of the schedule than what was learned from.
-    #[serde(default)]
-    pub spreads_before: BTreeMap<View, BTreeMap<String, f64>>,
 }
 
 /// Features that tell devices apart and not how they differ: trees for other devices do not see them.
@@ -234,97 +174,6 @@ pub fn fit_lesson(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, l
         calibrate(&mut fitted, samples, train, growth_of, lesson)?;
     }
     Ok(fitted)
-}
-
-fn facts(samples: &Samples, rows: &[usize]) -> Facts {
-    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for row in rows {
-        times.entry(samples.device_name(*row)).or_default().push(samples.rows[*row].time_ns);
-    }
-    let overhead = |(device, mut times): (&str, Vec<f64>)| (device.to_owned(), quantile(&mut times, OVERHEAD_SHARE));
-    let overheads_ns: BTreeMap<String, f64> = times.into_iter().map(overhead).collect();
-    let overhead_ns = median(&mut overheads_ns.values().copied().collect::<Vec<_>>());
-    let overheads_by_threads_ns = overheads_by_threads(samples, rows);
-    Facts { rows: rows.len(), overheads_ns, overheads_by_threads_ns, overhead_ns, ..Facts::default() }
-}
-
-fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, Vec<(f64, f64)>> {
-    let mut times: BTreeMap<(&str, u64), Vec<f64>> = BTreeMap::new();
-    for row in rows {
-        // Positive numbers stand in the order of their bits.
-        let threads = samples.rows[*row].busy_threads.to_bits();
-        times.entry((samples.device_name(*row), threads)).or_default().push(samples.rows[*row].time_ns);
-    }
-    let mut overheads: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for ((device, threads), mut times) in times {
-        if times.len() >= FEWEST_OF_THREADS {
-            let overhead = quantile(&mut times, OVERHEAD_SHARE);
-            overheads.entry(device.to_owned()).or_default().push((f64::from_bits(threads), overhead));
-        }
-    }
-    overheads
-}
-
-fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
-    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
-    for row in 0..matrix.rows() {
-        for (range, value) in ranges.iter_mut().zip(matrix.row(row)).filter(|(_, value)| value.is_finite()) {
-            let (low, high) = range.unwrap_or((*value, *value));
-            *range = Some((low.min(*value), high.max(*value)));
-        }
-    }
-    ranges
-}
-
-impl Facts {
-    /// Whether the numbers fit rows of so many features.
-    pub fn check(&self, width: usize) -> std::result::Result<(), String> {
-        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
-        if self.ranges.len() != width {
-            return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
-        }
-        let by_threads = self.overheads_by_threads_ns.values().flatten();
-        if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
-            || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
-            || !self.best_log.is_finite()
-            || !(0.0..=1.0).contains(&self.share_of_alone)
-        {
-            return Err("an overhead is not a positive number, or a share not one".to_owned());
-        }
-        match self
-            .spreads_before
-            .values()
-            .flat_map(BTreeMap::values)
-            .chain(self.spreads.values())
-            .all(|spread| spread.is_finite() && *spread >= 0.0)
-        {
-            true => Ok(()),
-            false => Err("the width of an interval is not a number".to_owned()),
-        }
-    }
-
-    /// Whether a device was learned from.
-    pub fn knows(&self, device: &str) -> bool {
-        self.overheads_ns.contains_key(device)
-    }
-
-    /// How far off 90 % of the answers are on a device when so much is known; of one without a spread of its own, what it is
-    /// on devices that were never seen.
-    pub fn spread(&self, device: &str, view: View) -> Option<f64> {
-        let of = |device: &str| {
-            let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
-            before.or_else(|| self.spreads.get(device)).copied()
-        };
-        of(device).or_else(|| of(UNSEEN))
-    }
-
-    /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
-    pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
-        let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
-        let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());
-        let of_device = || self.overheads_ns.get(device).copied().unwrap_or(self.overhead_ns);
-        enough.map_or_else(of_device, |(_, overhead)| *overhead)
-    }
 }
 
 impl Ours {
@@ -600,75 +449,6 @@ impl Ours {
         }
         logs
     }
-}
-
-impl OfOperator {
-    /// Logarithms of the ratios of rows, on devices that were learned from or on others.
-    pub fn logs(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
-        let mut logs = vec![0.0; matrix.rows()];
-        for (weight, trees) in self.trees(is_known) {
-            logs.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += weight * f64::from(log));
-        }
-        logs
-    }
-
-    /// The same for one row.
-    pub fn log(&self, row: &[f32], is_known: bool) -> f64 {
-        self.trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
-    }
-
-    /// Fills in what the libraries of the rows' devices are expected to choose.
-    pub fn guess(&self, matrix: &mut Matrix, column: usize, devices: &[&str]) {
-        for (device, chooser) in &self.choosers {
-            let rows: Vec<usize> = (0..devices.len()).filter(|row| devices[*row] == device).collect();
-            let guesses = chooser.guess(&matrix.select(&rows));
-            rows.iter().zip(guesses).for_each(|(row, guess)| matrix.set(*row, column, guess));
-        }
-    }
-
-    /// Where rows lie for corrections.
-    fn places(&self, matrix: &Matrix) -> Vec<Place> {
-        let middle = self.logs(matrix, false);
-        let place = |row: usize| {
-            let row = matrix.row(row);
-            let leaves = self.alone.iter().flat_map(|trees| trees.leaves(row).take(TREES_OF_KIN)).collect();
-            Place { sizes: sizes(row), leanings: Vec::new(), leaves }
-        };
-        let mut places: Vec<Place> = (0..matrix.rows()).map(place).collect();
-        for trees in self.transfer.iter().chain(&self.alone) {
-            for (place, (log, middle)) in places.iter_mut().zip(trees.predict(matrix).iter().zip(&middle)) {
-                place.leanings.push((f64::from(*log) - middle) as f32);
-            }
-        }
-        places
-    }
-
-    /// What measurements of a device add to the logarithms of rows on it.
-    pub fn corrections(&self, adapted: &Adapted, matrix: &Matrix) -> Vec<f64> {
-        self.places(matrix).iter().map(|place| adapted.correction(place)).collect()
-    }
-
-    /// The trees that answer and how much each counts: those for the other kind of device where there are none of the right
-    /// kind.
-    pub(crate) fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
-        let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
-        let share = if self.alone.is_empty() { 0.0 } else { self.facts.share_of_alone };
-        let (common, share) = if is_of_transfer { (&self.transfer, share) } else { (&self.known, 0.0) };
-        let alone = if share > 0.0 { &self.alone[..] } else { &[] };
-        let common = if share < 1.0 { &common[..] } else { &[] };
-        let weighed = |share: f64, sets: &'_ [Trees]| share / sets.len().max(1) as f64;
-        let (of_common, of_alone) = (weighed(1.0 - share, common), weighed(share, alone));
-        let common = common.iter().map(move |trees| (of_common, trees));
-        common.chain(alone.iter().map(move |trees| (of_alone, trees)))
-    }
-}
-
-/// The sizes of a row, and its bound against the overhead, which stands last.
-fn sizes(row: &[f32]) -> Vec<f32> {
-    let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
-    let mut place = row[..sizes].to_vec();
-    place.extend(row.last());
-    place
 }
 
 /// What the smallest operators cost on a device with few samples: no more than any of them took.

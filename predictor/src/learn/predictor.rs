@@ -1,7 +1,8 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
 use super::boosted::Growth;
-use super::ours::{OfOperator, Ours};
+use super::operator::OfOperator;
+use super::ours::Ours;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Matrix, Origin, View, Work};
 use serde::{Deserialize, Serialize};

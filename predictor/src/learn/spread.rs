@@ -3,7 +3,8 @@
 //! A fifth of the shapes is left aside, the rest is learned, and the distances on what was left aside are ranked; the one
 //! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once.
 
-use super::ours::{Facts, GrowthOf, Ours, Purpose, fit};
+use super::facts::Facts;
+use super::ours::{GrowthOf, Ours, Purpose, fit};
 use super::{Fitted, Lesson, by_operator};
 use crate::error::Result;
 use crate::features::View;

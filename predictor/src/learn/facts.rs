@@ -1,0 +1,141 @@
+//! The plain numbers that are learned of an operator beside its trees.
+
+use super::spread::UNSEEN;
+use crate::features::{Matrix, View};
+use crate::samples::Samples;
+use crate::statistics::{median, quantile};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The share of an operator's times that lie below its overhead.
+const OVERHEAD_SHARE: f64 = 0.01;
+
+/// Times with so many threads that their overhead is told apart.
+const FEWEST_OF_THREADS: usize = 100;
+
+/// The plain numbers that were learned of one operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Samples.
+    pub rows: usize,
+    /// Time of the smallest operators by device.
+    pub overheads_ns: BTreeMap<String, f64>,
+    /// The same with so many threads, ascending, where there were enough times of each.
+    #[serde(default)]
+    pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
+    /// Overhead on other devices: the middle of those that were measured.
+    pub overhead_ns: f64,
+    /// The smallest ratio that was measured, as a logarithm.
+    pub best_log: f64,
+    /// What libraries chose, where the data says it: the one that goes with the shortest times, as multiples of their bounds,
+    /// first. The first stands under 1 among the features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// How much trees of each device alone count for other devices, against those that tell devices apart.
+    #[serde(default)]
+    pub share_of_alone: f64,
+    /// Smallest and largest value of each feature; nothing where it was always absent.
+    pub ranges: Vec<Option<(f32, f32)>>,
+    /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
+    #[serde(default)]
+    pub mape_aside: Option<f64>,
+    /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
+    pub spreads: BTreeMap<String, f64>,
+    /// The same for questions that know less of the schedule than what was learned from.
+    #[serde(default)]
+    pub spreads_before: BTreeMap<View, BTreeMap<String, f64>>,
+}
+
+/// The overheads of an operator's samples; all else is found later.
+pub(super) fn facts(samples: &Samples, rows: &[usize]) -> Facts {
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        times.entry(samples.device_name(*row)).or_default().push(samples.rows[*row].time_ns);
+    }
+    let overhead = |(device, mut times): (&str, Vec<f64>)| (device.to_owned(), quantile(&mut times, OVERHEAD_SHARE));
+    let overheads_ns: BTreeMap<String, f64> = times.into_iter().map(overhead).collect();
+    let overhead_ns = median(&mut overheads_ns.values().copied().collect::<Vec<_>>());
+    let overheads_by_threads_ns = overheads_by_threads(samples, rows);
+    Facts { rows: rows.len(), overheads_ns, overheads_by_threads_ns, overhead_ns, ..Facts::default() }
+}
+
+fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let mut times: BTreeMap<(&str, u64), Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        // Positive numbers stand in the order of their bits.
+        let threads = samples.rows[*row].busy_threads.to_bits();
+        times.entry((samples.device_name(*row), threads)).or_default().push(samples.rows[*row].time_ns);
+    }
+    let mut overheads: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for ((device, threads), mut times) in times {
+        if times.len() >= FEWEST_OF_THREADS {
+            let overhead = quantile(&mut times, OVERHEAD_SHARE);
+            overheads.entry(device.to_owned()).or_default().push((f64::from_bits(threads), overhead));
+        }
+    }
+    overheads
+}
+
+/// Smallest and largest value of each feature.
+pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
+    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
+    for row in 0..matrix.rows() {
+        for (range, value) in ranges.iter_mut().zip(matrix.row(row)).filter(|(_, value)| value.is_finite()) {
+            let (low, high) = range.unwrap_or((*value, *value));
+            *range = Some((low.min(*value), high.max(*value)));
+        }
+    }
+    ranges
+}
+
+impl Facts {
+    /// Whether the numbers fit rows of so many features.
+    pub fn check(&self, width: usize) -> std::result::Result<(), String> {
+        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+        if self.ranges.len() != width {
+            return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
+        }
+        let by_threads = self.overheads_by_threads_ns.values().flatten();
+        if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
+            || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
+            || !self.best_log.is_finite()
+            || !(0.0..=1.0).contains(&self.share_of_alone)
+        {
+            return Err("an overhead is not a positive number, or a share not one".to_owned());
+        }
+        match self
+            .spreads_before
+            .values()
+            .flat_map(BTreeMap::values)
+            .chain(self.spreads.values())
+            .all(|spread| spread.is_finite() && *spread >= 0.0)
+        {
+            true => Ok(()),
+            false => Err("the width of an interval is not a number".to_owned()),
+        }
+    }
+
+    /// Whether a device was learned from.
+    pub fn knows(&self, device: &str) -> bool {
+        self.overheads_ns.contains_key(device)
+    }
+
+    /// How far off 90 % of the answers are on a device when so much is known; of one without a spread of its own, what it is
+    /// on devices that were never seen.
+    pub fn spread(&self, device: &str, view: View) -> Option<f64> {
+        let of = |device: &str| {
+            let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
+            before.or_else(|| self.spreads.get(device)).copied()
+        };
+        of(device).or_else(|| of(UNSEEN))
+    }
+
+    /// What the smallest operators cost on a device with so many threads; of the largest known number for more.
+    pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
+        let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
+        let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());
+        let of_device = || self.overheads_ns.get(device).copied().unwrap_or(self.overhead_ns);
+        enough.map_or_else(of_device, |(_, overhead)| *overhead)
+    }
+}
