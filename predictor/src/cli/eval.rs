@@ -177,8 +177,9 @@ fn errors(evaluation: &Evaluation) -> String {
         "90 % holds",
         "its width",
     ]);
-    let all = ("all".to_owned(), evaluation.learners.clone());
-    for (operator, learners) in evaluation.operators.clone().into_iter().chain([all]) {
+    // All of one operator is what is said of that operator.
+    let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
+    for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
         let mut sorted: Vec<_> = learners.into_iter().collect();
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
         for (learner, one) in sorted {

@@ -2,7 +2,7 @@
 
 use super::{escape, page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The tables of an evaluation.
@@ -21,7 +21,9 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
     }
-    let all = BTreeMap::from([("all".to_owned(), evaluation.learners.clone())]);
+    // All of one operator is what is said of that operator.
+    let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
+    let all = all.into_iter().collect();
     for (title, groups) in
         [("Operators", &evaluation.operators), ("Held out", &evaluation.held_out), ("Everything", &all)]
     {
