@@ -4,10 +4,9 @@ use crate::error::{Error, Result};
 use crate::features::{FEATURES, Origin};
 use crate::learn::ours::Ours;
 use crate::learn::predictor::Predictor;
-use crate::learn::spread::COVERAGE;
+use crate::learn::spread::half_width;
 use crate::learn::{Fitted, by_device, by_operator};
 use crate::samples::Samples;
-use crate::statistics::quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -55,7 +54,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         predictor.learned.adapt_to(&samples, &rows);
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| rows.len() >= FEWEST) {
             let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
-            known.facts.spreads.insert(device.0.clone(), quantile(&mut distances, COVERAGE));
+            known.facts.spreads.insert(device.0.clone(), half_width(&mut distances));
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());

@@ -68,6 +68,13 @@ pub fn calibrate(
     Ok(())
 }
 
+/// The half-width that holds what it should, from distances of answers that had not seen what they were asked for; with the
+/// correction for a finite number of them that makes the promise hold.
+pub fn half_width(distances: &mut [f64]) -> f64 {
+    let share = COVERAGE * (distances.len() + 1) as f64 / distances.len() as f64;
+    quantile(distances, share.min(1.0))
+}
+
 /// What the error was on samples that were left aside.
 fn record_errors(fitted: &mut Ours, trial: &Ours, samples: &Samples, rows: &[usize]) {
     for (operator, rows) in by_operator(samples, rows) {
@@ -117,10 +124,7 @@ fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<
         if device.is_some() && own.len() < FEWEST {
             own = found.iter().filter(|((other, _), _)| other == operator).flat_map(|(_, all)| all.clone()).collect();
         }
-        // The correction for a finite number of distances that makes the promise hold.
-        let share = (COVERAGE * (own.len() + 1) as f64 / own.len() as f64).min(1.0);
-        let spread = quantile(&mut own, share);
-        spreads(&mut entry.facts, view).insert(name_of(*device).to_owned(), spread);
+        spreads(&mut entry.facts, view).insert(name_of(*device).to_owned(), half_width(&mut own));
     }
 }
 
