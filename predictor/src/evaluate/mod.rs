@@ -14,7 +14,7 @@ use metrics::{Interval, Metrics, metrics};
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;
-use protocol::{Division, Few, Round, without_shapes_of};
+use protocol::{Division, Few, Round};
 use ranking::{Ranking, ranking};
 use repeats::{Repeats, repeats};
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,12 @@ impl Cost {
         let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
         Cost { learn_s: mean(|cost| cost.learn_s), answer_us: mean(|cost| cost.answer_us) }
     }
+}
+
+/// Those rows that have no shape of some others.
+fn without_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
+    let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
+    rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()
 }
 
 fn label(learner: Learner, round: &Round) -> String {

@@ -8,7 +8,7 @@ use crate::split;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// What is held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Division {
 /// One round of asking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// Samples that are seen of what is asked; nothing outside of few-shot.
+    /// Samples that are seen of what is asked, whose shapes are not asked then; nothing outside of few-shot.
     pub few: Option<Few>,
     /// Asked.
     pub test: Vec<usize>,
@@ -61,7 +61,7 @@ pub struct Round {
 pub struct Few {
     /// How many of each operator.
     pub shots: usize,
-    /// Drawn ones; without them the learner chooses among those that are asked, and is then asked the rest.
+    /// Drawn ones; without them the learner chooses among those that are asked.
     pub drawn: Option<Vec<usize>>,
 }
 
@@ -203,27 +203,19 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Once with drawn samples and once with those that the learner chooses. Shapes that are shown are not asked.
+/// Once with drawn samples and once with those that the learner chooses.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);
     orders.values_mut().for_each(|rows| rows.shuffle(&mut random));
-    let drawn = |shots: &usize| {
-        let few: Vec<usize> = orders.values().flat_map(|rows| rows.iter().take(*shots).copied()).collect();
-        let test = without_shapes_of(samples, &fold.test, &few);
-        Round { few: Some(Few { shots: *shots, drawn: Some(few) }), test }
-    };
-    let chosen = |shots: &usize| Round { few: Some(Few { shots: *shots, drawn: None }), test: fold.test.clone() };
+    let drawn = |shots: &usize| Some(orders.values().flat_map(|rows| rows.iter().take(*shots).copied()).collect());
+    let round = |shots: usize, drawn| Round { few: Some(Few { shots, drawn }), test: fold.test.clone() };
+    let with_drawn = SHOTS.iter().map(|shots| round(*shots, drawn(shots)));
+    let with_chosen = SHOTS.iter().map(|shots| round(*shots, None));
     Division {
         name: fold.name.clone(),
         networks: Vec::new(),
         train: fold.train.clone(),
-        rounds: SHOTS.iter().map(drawn).chain(SHOTS.iter().map(chosen)).collect(),
+        rounds: with_drawn.chain(with_chosen).collect(),
     }
-}
-
-/// Those rows that have no shape of some others.
-pub fn without_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
-    let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
-    rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()
 }

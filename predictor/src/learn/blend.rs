@@ -44,13 +44,21 @@ fn share_of_alone(samples: &Samples, operator: u32, rows: &[usize], growth: &Gro
     }
     let name = &samples.operators[operator as usize];
     let growth = Growth { rounds: growth.rounds.div_ceil(3), ..growth.clone() };
+    // What one device taught alone is the same whichever other one is held out.
+    let mut whole = Ours::default();
+    let all = devices.concat();
+    whole.begin(samples, operator, &all);
+    whole.learn_alone(samples, name, &all, &growth, seed)?;
     let mut errors = vec![0.0; SHARES.len()];
     for (held_out, asked) in devices.iter().enumerate() {
         let others = devices.iter().enumerate().filter(|(place, _)| *place != held_out);
         let learned: Vec<usize> = others.flat_map(|(_, rows)| rows).copied().collect();
         let mut trial = Ours::default();
         let seen = trial.begin(samples, operator, &learned);
-        trial.learn_transfer(samples, name, &learned, &seen, &growth, seed)?;
+        trial.learn_common(name, &seen, &growth, seed)?;
+        let mut alone = whole.operators[name].alone.clone();
+        alone.remove(held_out);
+        trial.operators.entry(name.clone()).and_modify(|entry| entry.alone = alone);
         for (error, share) in errors.iter_mut().zip(SHARES) {
             trial.operators.entry(name.clone()).and_modify(|entry| entry.facts.share_of_alone = *share);
             let times = trial.predict(samples, asked);

@@ -52,6 +52,11 @@ pub struct Ours {
 const OF_ONE_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
+/// Whether a feature says anything about the device by itself.
+fn tells_of_device(feature: &Feature) -> bool {
+    OF_ONE_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
+}
+
 /// Rows without some features, which trees then cannot ask for.
 fn without(matrix: &Matrix, columns: &[usize]) -> Matrix {
     let mut blank = matrix.clone();
@@ -104,7 +109,8 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             }
         }
         if purpose != Purpose::Known {
-            fitted.learn_transfer(samples, name, &rows, &(matrix, labels), &growth, seed)?;
+            fitted.learn_common(name, &(matrix, labels), &growth, seed)?;
+            fitted.learn_alone(samples, name, &rows, &growth, seed)?;
         }
     }
     if !scarce.is_empty() && is_pooled {
@@ -192,12 +198,10 @@ impl Ours {
         (matrix, labels)
     }
 
-    /// Grows an operator's trees for devices that were not learned from.
-    pub(super) fn learn_transfer(
+    /// Grows an operator's trees of what devices have in common, for those that were not learned from.
+    pub(super) fn learn_common(
         &mut self,
-        samples: &Samples,
         operator: &str,
-        rows: &[usize],
         (matrix, labels): &Seen,
         growth: &Growth,
         seed: u64,
@@ -205,36 +209,35 @@ impl Ours {
         // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
         // what tells devices apart are averaged.
         let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
-        let hides_all = |feature: &Feature| hides_one(feature) || feature.origin == Origin::Device;
         let growth = growth.for_transfer();
-        let unknown = columns(hides_all);
         let transfer = vec![
-            boosted::fit(&without(matrix, &unknown), labels, &growth, seed)?,
+            boosted::fit(&without(matrix, &columns(tells_of_device)), labels, &growth, seed)?,
             boosted::fit(&without(matrix, &columns(hides_one)), labels, &growth, seed)?,
             boosted::fit(matrix, labels, &growth, seed)?,
         ];
-        let alone = self.each_alone(samples, rows, &unknown, &Growth { depth: growth.depth + 1, ..growth }, seed)?;
-        self.operators.entry(operator.to_owned()).and_modify(|entry| {
-            entry.transfer = transfer;
-            entry.alone = alone;
-        });
+        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.transfer = transfer);
         Ok(())
     }
 
-    /// Trees of each device alone, which do not see some features.
-    fn each_alone(
-        &self,
+    /// Grows an operator's trees of each device alone, in the order of devices.
+    pub(super) fn learn_alone(
+        &mut self,
         samples: &Samples,
+        operator: &str,
         rows: &[usize],
-        hidden: &[usize],
         growth: &Growth,
         seed: u64,
-    ) -> Result<Vec<Trees>> {
+    ) -> Result<()> {
+        let growth = growth.for_transfer();
+        let growth = Growth { depth: growth.depth + 1, ..growth };
+        let hidden = columns(tells_of_device);
         let grow = |rows: Vec<usize>| {
             let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
-            boosted::fit(&without(&self.matrix(samples, &rows), hidden), &labels, growth, seed)
+            boosted::fit(&without(&self.matrix(samples, &rows), &hidden), &labels, &growth, seed)
         };
-        by_device(samples, rows).into_values().map(grow).collect()
+        let alone = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
+        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.alone = alone);
+        Ok(())
     }
 
     /// Rows of an operator as each view sees them that is asked for.
