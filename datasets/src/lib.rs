@@ -10,6 +10,7 @@ pub mod codec;
 pub mod document;
 pub mod error;
 pub mod limits;
+pub mod output;
 pub mod parallel;
 pub mod record;
 pub mod shard;
@@ -18,6 +19,7 @@ pub mod store;
 
 pub use codec::{Format, Writer, read};
 pub use error::{Error, Result, RowError};
+pub use output::Output;
 pub use record::SCHEMA_VERSION;
 pub use record::cell::Cell;
 pub use record::choose::choose;

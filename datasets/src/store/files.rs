@@ -2,6 +2,7 @@
 
 use crate::error::{Error, IoContext, Result};
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +13,7 @@ use tempfile::NamedTempFile;
 const TEMPORARY: &str = ".tmp-";
 
 /// A file being written under a temporary name; it disappears unless it is kept.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
 }
@@ -47,9 +48,14 @@ impl Scratch {
         self.file.path()
     }
 
+    /// The open file.
+    pub fn file(&self) -> &File {
+        self.file.as_file()
+    }
+
     /// Brings the file to the disk and gives it its name, replacing a file of that name.
-    pub fn keep(self, name: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
+    pub fn keep(self, name: impl AsRef<OsStr>) -> Result<PathBuf> {
+        let path = self.folder.join(name.as_ref());
         self.file.as_file().sync_all().context("writing", &path)?;
         self.file.persist(&path).map_err(|error| error.error).context("naming", &path)?;
         sync_folder(&self.folder)?;
@@ -72,7 +78,7 @@ impl Scratch {
 }
 
 /// Whether a file got its name.
-pub(super) enum Kept {
+pub(crate) enum Kept {
     /// It did, and stays open and locked.
     Yes(PathBuf, File),
     /// Another file has that name.

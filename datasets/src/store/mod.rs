@@ -15,7 +15,7 @@
 //! Readers look at journals before parts: a journal that vanishes meanwhile has become a part by then.
 
 mod compact;
-mod files;
+pub(crate) mod files;
 mod identity;
 mod index;
 mod journal;

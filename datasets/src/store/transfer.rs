@@ -1,12 +1,13 @@
 //! Rows in and out: other stores, files to give away, files from elsewhere.
 
-use super::files::{HashedScratch, Scratch, make_folder};
+use super::files::{HashedScratch, make_folder};
 use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
 use super::names::part_name;
 use super::seal::seal_rows;
 use super::{Store, settled};
 use crate::codec::{Format, Writer, read};
 use crate::error::{Error, IoContext, Result};
+use crate::output::Output;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -92,9 +93,7 @@ impl Store {
     /// The file appears whole or not at all.
     pub fn export(&self, path: &Path, format: Format) -> Result<u64> {
         settled(|| {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let mut writer = Writer::new(path, format, Scratch::new(folder)?)?;
+            let mut writer = Writer::new(path, format, Output::create(path)?)?;
             let (mut merge, _) = self.merged()?;
             let mut rows = 0;
             // Reading goes on while the rows before are written.
@@ -114,7 +113,7 @@ impl Store {
                     writer.write_batch(&batch)
                 })
             })?;
-            writer.finish()?.keep(&name)?;
+            writer.finish()?.keep()?;
             Ok(rows)
         })
     }

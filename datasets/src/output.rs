@@ -1,0 +1,164 @@
+//! Files for people and other programs: tried before the work, written beside their place, and renamed into it when whole.
+//!
+//! A place that cannot be written is told before minutes are spent on what should go there, and a full disk or a kill leaves
+//! what was there before. What is no ordinary file, such as a pipe or a device, is written as it is.
+
+use crate::error::{Error, IoContext, Result};
+use crate::store::files::Scratch;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file being written; nothing of it is seen before it is kept.
+pub struct Output {
+    path: PathBuf,
+    sink: Sink,
+}
+
+enum Sink {
+    /// An ordinary file, for now under another name.
+    Beside { scratch: Scratch, name: OsString, before: Option<Metadata> },
+    /// A pipe or a device.
+    Through(File),
+}
+
+impl Output {
+    /// Begins a file, or says why there can be none at this place.
+    ///
+    /// A link is followed: the file that it names is replaced, not the link.
+    pub fn create(path: &Path) -> Result<Output> {
+        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let before = place.metadata().ok();
+        let sink = match &before {
+            Some(found) if found.is_dir() => return Err(no_file(path, "it is a folder")),
+            Some(found) if !found.is_file() => {
+                Sink::Through(File::options().write(true).open(&place).context("opening", path)?)
+            }
+            _ => Sink::beside(&place, path, before)?,
+        };
+        Ok(Output { path: path.to_owned(), sink })
+    }
+
+    /// The place it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Brings the file to the disk and to its place, in the stead of one that was there.
+    pub fn keep(self) -> Result<()> {
+        match self.sink {
+            Sink::Through(mut file) => file.flush().context("writing", &self.path),
+            Sink::Beside { scratch, name, before } => {
+                if let Some(before) = before {
+                    scratch.file().set_permissions(before.permissions()).context("writing", &self.path)?;
+                }
+                scratch.keep(&name).map(|_| ())
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn beside(place: &Path, path: &Path, before: Option<Metadata>) -> Result<Sink> {
+        let name = place.file_name().ok_or_else(|| no_file(path, "it ends in no name"))?.to_owned();
+        if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(no_file(path, "it ends in a slash"));
+        }
+        // What may not be changed where it is, is not replaced either.
+        if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
+            File::options().write(true).open(place).context("opening", path)?;
+        }
+        let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Sink::Beside { scratch: Scratch::new(folder)?, name, before })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        match &mut self.sink {
+            Sink::Beside { scratch, .. } => scratch.write(buffer),
+            Sink::Through(file) => file.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match &mut self.sink {
+            Sink::Beside { scratch, .. } => scratch.flush(),
+            Sink::Through(file) => file.flush(),
+        }
+    }
+}
+
+/// Writes a whole file at once.
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    let mut output = Output::create(path)?;
+    output.write_all(content.as_ref()).context("writing", path)?;
+    output.keep()
+}
+
+fn no_file(path: &Path, problem: &str) -> Error {
+    Error::Io {
+        doing: "writing",
+        path: path.to_owned(),
+        source: std::io::Error::new(ErrorKind::InvalidFilename, problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_file_appears_whole_and_one_that_is_given_up_leaves_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let mut output = Output::create(&path).unwrap();
+        output.write_all(b"new, but only ha").unwrap();
+        drop(output);
+        assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"old".to_vec(), vec!["page.html".into()]));
+        write(&path, "new").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"new".to_vec(), vec!["page.html".into()]));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_can_be_no_file_is_refused_at_the_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        for name in ["", ".", "none/page.html", "file/page.html", "new/"] {
+            assert!(Output::create(&folder.path().join(name)).is_err(), "`{name}`");
+        }
+        assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn links_are_followed_and_names_may_be_any_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.csv"));
+        write(&target, "old").unwrap();
+        let link = folder.path().join("link");
+        symlink(&target, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+
+    #[test]
+    fn devices_are_written_and_not_replaced() {
+        use std::os::unix::fs::FileTypeExt;
+        write(Path::new("/dev/null"), "gone").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+        let error = write(Path::new("/dev/full"), "full").unwrap_err();
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+    }
+}
