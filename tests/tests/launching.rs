@@ -1,0 +1,198 @@
+//! `scripts/opcollect` asks cargo only when something changed, and then always.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+use tests::program;
+
+/// Says what it is asked, and builds a program that prints the sources it was built from.
+const CARGO: &str = r#"#!/bin/sh
+echo "$*" >>../asked
+[ ! -e models/broken ] || exit 101
+sources=$(for file in models/src/*.rs configs/* Cargo.lock; do printf '%s ' "$(cat "$file")"; done)
+[ ! -e ../meanwhile ] || mv ../meanwhile models/src/lib.rs
+while [ "$1" != --target-dir ]; do shift; done
+mkdir -p "$2/release"
+printf '#!/bin/sh\necho "%s"\n' "$sources" >"$2/release/opcollect.new"
+chmod +x "$2/release/opcollect.new"
+mv "$2/release/opcollect.new" "$2/release/opcollect"
+"#;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
+}
+
+/// The real scripts over sources and a cargo that are not.
+struct Checkout {
+    folder: tempfile::TempDir,
+}
+
+impl Checkout {
+    fn new() -> Checkout {
+        let checkout = Checkout { folder: tempfile::tempdir().expect("a temporary folder can be made") };
+        for name in ["build-and-run", "opcollect"] {
+            let script = fs::read_to_string(workspace().join("scripts").join(name)).expect("the script is there");
+            checkout.write_program(&format!("root/scripts/{name}"), &script);
+        }
+        checkout.write_program("root/scripts/setup", "#!/bin/sh\n");
+        checkout.write_program("bin/cargo", CARGO);
+        checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.90.0\n");
+        for file in ["Cargo.toml", "datasets/a", "collector/a", "predictor/a", "tests/Cargo.toml"] {
+            checkout.write(&format!("root/{file}"), "");
+        }
+        checkout.write("root/Cargo.lock", "lock");
+        checkout.write("root/configs/a.json", "config");
+        checkout.write("root/models/src/lib.rs", "old");
+        checkout
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it lies in the folder")).expect("a folder can be made");
+        fs::write(&path, text).expect("the file can be written");
+    }
+
+    fn write_program(&self, name: &str, text: &str) {
+        self.write(name, text);
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("it can be made a program");
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.path("root/scripts/opcollect"));
+        let tools = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        command.env_clear().env("HOME", self.folder.path()).env("PATH", tools);
+        command
+    }
+
+    /// What the program says when it is started so, or the exit code; and whether cargo was asked.
+    fn start(&self, mut command: Command) -> (Result<String, Option<i32>>, bool) {
+        let output = command.output().expect("the script can be started");
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let was_asked = fs::remove_file(self.path("asked")).is_ok();
+        (if output.status.success() { Ok(said) } else { Err(output.status.code()) }, was_asked)
+    }
+
+    /// The program is built of these sources, and then started twice more without a question.
+    #[track_caller]
+    fn expect_built(&self, sources: &str, when: &str) {
+        assert_eq!(self.start(self.command()), (Ok(sources.to_owned()), true), "{when}");
+        for _ in 0..2 {
+            assert_eq!(self.start(self.command()), (Ok(sources.to_owned()), false), "after it was built: {when}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_sources_is_built_and_nothing_else() {
+    let checkout = Checkout::new();
+    checkout.expect_built("old config lock", "the first time");
+    let lib = checkout.path("root/models/src/lib.rs");
+    let written = lib.metadata().and_then(|metadata| metadata.modified()).expect("the file has a time");
+    fs::write(&lib, "new").expect("the file can be written");
+    fs::File::open(&lib).and_then(|file| file.set_modified(written)).expect("a time can be set back");
+    checkout.expect_built("new config lock", "another content of the same size and time");
+    checkout.write("root/models/src/more.rs", "more");
+    checkout.expect_built("new more config lock", "a new file");
+    fs::rename(checkout.path("root/models/src/more.rs"), checkout.path("root/models/src/again.rs")).expect("renamed");
+    checkout.expect_built("more new config lock", "a file with another name");
+    fs::remove_file(checkout.path("root/models/src/again.rs")).expect("it is there");
+    checkout.expect_built("new config lock", "a file less");
+    checkout.write("other/lib.rs", "branch");
+    fs::remove_dir_all(checkout.path("root/models/src")).expect("it is there");
+    symlink(checkout.path("other"), checkout.path("root/models/src")).expect("a link can be made");
+    checkout.expect_built("branch config lock", "other files in the place of these");
+    checkout.write("other/lib.rs", "link");
+    checkout.expect_built("link config lock", "a change behind a link");
+    checkout.write("root/configs/a.json", "configuration");
+    checkout.expect_built("link configuration lock", "a file that sources include");
+    checkout.write("root/Cargo.lock", "other lock");
+    checkout.expect_built("link configuration other lock", "other dependencies");
+    checkout.write("root/notes.txt", "no source");
+    assert_eq!(checkout.start(checkout.command()), (Ok("link configuration other lock".to_owned()), false));
+}
+
+#[test]
+fn what_else_a_build_depends_on_is_seen() {
+    let checkout = Checkout::new();
+    checkout.expect_built("old config lock", "the first time");
+    checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.91.0\n");
+    checkout.expect_built("old config lock", "another compiler");
+    checkout.write("root/.venv-torch/stamp", "wheels");
+    checkout.expect_built("old config lock", "another feature");
+    checkout.write("root/.venv/stamp-run", "wheels");
+    checkout.expect_built("old config lock", "other wheels");
+    checkout.write(".cargo/config.toml", "");
+    checkout.expect_built("old config lock", "settings of cargo");
+    let flagged = || {
+        let mut command = checkout.command();
+        command.env("RUSTFLAGS", "-C target-cpu=native");
+        command
+    };
+    assert!(checkout.start(flagged()).1 && !checkout.start(flagged()).1, "flags of the compiler");
+    checkout.expect_built("old config lock", "no flags again");
+    checkout.write_program("root/target/release/opcollect", "#!/bin/sh\necho by hand\n");
+    checkout.expect_built("old config lock", "a program that somebody put there");
+    fs::remove_file(checkout.path("root/target/release/opcollect")).expect("it is there");
+    checkout.expect_built("old config lock", "no program");
+    let elsewhere = || {
+        let mut command = checkout.command();
+        command.env("CARGO_TARGET_DIR", checkout.path("elsewhere"));
+        command
+    };
+    assert!(checkout.start(elsewhere()).1 && !checkout.start(elsewhere()).1, "another folder");
+    assert!(checkout.path("elsewhere/release/opcollect").exists());
+    assert!(!checkout.start(checkout.command()).1, "each folder has its own");
+}
+
+#[test]
+fn neither_a_failure_nor_a_change_during_a_build_leaves_an_old_program() {
+    let checkout = Checkout::new();
+    checkout.expect_built("old config lock", "the first time");
+    checkout.write("root/models/src/lib.rs", "wrong");
+    checkout.write("root/models/broken", "");
+    assert_eq!(checkout.start(checkout.command()), (Err(Some(3)), true));
+    assert_eq!(checkout.start(checkout.command()), (Err(Some(3)), true), "it fails as long as it is wrong");
+    fs::remove_file(checkout.path("root/models/broken")).expect("it is there");
+    checkout.write("root/models/src/lib.rs", "old");
+    checkout.write("meanwhile", "new");
+    assert_eq!(checkout.start(checkout.command()), (Ok("old config lock".to_owned()), true));
+    checkout.expect_built("new config lock", "a change while cargo read");
+}
+
+/// A path without steps up.
+fn plain(path: &str) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in Path::new(path).components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
+}
+
+/// What the script takes for the sources holds everything that the compiler read.
+#[test]
+fn no_source_is_forgotten() {
+    let root = workspace();
+    let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
+    let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
+    let listed: Vec<PathBuf> = listed.split(' ').map(|path| root.join(path)).collect();
+    assert!(listed.iter().all(|path| path.exists()), "{listed:?}");
+    for name in ["opcollect", "opcollect-worker", "oppredict"] {
+        let read = fs::read_to_string(program(name).with_extension("d")).expect("cargo lists sources");
+        let sources: Vec<PathBuf> = read.split_whitespace().skip(1).map(plain).collect();
+        assert!(sources.len() > 50, "{read}");
+        // What `scripts/setup` finished is looked at apart.
+        for source in sources.into_iter().filter(|source| !source.starts_with(root.join(".venv"))) {
+            assert!(listed.iter().any(|path| source.starts_with(path)), "{} is not listed", source.display());
+        }
+    }
+}
