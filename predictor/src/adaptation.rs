@@ -7,10 +7,11 @@ use crate::learn::predictor::Predictor;
 use crate::learn::spread::half_width;
 use crate::learn::{Fitted, by_device, by_operator};
 use crate::samples::Samples;
+use crate::split::{Fold, by_group};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Measurements below which the width of intervals stays that of devices that were never seen.
+/// Shapes below which the width of intervals stays that of devices that were never seen.
 const FEWEST: usize = 20;
 
 /// What measurements of a device changed for one operator.
@@ -24,7 +25,7 @@ pub struct Change {
     pub rows: usize,
     /// Mean absolute error in percent before any was seen.
     pub before: f64,
-    /// The same of each half when only the other had been seen; nothing where there is but one.
+    /// The same of each half of the shapes when only the other had been seen; nothing where there is but one.
     pub after: Option<f64>,
 }
 
@@ -52,8 +53,9 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         let held_out = halves_held_out(&mut predictor.learned, &samples, &rows);
         let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
         predictor.learned.adapt_to(&samples, &rows);
-        if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| rows.len() >= FEWEST) {
-            let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
+        let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
+        let is_enough = shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
+        if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
             known.facts.spreads.insert(device.0.clone(), half_width(&mut distances));
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
@@ -118,17 +120,24 @@ fn errors(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// The same of each half of some rows after the other half was seen; leaves the last correction behind.
+/// The same of each half of the rows' shapes after the other half was seen; nothing where there is but one shape. Leaves the
+/// last correction behind.
 fn halves_held_out(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
-    let half = |part: usize| rows.iter().copied().skip(part).step_by(2).collect::<Vec<usize>>();
-    if rows.len() < 2 {
+    let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
+    if shapes(samples, rows) < 2 {
         return Vec::new();
     }
-    let of = |(seen, asked): (usize, usize)| {
-        learned.adapt_to(samples, &half(seen));
-        errors(learned, samples, &half(asked))
+    let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<usize>>();
+    let of = |fold: Fold| {
+        learned.adapt_to(samples, &pick(&fold.train));
+        errors(learned, samples, &pick(&fold.test))
     };
-    [(0, 1), (1, 0)].into_iter().flat_map(of).collect()
+    by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
+}
+
+/// How many shapes some rows have: schedules of one tell of each other.
+fn shapes(samples: &Samples, rows: &[usize]) -> usize {
+    rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>().len()
 }
 
 fn mean_percent(logs: &[f64]) -> f64 {

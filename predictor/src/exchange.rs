@@ -83,6 +83,7 @@ fn replace(of: &mut OfOperator, [known, transfer, alone]: [Vec<Trees>; 3]) {
         }
     }
     of.facts.spreads.clear();
+    of.facts.spreads_before.clear();
     of.facts.mape_aside = None;
 }
 

@@ -292,12 +292,16 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     let input = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
     work = work.with_input(&input.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
     match &anchor.op {
-        Op::Conv { strides, groups, pads, .. } | Op::QConv { strides, groups, pads, .. } => {
+        Op::Conv { strides, groups, pads, .. }
+        | Op::QConv { strides, groups, pads, .. }
+        | Op::ConvTranspose { strides, groups, pads, .. } => {
             work.groups = *groups as f64;
             work.batch = work.groups;
             work.columns = extents.get(1).copied().unwrap_or(1) as f64 / work.groups;
             work.rows = elements / extents.get(1).copied().unwrap_or(1).max(1) as f64;
-            work.stride = strides.first().copied().unwrap_or(1) as f64;
+            // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
+            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
+            work.stride = if is_transposed { 1.0 } else { strides.first().copied().unwrap_or(1) as f64 };
             work.width = last;
             work.pad = last_head(pads);
             work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
@@ -324,12 +328,60 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         Op::GlobalPool { .. } => {
             work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
         }
-        _ => {}
+        // Each output takes its share of the inputs.
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } => work.depth = share_of_input(&input, elements),
+        Op::AdaptivePool { .. } => {
+            work.taps = share_of_input(&input, elements);
+            work.width = last;
+        }
+        // Rows and columns say it all. An operator that is new stands nowhere here until somebody has thought of it.
+        Op::Dense
+        | Op::QDense { .. }
+        | Op::Einsum { .. }
+        | Op::Attention { .. }
+        | Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. }
+        | Op::CumSum { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Quantize { .. }
+        | Op::Dequantize { .. }
+        | Op::Requantize { .. }
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
+        | Op::Rope { .. }
+        | Op::Resize { .. }
+        | Op::Identity => {}
     }
     match work.is_sound() {
         true => Ok(work),
         false => Err("its sizes are empty".to_owned()),
     }
+}
+
+/// How many elements of the first input there are for each of the output.
+fn share_of_input(input: &[i64], elements: f64) -> f64 {
+    (input.iter().map(|extent| *extent as f64).product::<f64>() / elements.max(1.0)).max(1.0)
 }
 
 fn form_of(op: &Op) -> Form {

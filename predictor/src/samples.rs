@@ -86,6 +86,8 @@ pub struct Samples {
     pub choices: Vec<String>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
+    /// What speaks against the data being what it is said to be, for a person to look at.
+    pub doubts: Vec<String>,
 }
 
 impl Samples {
@@ -107,6 +109,7 @@ impl Samples {
             networks: self.networks.clone(),
             choices: self.choices.clone(),
             left_out: self.left_out.clone(),
+            doubts: self.doubts.clone(),
         }
     }
 
@@ -229,6 +232,11 @@ impl Gatherer {
                 self.samples.left_out.insert(reason.to_owned(), 1);
             }
         }
+    }
+
+    /// Notes what speaks against the data.
+    pub fn doubt(&mut self, doubt: String) {
+        self.samples.doubts.push(doubt);
     }
 
     /// Adds a row with the medians of its measurements.

@@ -24,3 +24,29 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert!(found.learners["ours"].mape <= 2.5, "{found:?}");
 }
+
+#[test]
+fn the_mapping_fits_its_tables_and_a_mapping_with_exchanged_sizes_does_not() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let own = std::fs::read_to_string(root.join("configs/gpu-ops.toml")).expect("the mapping");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("exchanged.toml");
+    let (right, wrong) = (r#"columns = "K", depth = "N""#, r#"columns = "N", depth = "K""#);
+    assert_eq!(own.matches(right).count(), 2, "batched products and linear layers");
+    std::fs::write(&path, own.replace(right, wrong)).expect("a file");
+    for name in ["bmm", "linear", "conv", "softmax", "ln", "elem"] {
+        let table = root.join(format!("../shared/data/gpu-ops/{name}.csv.gz"));
+        if !table.exists() {
+            eprintln!("skipped: `{}` is not there", table.display());
+            continue;
+        }
+        let mapping = Mapping::read(&root.join("configs/gpu-ops.toml")).expect("the mapping");
+        let found = samples(std::slice::from_ref(&table), &mapping).expect("the table");
+        assert!(found.doubts.is_empty(), "{name}: {:?}", found.doubts);
+        if ["bmm", "linear"].contains(&name) {
+            let error =
+                samples(&[table], &Mapping::read(&path).expect("a mapping")).expect_err("exchanged").to_string();
+            assert!(error.contains(right) && error.contains(&format!("launch grids of `{name}`")), "{error}");
+        }
+    }
+}

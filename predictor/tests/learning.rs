@@ -3,7 +3,7 @@
 mod common;
 
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::features::{Device, Work};
+use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
 use predictor::learn::predictor::Ask;
 use predictor::samples::Network;
@@ -127,6 +127,72 @@ fn few_measurements_of_a_new_device_help() {
     let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours])).expect("an evaluation");
     let (few, many) = (&found.learners["ours k=10"], &found.learners["ours k=50"]);
     assert!(many.mape <= few.mape && many.mape < 8.0, "{few:?} {many:?}");
+}
+
+#[test]
+fn the_error_after_few_measurements_is_that_of_other_shapes() {
+    let (samples, _) = common::samples();
+    let of = |wanted: &dyn Fn(usize) -> bool| {
+        samples.select(&(0..samples.rows.len()).filter(|row| wanted(*row)).collect::<Vec<_>>())
+    };
+    let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
+    // Every shape was measured twice, and is fast or slow in a way that no other shape tells of.
+    let twice: Vec<usize> = (0..samples.rows.len())
+        .filter(|row| {
+            samples.device_name(*row) == "large" && samples.operators[samples.rows[*row].operator as usize] == "product"
+        })
+        .step_by(4)
+        .flat_map(|row| [row, row])
+        .collect();
+    let mut measured = samples.select(&twice);
+    measured.rows.iter_mut().for_each(|sample| sample.time_ns *= if sample.shape % 2 == 0 { 0.5 } else { 2.0 });
+    let changes = adaptation::adapt(&mut predictor, measured.clone()).expect("measurements");
+    assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
+
+    // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
+    let width = |predictor: &predictor::learn::predictor::Predictor| {
+        predictor.learned.operators["product"].facts.spreads.clone()
+    };
+    let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
+    let before = width(&predictor);
+    let changes = adaptation::adapt(&mut predictor, measured.select(&[0; 30])).expect("measurements");
+    assert!(changes[0].after.is_none() && width(&predictor) == before, "{changes:?}");
+}
+
+#[test]
+fn other_trees_have_no_interval_however_much_is_known_of_the_schedule() {
+    let mut before = bundle::from_bytes(common::trained()).expect("the file");
+    for of in before.learned.operators.values_mut() {
+        of.facts.spreads_before.insert(View::Sizes, of.facts.spreads.clone());
+    }
+    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let ask = Ask { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
+    assert!(before.ask(&ask).expect("an answer").high_ns.is_finite());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    exchange::write(&before, folder.path()).expect("files");
+    exchange::read(&mut before, folder.path()).expect("trees");
+    assert!(before.ask(&ask).expect("an answer").high_ns.is_nan(), "the width was that of other trees");
+}
+
+#[test]
+fn answers_without_an_interval_leave_those_of_others_where_they_are() {
+    let (mut samples, _) = common::samples();
+    // An operator that is in one division alone: where it is asked it was never learned, so it has no interval.
+    let rare = samples.rows[0].shape;
+    samples.operators.push("rare".to_owned());
+    let name = samples.operators.len() as u32 - 1;
+    samples.rows.iter_mut().filter(|row| row.shape == rare).for_each(|row| row.operator = name);
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Quantiles]) };
+    let found = evaluate(&samples, &plan).expect("an evaluation");
+    assert!(found.operators["rare"]["quantiles"].interval.is_none());
+    let all = &found.learners["quantiles"];
+    let interval = all.interval.as_ref().expect("all others have one");
+    assert_eq!((interval.rows, all.rows), (samples.rows.len() - 3, samples.rows.len()));
+    for name in ["product", "soft"] {
+        let metrics = &found.operators[name]["quantiles"];
+        let interval = metrics.interval.as_ref().expect("it was learned");
+        assert!(interval.rows == metrics.rows && (80.0..=99.5).contains(&interval.coverage), "{name}: {metrics:?}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use predictor::learn::Learner;
 use predictor::records::{Policy, gather};
 use predictor::samples::Samples;
 use predictor::table::{Mapping, samples};
+use std::fmt::Write;
 
 const TABLE: &str = "op,device,time_us,b,m,n,k,kernel\n";
 
@@ -110,4 +111,93 @@ fn a_predictor_for_other_features_is_refused() {
     bundle::write(&predictor, &path).expect("a file");
     let error = bundle::read(&path).expect_err("other features").to_string();
     assert!(error.contains("made for other features") && error.contains("other.opp"), "{error}");
+}
+
+/// Products of many sizes with what a library launched for them: tiles of 64 × 64 outputs, 256 threads each.
+fn launched_products() -> String {
+    let mut table = "op,device,time_us,b,m,n,k,kernel,grid_x,grid_y,grid_z,block_x\n".to_owned();
+    for step in 0..300u64 {
+        let size = |salt: u64, most: u64| 1 + (step * 7919 + salt * 104_729) % most;
+        let (b, m, n, k) = (size(4, 9), size(1, 900), size(2, 700), size(3, 500));
+        let time_us = 10.0 + (2 * b * m * n * k) as f64 / 40e3 + (4 * b * (m * n + n * k + m * k)) as f64 / 9e3;
+        let (across, down) = (n.div_ceil(64), m.div_ceil(64));
+        let _ = writeln!(table, "product,here,{time_us:.3},{b},{m},{n},{k},a,{across},{down},{b},256");
+    }
+    table
+}
+
+fn with_launches() -> String {
+    let launch = r#"after_run = ["kernel", "grid_x", "grid_y", "grid_z", "block_x"]"#;
+    common::MAPPING.replace(r#"after_run = ["kernel"]"#, launch)
+}
+
+#[test]
+fn a_mapping_that_exchanges_sizes_is_refused_by_the_launch_grids() {
+    let (right, table) = (with_launches(), launched_products());
+    let samples = read(&right, &table).expect("the right mapping");
+    assert!(samples.rows.len() == 300 && samples.doubts.is_empty(), "{:?}", samples.doubts);
+    for (own, wrong, hint) in [
+        (r#"columns = "n", depth = "k""#, r#"columns = "k", depth = "n""#, r#"columns = "n", depth = "k""#),
+        (
+            r#"rows = "m", columns = "n", depth = "k""#,
+            r#"rows = "k", columns = "n", depth = "m""#,
+            r#"rows = "m", depth = "k""#,
+        ),
+        (
+            r#"batch = "b", rows = "m", columns = "n", depth = "k""#,
+            r#"batch = "k", rows = "m", columns = "n", depth = "b""#,
+            r#"batch = "b", depth = "k""#,
+        ),
+    ] {
+        let error = read(&right.replace(own, wrong), &table).expect_err(wrong).to_string();
+        for said in ["launch grids of `product`", hint, "correct the mapping"] {
+            assert!(error.contains(said), "{error}\nwithout: {said}");
+        }
+    }
+}
+
+#[test]
+fn grids_that_say_nothing_refuse_nothing() {
+    // As many blocks as the device has units, each of which takes many tiles: the grids go with no size.
+    let persistent: String = launched_products()
+        .lines()
+        .map(|line| match line.starts_with("op") {
+            true => format!("{line}\n"),
+            false => format!("{},4,1,1,256\n", line.splitn(9, ',').take(8).collect::<Vec<_>>().join(",")),
+        })
+        .collect();
+    let doubts = read(&with_launches(), &persistent).expect("the right mapping").doubts;
+    assert!(doubts.len() == 1 && doubts[0].contains("than it has registers"), "{doubts:?}");
+}
+
+#[test]
+fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
+    let with_memory = with_launches()
+        + "\n[devices.large]\nunits = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\nmemory_bytes = 1e6\n";
+    let table = launched_products();
+    // So many of the rows get something else.
+    let changed = |count: usize, change: &dyn Fn(&str) -> String| -> String {
+        let line = |(place, line): (usize, &str)| match (1..=count).contains(&place) {
+            true => format!("{}\n", change(line)),
+            false => format!("{line}\n"),
+        };
+        table.lines().enumerate().map(line).collect()
+    };
+    let cell = |place: usize, with: &'static str| {
+        move |line: &str| {
+            let mut cells: Vec<&str> = line.split(',').collect();
+            cells[place] = with;
+            cells.join(",")
+        }
+    };
+    for (change, what) in [
+        (&cell(2, "0.9") as &dyn Fn(&str) -> String, "take less time than their device needs"),
+        (&cell(1, "large"), "do not fit their device's memory"),
+        (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are no whole numbers"),
+    ] {
+        let doubts = read(&with_memory, &changed(2, change)).expect(what).doubts;
+        assert!(doubts.iter().any(|doubt| doubt.contains(what) && doubt.contains("first row")), "{doubts:?}");
+        let error = read(&with_memory, &changed(60, change)).expect_err(what).to_string();
+        assert!(error.contains(what) && error.contains("depth = \"k\"") && error.contains("`time_us`"), "{error}");
+    }
 }

@@ -191,7 +191,8 @@ fn errors(evaluation: &Evaluation) -> String {
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}")));
             cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}")));
             if let Some(interval) = &one.interval {
-                cells.extend([format!("{:.1} %", interval.coverage), format!("± {:.1} %", interval.half_width)]);
+                let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
+                cells.extend([format!("{:.1} %{of}", interval.coverage), format!("± {:.1} %", interval.half_width)]);
             }
             table.add_row(cells);
         }

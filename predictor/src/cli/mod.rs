@@ -106,6 +106,9 @@ fn load(data: &Data) -> Result<Samples> {
     for (reason, count) in &samples.left_out {
         eprintln!("note: {count} rows left out: {reason}");
     }
+    for doubt in &samples.doubts {
+        eprintln!("warning: {doubt}");
+    }
     Ok(samples)
 }
 

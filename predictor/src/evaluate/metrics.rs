@@ -1,5 +1,6 @@
 //! How far predictions are from measurements.
 
+use crate::learn::Spread;
 use crate::statistics::quantile;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -45,23 +46,25 @@ pub struct Interval {
     pub coverage: f64,
     /// Mean of half the interval's width, in percent of the prediction.
     pub half_width: f64,
+    /// Predictions that had one.
+    #[serde(default)]
+    pub rows: usize,
 }
 
 impl Interval {
-    /// Of predictions, measurements and how far intervals reach below and above as logarithms; nothing where one is missing.
-    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[(f64, f64)]) -> Option<Interval> {
-        let count = measured.len() as f64;
-        if spreads.len() != measured.len() || spreads.iter().any(|(below, above)| !(below + above).is_finite()) {
-            return None;
-        }
-        let inside = |((guess, truth), (below, above)): &((&f64, &f64), &(f64, f64))| {
-            let off = (**truth / **guess).ln();
-            -below <= off && off <= *above
-        };
-        let inside = predicted.iter().zip(measured).zip(spreads).filter(inside).count();
-        let width = spreads.iter().map(|(below, above)| 100.0 * (above.exp() - (-below).exp()));
+    /// Of predictions, measurements and how far the interval of each reaches; of those that have one, nothing where none has.
+    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[Option<Spread>]) -> Option<Interval> {
+        assert!(predicted.len() == measured.len() && spreads.len() == measured.len(), "one place per measurement");
+        let logs = predicted.iter().zip(measured).map(|(guess, truth)| (truth / guess).ln());
+        let is_finite = |spread: &Spread| (spread.below + spread.above).is_finite();
+        let known: Vec<(f64, Spread)> =
+            logs.zip(spreads).filter_map(|(log, spread)| Some((log, spread.filter(is_finite)?))).collect();
+        let count = known.len() as f64;
+        let inside = known.iter().filter(|(log, spread)| -spread.below <= *log && *log <= spread.above).count();
+        let width = known.iter().map(|(_, spread)| 100.0 * (spread.above.exp() - (-spread.below).exp()));
         let half_width = width.sum::<f64>() / 2.0 / count;
-        Some(Interval { coverage: 100.0 * inside as f64 / count, half_width })
+        let coverage = 100.0 * inside as f64 / count;
+        (!known.is_empty()).then_some(Interval { coverage, half_width, rows: known.len() })
     }
 }
 

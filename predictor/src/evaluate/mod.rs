@@ -7,7 +7,7 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::{Learner, Lesson, by_operator};
+use crate::learn::{Learner, Lesson, Spread, by_operator};
 use crate::parallel;
 use crate::samples::Samples;
 use metrics::{Interval, Metrics, metrics};
@@ -129,8 +129,8 @@ struct Answers {
     predicted: Vec<f64>,
     /// What was held out for each.
     held_out: Vec<u32>,
-    /// How far each interval reaches below and above as logarithms; none without intervals.
-    spreads: Vec<(f64, f64)>,
+    /// How far each interval reaches, where there is one.
+    spreads: Vec<Option<Spread>>,
     /// The predictions of each division, as a range of the above.
     divisions: Vec<(usize, std::ops::Range<usize>)>,
 }
@@ -139,8 +139,8 @@ struct Answers {
 struct Told {
     rows: Vec<usize>,
     times: Vec<f64>,
-    /// How far intervals reach, where they were asked for.
-    spreads: Vec<(f64, f64)>,
+    /// How far each interval reaches, where there is one.
+    spreads: Vec<Option<Spread>>,
 }
 
 /// Evaluates.
@@ -328,7 +328,7 @@ impl Answers {
             part.rows.push(self.rows[place]);
             part.predicted.push(self.predicted[place]);
             part.held_out.push(self.held_out[place]);
-            part.spreads.extend(self.spreads.get(place));
+            part.spreads.push(self.spreads[place]);
         }
         part
     }

@@ -139,14 +139,23 @@ pub struct Lesson {
     pub intervals: bool,
 }
 
+/// How far an interval reaches below and above an answer, as logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Below.
+    pub below: f64,
+    /// Above.
+    pub above: f64,
+}
+
 /// Something that was fitted.
 pub trait Fitted {
     /// Times in nanoseconds of some samples, whose own times are not looked at.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
-    /// How far 90 % intervals reach below and above answers, as logarithms; none where that was not learned.
-    fn spreads(&self, _samples: &Samples, _rows: &[usize]) -> Vec<(f64, f64)> {
-        Vec::new()
+    /// How far the 90 % interval of each row reaches below and above its answer; none where that was not learned.
+    fn spreads(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
+        vec![None; rows.len()]
     }
 
     /// Which samples, so many of each operator, it would have measured first; nothing where it cannot tell. Their times are

@@ -17,7 +17,7 @@ use super::facts::{facts, ranges};
 use super::operator::OfOperator;
 use super::spread::calibrate;
 use super::trees::Trees;
-use super::{Fitted, Lesson, by_device, by_operator, predict_by_operator};
+use super::{Fitted, Lesson, Spread, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
@@ -461,13 +461,13 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 }
 
 impl Fitted for Ours {
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
         let of =
             |row: &usize| self.operator(samples, *row)?.facts.spread(samples.device_name(*row), samples.view(*row));
         // An operator that was never seen is no better known than the least known.
         let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
-        let both = |row: &usize| of(row).or(widest).map(|spread| (spread, spread));
-        rows.iter().map(both).collect::<Option<_>>().unwrap_or_default()
+        let both = |row: &usize| of(row).or(widest).map(|spread| Spread { below: spread, above: spread });
+        rows.iter().map(both).collect()
     }
 
     fn telling(&self, samples: &Samples, rows: &[usize], count: usize) -> Option<Vec<usize>> {

@@ -9,7 +9,7 @@ use super::boosted::{self, Growth, Objective};
 use super::ours::Ours;
 use super::spread::COVERAGE;
 use super::trees::Trees;
-use super::{Fitted, Lesson, by_operator, predict_by_operator};
+use super::{Fitted, Lesson, Spread, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
 use crate::split;
@@ -89,19 +89,20 @@ impl Fitted for Quantiles {
         })
     }
 
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<(f64, f64)> {
-        let mut found: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
+        let mut found: BTreeMap<usize, Spread> = BTreeMap::new();
         for (operator, rows) in by_operator(samples, rows) {
             let (Some(widened), Some(logs)) = (self.widened.get(&operator), self.logs(samples, operator, &rows)) else {
-                return Vec::new();
+                continue;
             };
-            let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return Vec::new() };
+            let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { continue };
             for (place, row) in rows.iter().enumerate() {
                 // Trees of different shares are grown apart and may cross.
                 let reach = |to: f32, from: f32| (f64::from(to - from) + widened).max(0.0);
-                found.insert(*row, (reach(middle[place], low[place]), reach(high[place], middle[place])));
+                let (below, above) = (reach(middle[place], low[place]), reach(high[place], middle[place]));
+                found.insert(*row, Spread { below, above });
             }
         }
-        rows.iter().map(|row| found[row]).collect()
+        rows.iter().map(|row| found.get(row).copied()).collect()
     }
 }

@@ -3,9 +3,10 @@
 //! Every column must be spoken for, as a size, a key or under `after_run`; an unknown one is an error, because silently
 //! unused columns are how units get mixed up.
 
+use super::plausible::Rows;
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
-use crate::features::{Device, Form, Work, attainable_ns};
+use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Question, Samples};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,15 +76,25 @@ impl Unit {
 /// A column, or the same number in every row.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Size {
+pub(super) enum Size {
     Column(String),
     Number(f64),
 }
 
+impl Size {
+    /// The column's name.
+    fn column(&self) -> Option<&str> {
+        match self {
+            Size::Column(name) => Some(name),
+            Size::Number(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shape {
-    form: Form,
+pub(super) struct Shape {
+    pub(super) form: Form,
     batch: Option<Size>,
     rows: Option<Size>,
     columns: Option<Size>,
@@ -119,6 +130,21 @@ impl Mapping {
         }
     }
 
+    /// The column that holds the time, and its unit.
+    pub(super) fn time(&self) -> (&str, &'static str) {
+        (&self.time.column, self.time.unit.name())
+    }
+
+    /// The columns that are known only after a run.
+    pub(super) fn after_run(&self) -> &[String] {
+        &self.after_run
+    }
+
+    /// What the columns of an operator mean.
+    pub(super) fn shape(&self, operator: &str) -> Option<&Shape> {
+        self.operators.get(operator)
+    }
+
     /// The devices it describes.
     pub fn devices(&self) -> &BTreeMap<String, Device> {
         &self.devices
@@ -145,20 +171,12 @@ impl Mapping {
                 return Err(format!("`{name}` is missing"));
             }
         }
-        let of = |size: &Option<Size>| match size {
-            Some(Size::Number(number)) => *number,
-            Some(Size::Column(name)) => given.get(name.as_str()).copied().unwrap_or(f64::NAN),
-            None => f64::NAN,
-        };
-        Ok(shape.work(&of))
+        Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
     /// The columns that mean something.
     pub fn columns(&self) -> BTreeSet<&str> {
-        let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(|size| match size {
-            Size::Column(name) => Some(name.as_str()),
-            Size::Number(_) => None,
-        });
+        let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(Size::column);
         let keys = [&self.operator, &self.device, &self.time.column];
         let rest = keys.into_iter().chain(&self.model).chain(&self.cv).chain(&self.choice).chain(&self.after_run);
         sizes.chain(rest.map(String::as_str)).collect()
@@ -166,22 +184,74 @@ impl Mapping {
 }
 
 impl Shape {
-    fn sizes(&self) -> impl Iterator<Item = &Size> {
+    /// Every size it gives, with the mapping's word for it.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
-            &self.batch,
-            &self.rows,
-            &self.columns,
-            &self.depth,
-            &self.inputs,
-            &self.outputs,
-            &self.kernel,
-            &self.size,
-            &self.stride,
-            &self.pad,
-            &self.operands,
-            &self.flops_per_element,
+            ("batch", &self.batch),
+            ("rows", &self.rows),
+            ("columns", &self.columns),
+            ("depth", &self.depth),
+            ("inputs", &self.inputs),
+            ("outputs", &self.outputs),
+            ("kernel", &self.kernel),
+            ("size", &self.size),
+            ("stride", &self.stride),
+            ("pad", &self.pad),
+            ("operands", &self.operands),
+            ("flops_per_element", &self.flops_per_element),
         ];
-        all.into_iter().flatten()
+        all.into_iter().filter_map(|(word, size)| Some((word, size.as_ref()?)))
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = &Size> {
+        self.named().map(|(_, size)| size)
+    }
+
+    /// The sizes that stand in columns: the mapping's word and the column's name.
+    pub(super) fn columns(&self) -> Vec<(&'static str, &str)> {
+        let named = self.named().filter_map(|(word, size)| Some((word, size.column()?)));
+        named.collect()
+    }
+
+    /// The same with two columns exchanged.
+    pub(super) fn exchanged(&self, one: &str, two: &str) -> Shape {
+        let mut shape = self.clone();
+        let sizes = [
+            &mut shape.batch,
+            &mut shape.rows,
+            &mut shape.columns,
+            &mut shape.depth,
+            &mut shape.inputs,
+            &mut shape.outputs,
+            &mut shape.kernel,
+            &mut shape.size,
+            &mut shape.stride,
+            &mut shape.pad,
+            &mut shape.operands,
+            &mut shape.flops_per_element,
+        ];
+        for size in sizes {
+            if let Some(Size::Column(name)) = size {
+                *name = if name == one {
+                    two
+                } else if name == two {
+                    one
+                } else {
+                    name.as_str()
+                }
+                .to_owned();
+            }
+        }
+        shape
+    }
+
+    /// Work from numbers by the names of their columns.
+    pub(super) fn work_of(&self, given: &impl Fn(&str) -> Option<f64>) -> Work {
+        self.work(&|size| match size {
+            Some(Size::Number(number)) => *number,
+            Some(Size::Column(name)) => given(name).unwrap_or(f64::NAN),
+            None => f64::NAN,
+        })
     }
 
     fn work(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
@@ -238,39 +308,14 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let times = numbers(path, &table, &mapping.time.column)?;
         let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
         let questions = in_table(path, &table, mapping)?;
-        plausible(path, mapping, &questions, times)?;
+        let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.nanoseconds()).collect();
+        let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
+        rows.check()?.into_iter().for_each(|doubt| gatherer.doubt(doubt));
         for (row, question) in questions.into_iter().enumerate() {
-            let time_ns = times[row] * mapping.time.unit.nanoseconds();
-            gatherer.push(question, &mut [time_ns], cvs.map(|cvs| cvs[row]));
+            gatherer.push(question, &mut [times_ns[row]], cvs.map(|cvs| cvs[row]));
         }
     }
     gatherer.finish()
-}
-
-/// Refuses a table most of whose times no device could have reached: they are in another unit than the mapping says.
-fn plausible(path: &Path, mapping: &Mapping, questions: &[Question], times: &[f64]) -> Result<()> {
-    /// Caches make operators faster than main memory allows, but not by so much.
-    const FASTEST: f64 = 0.05;
-    let devices: Vec<&Device> = mapping.devices.values().collect();
-    let (mut known, mut too_fast) = (0, 0);
-    for (question, time) in
-        questions.iter().zip(times).filter(|(question, time)| question.work.is_sound() && **time > 0.0)
-    {
-        let least = attainable_ns(&question.work, devices[question.device as usize], question.threads);
-        known += 1;
-        too_fast += usize::from(time * mapping.time.unit.nanoseconds() < FASTEST * least);
-    }
-    match 2 * too_fast > known {
-        true => Err(Error::table(
-            path,
-            format!(
-                "{too_fast} of {known} times are shorter than a twentieth of what their devices need; is `{}` in another unit than `{}`?",
-                mapping.time.column,
-                mapping.time.unit.name()
-            ),
-        )),
-        false => Ok(()),
-    }
 }
 
 fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
@@ -302,17 +347,12 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
         };
         let operator = operators.1[row] as usize;
         let (shape, columns) = &shapes[operator];
-        let of = |size: &Option<Size>| match size {
-            Some(Size::Number(number)) => *number,
-            Some(Size::Column(name)) => columns.get(name.as_str()).map_or(f64::NAN, |column| column[row]),
-            None => f64::NAN,
-        };
         questions.push(Question {
             operator: operators.0[operator].clone(),
             device: place as u32,
             model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),
             detail: String::new(),
-            work: shape.work(&of),
+            work: shape.work_of(&|name| columns.get(name).map(|column| column[row])),
             threads: mapping.devices[device].units,
             is_default: true,
             extras: BTreeMap::new(),
@@ -349,7 +389,7 @@ fn column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a Column> {
     table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`, which the mapping names")))
 }
 
-fn numbers<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
+pub(super) fn numbers<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
     match &column(path, table, name)?.cells {
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { words, .. } => {

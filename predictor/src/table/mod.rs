@@ -2,6 +2,7 @@
 
 mod csv;
 mod mapping;
+mod plausible;
 
 pub use csv::read;
 pub use mapping::{Mapping, samples};

@@ -1,0 +1,31 @@
+//! What operators of networks are to a predictor: sizes that mean what their names say.
+
+use predictor::asking::{model, operator};
+use predictor::features::{Form, Work};
+
+fn work(text: &str) -> Work {
+    operator(text, None).expect(text).work
+}
+
+#[test]
+fn a_transposed_convolution_has_channels_for_columns() {
+    let found: Vec<_> =
+        model("dcgan", 2).expect("a network").into_iter().filter(|one| one.name == "conv_transpose2d").collect();
+    assert!(!found.is_empty(), "the network has some");
+    for one in found {
+        let (work, out) = (&one.work, &one.work.output);
+        assert_eq!(work.form, Form::Convolution);
+        let [batch, channels, down, across, _] = *out;
+        assert_eq!((work.columns, work.width), (channels, across), "{}", one.text);
+        assert_eq!(work.rows, batch * down * across, "{}", one.text);
+        assert!(work.taps == 16.0 && work.flops > 0.0, "{}: {work:?}", one.text);
+    }
+}
+
+#[test]
+fn convolutions_and_products_have_their_own() {
+    let conv = work("conv2d:n=2,ci=16,hw=28,co=40,k=3,p=1");
+    assert_eq!((conv.columns, conv.rows, conv.depth, conv.taps, conv.width), (40.0, 1568.0, 144.0, 9.0, 28.0));
+    let product = work("matmul:m=5,n=6,k=7");
+    assert_eq!((product.batch, product.rows, product.columns, product.depth), (1.0, 5.0, 6.0, 7.0));
+}
