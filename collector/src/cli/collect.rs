@@ -5,7 +5,7 @@ use super::failure::{Failure, chain};
 use super::peaks;
 use super::progress::Progress;
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
 use crate::campaign::{
@@ -128,7 +128,7 @@ impl Job<'_> {
             })?;
         } else {
             for summary in &summaries {
-                print(&format!("{}\n", render(summary)))?;
+                print(&format!("{}\n", render(summary, &paper())))?;
             }
             print(&footer(&done, &self.store, seconds))?;
         }

@@ -2,10 +2,10 @@
 
 use super::arguments::DatasetCommand;
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
-use crate::report::table::{new_table, right_align};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
 use datasets::sql::Dialect;
 use datasets::{Format, SealOptions, Store};
+use report::{Table, figures, words};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -59,11 +59,11 @@ fn stats(path: &Path, as_json: bool) -> Result<u8> {
         print_json(&stats)?;
         return Ok(DONE);
     }
-    let mut table = new_table(&["what", "records"]);
-    table.add_row(["all".to_owned(), stats.rows.to_string()]);
+    let mut table = Table::new([words("what"), figures("records")]);
+    table.row(["all".to_owned(), stats.rows.to_string()]);
     let mut group = |name: &str, counts: &BTreeMap<String, u64>| {
         for (label, count) in counts {
-            table.add_row([format!("{name} {label}"), count.to_string()]);
+            table.row([format!("{name} {label}"), count.to_string()]);
         }
     };
     group("outcome", &stats.by_outcome);
@@ -71,8 +71,7 @@ fn stats(path: &Path, as_json: bool) -> Result<u8> {
     group("target", &stats.by_target);
     group("host", &stats.by_host);
     group("operator", &stats.by_operator);
-    right_align(&mut table, [1]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     print(&format!(
         "{} tasks; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
         stats.tasks, stats.parts.count, stats.parts.bytes, stats.journals.count, stats.journals.bytes, stats.duplicates
@@ -131,11 +130,13 @@ fn schema(sql: Option<&str>) -> Result<u8> {
             print(datasets::sql::schema(engine).trim_end())?;
         }
         None => {
-            let mut table = new_table(&["column", "type", "unit", "meaning"]);
+            let columns =
+                [words("column").least(24), words("type").drops(2), words("unit").drops(1), words("meaning").least(24)];
+            let mut table = Table::new(columns);
             for column in datasets::COLUMNS {
-                table.add_row([column.name, column.kind.name(), column.unit, column.text()]);
+                table.row([column.name, column.kind.name(), column.unit, column.text()]);
             }
-            print(&table.to_string())?;
+            print(&table.on(&paper()))?;
         }
     }
     Ok(DONE)

@@ -1,10 +1,10 @@
 //! `doctor`: what this machine can measure, what not, and how to improve it.
 
-use super::{DONE, Result, print, print_json};
+use super::{DONE, Result, paper, print, print_json};
 use crate::counters::CounterRequest;
 use crate::host::{DoctorRequest, Status, doctor};
-use crate::report::table::new_table;
 use crate::tvm::library;
+use report::{Cell, Table, words};
 use std::path::{Path, PathBuf};
 
 /// Prints every finding.
@@ -15,20 +15,21 @@ pub fn run(as_json: bool) -> Result<u8> {
         print_json(&findings)?;
         return Ok(DONE);
     }
-    let mut table = new_table(&["", "what", "found", "consequence and advice"]);
+    let columns = [words(""), words("what"), words("found"), words("consequence and advice").least(24)];
+    let mut table = Table::new(columns);
     for finding in &findings {
         let mark = match finding.status {
-            Status::Ok => "ok",
-            Status::Limited => "limited",
-            Status::Missing => "missing",
+            Status::Ok => Cell::from("ok"),
+            Status::Limited => Cell::from("limited").uncertain(),
+            Status::Missing => Cell::from("missing").bad(),
         };
         let rest: Vec<&str> = [finding.consequence.as_str(), finding.advice.as_str()]
             .into_iter()
             .filter(|text| !text.is_empty())
             .collect();
-        table.add_row([mark, &finding.topic, &finding.found, &rest.join("; ")]);
+        table.row([mark, finding.topic.as_str().into(), finding.found.as_str().into(), rest.join("; ").into()]);
     }
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     Ok(DONE)
 }
 

@@ -2,15 +2,14 @@
 
 use super::arguments::{GraphFormat, Models, Sweep};
 use super::failure::{Failure, chain};
-use super::{DONE, Result, machine, print, print_json, settings, tell};
+use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::attempt::{load_with_notes, notes};
 use crate::campaign::config::Executor;
 use crate::campaign::{Config, PlannedTask, planned_tasks};
-use crate::report::number;
-use crate::report::table::{new_table, right_align};
 use crate::space;
 use models::partition::{claims, partner};
 use models::{Graph, transformers};
+use report::{Table, figures, number, words};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -55,11 +54,12 @@ pub fn list(as_json: bool) -> Result<u8> {
         print_json(&rows)?;
         return Ok(DONE);
     }
-    let mut table = new_table(&["source", "model", "input", "parameters", "GMACs"]);
+    let columns = [words("source"), words("model"), words("input"), figures("parameters"), figures("GMACs")];
+    let mut table = Table::new(columns);
     for row in rows {
         let input: Vec<String> = row.input.iter().map(ToString::to_string).collect();
         let millions = format!("{:.2} M", row.parameters as f64 / 1e6);
-        table.add_row([
+        table.row([
             row.source.to_owned(),
             row.name.to_owned(),
             input.join("x"),
@@ -67,8 +67,7 @@ pub fn list(as_json: bool) -> Result<u8> {
             number(row.macs as f64 / 1e9),
         ]);
     }
-    right_align(&mut table, [3, 4]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     Ok(DONE)
 }
 
@@ -130,11 +129,19 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         print_json(&tasks)?;
         return Ok(DONE);
     }
-    let mut headings = vec!["task", "count", "first place", "MFLOP", "MB moved", "FLOP/byte", "hash"];
+    let mut columns = vec![
+        words("task").least(24),
+        figures("count"),
+        words("first place").drops(4),
+        figures("MFLOP"),
+        figures("MB moved").drops(1),
+        figures("FLOP/byte").drops(3),
+        words("hash").drops(2),
+    ];
     if !config.partners.is_empty() {
-        headings.push("computed by");
+        columns.push(words("computed by"));
     }
-    let mut table = new_table(&headings);
+    let mut table = Table::new(columns);
     for (planned, work) in &rows {
         let moved = work.bytes() as f64;
         let mut row = vec![
@@ -149,10 +156,9 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         if !config.partners.is_empty() {
             row.push(planned.partner.clone().unwrap_or_else(|| config.target.clone()));
         }
-        table.add_row(row);
+        table.row(row);
     }
-    right_align(&mut table, [1, 3, 4, 5]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     let total: f64 = rows.iter().map(|(planned, work)| work.flops as f64 * planned.places.len() as f64).sum();
     let calls: usize = rows.iter().map(|(planned, _)| planned.places.len()).sum();
     print(&format!("{} tasks, {calls} calls, {} GFLOP", rows.len(), number(total / 1e9)))?;
@@ -197,13 +203,14 @@ pub fn space(arguments: &Models, sample: usize, seed: u64, as_json: bool) -> Res
             continue;
         }
         print(&format!("{}\n  {} points before limits", planned.task.describe(), space.size()))?;
-        let mut table = new_table(&["axis", "meaning", "settings", "default"]);
+        let columns = [words("axis"), words("meaning").drops(1), words("settings"), words("default")];
+        let mut table = Table::new(columns);
         for axis in &space.axes {
             let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
             let default = space.default.0.get(axis.name).map(ToString::to_string).unwrap_or_default();
-            table.add_row([axis.name.to_owned(), axis.meaning.to_owned(), settings.join(" "), default]);
+            table.row([axis.name.to_owned(), axis.meaning.to_owned(), settings.join(" "), default]);
         }
-        print(&table.to_string())?;
+        print(&table.on(&paper()))?;
         for knobs in samples {
             let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
             print(&format!("  {}", parts.join(" ")))?;

@@ -24,6 +24,7 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
 use repeat::Repeat;
+use report::Paper;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -82,6 +83,11 @@ fn print(text: &str) -> Result<()> {
         Err(error) => Err(Failure::environment(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
+}
+
+/// Where results go.
+fn paper() -> Paper {
+    Paper::of(&std::io::stdout(), |name| std::env::var_os(name))
 }
 
 /// Says what a person should know beside the result.

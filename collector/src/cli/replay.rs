@@ -3,19 +3,18 @@
 use super::arguments::Replay;
 use super::dataset::open;
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
 use crate::campaign::{Build, Workers, attempt};
 use crate::counters::CounterRequest;
 use crate::job::{BuildJob, Measured, RunJob, RunReply};
 use crate::measure::statistics::percentile;
 use crate::measure::{Evaluator, Method, Plan};
-use crate::report::table::{new_table, right_align};
-use crate::report::{duration, number};
 use crate::space::Schedule;
 use crate::target::Target;
 use datasets::{Key, Record};
 use models::Task;
+use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -393,21 +392,29 @@ fn simple_text(op: &str) -> Option<String> {
 }
 
 fn table(all: &[Replayed]) -> String {
-    let headers = ["operator", "candidates", "lost", "build s", "run s", "candidates/min", "ours/recorded", "ours−TVM"];
-    let mut table = new_table(&headers);
-    let percent = |part: Option<f64>| part.map(|part| format!("{:.2} %", part * 100.0)).unwrap_or_default();
+    let mut table = Table::new([
+        words("operator"),
+        figures("candidates"),
+        figures("lost"),
+        figures("building").drops(2),
+        figures("running").drops(1),
+        figures("candidates/min").drops(3),
+        figures("ours/recorded"),
+        figures("ours−TVM"),
+    ]);
     for replayed in all {
-        table.add_row([
-            replayed.operator.clone(),
-            replayed.count.to_string(),
-            (replayed.count - replayed.ok_count).to_string(),
-            number(replayed.build_seconds),
-            number(replayed.run_seconds),
-            number(replayed.candidates_per_minute),
-            replayed.over_recorded.map(number).unwrap_or_default(),
-            percent(replayed.evaluator_difference),
+        let lost = replayed.count - replayed.ok_count;
+        let lost_cell = Cell::from(lost.to_string());
+        table.row([
+            replayed.operator.as_str().into(),
+            replayed.count.to_string().into(),
+            if lost > 0 { lost_cell.bad() } else { lost_cell },
+            duration(replayed.build_seconds * 1e9).into(),
+            duration(replayed.run_seconds * 1e9).into(),
+            number(replayed.candidates_per_minute).into(),
+            Cell::from(or_unknown(replayed.over_recorded, number)),
+            or_unknown(replayed.evaluator_difference, |part| format!("{:.2} %", part * 100.0)).into(),
         ]);
     }
-    right_align(&mut table, [1, 2, 3, 4, 5, 6, 7]);
-    table.to_string()
+    table.on(&paper())
 }

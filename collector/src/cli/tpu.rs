@@ -2,14 +2,14 @@
 
 use super::arguments::{TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
 use crate::campaign::collect::now_us;
-use crate::report::table::{new_table, right_align};
 use crate::tpu::compare::{self, Change};
 use crate::tpu::import::{self, Per, Provenance};
 use crate::tpu::loss::Losses;
 use crate::tpu::{self, Reading, Timeline, capture};
 use datasets::{Format, Store};
+use report::{Cell, Table, duration, figures, words};
 use std::io::Write;
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn view(input: &Path, output: &Path, outputs: &TpuOutputs) -> Result<u8> {
     if !outputs.disable_summary
         && let Some(summary) = &summary
     {
-        print(summary.console().trim_end())?;
+        print(&summary.table().on(&paper()))?;
         tpu::output::write(&output.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))
             .map_err(failed)?;
     }
@@ -121,31 +121,48 @@ fn compare(arguments: &TpuCompare) -> Result<u8> {
         print_json(&compare_json(&comparison))?;
         return Ok(code);
     }
-    let mut table = new_table(&["operator", "before", "mean", "after", "mean", "ratio", "lost"]);
-    let micros = |ns: f64| format!("{:.3} us", ns / 1000.0);
+    let mut table = Table::new([
+        words("operator"),
+        figures("before").drops(2),
+        figures("mean before"),
+        figures("after").drops(1),
+        figures("mean after"),
+        figures("ratio"),
+        figures("lost"),
+    ]);
     let limit = arguments.limit.unwrap_or(usize::MAX);
     for change in comparison.changes.iter().take(limit) {
         let Change { operator, before, after } = change;
-        table.add_row([
-            operator.text(),
-            before.0.to_string(),
-            micros(before.1),
-            after.0.to_string(),
-            micros(after.1),
-            format!("{:.3}", change.ratio()),
-            micros(change.lost_ns()),
+        table.row([
+            operator.text().into(),
+            before.0.to_string().into(),
+            duration(before.1).into(),
+            after.0.to_string().into(),
+            duration(after.1).into(),
+            ratio(change.ratio()),
+            duration(change.lost_ns()).into(),
         ]);
     }
-    right_align(&mut table, 1..7);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     for (what, list) in [("only before", &comparison.gone), ("only after", &comparison.new)] {
         for (operator, time) in list.iter().take(limit) {
-            print(&format!("{what}: {} ({})", operator.text(), micros(*time as f64)))?;
+            print(&format!("{what}: {} ({})", operator.text(), duration(*time as f64)))?;
         }
     }
     let lost: f64 = comparison.changes.iter().map(Change::lost_ns).sum();
-    print(&format!("{} operators in both; together they lost {}", comparison.changes.len(), micros(lost)))?;
+    print(&format!("{} operators in both; together they lost {}", comparison.changes.len(), duration(lost)))?;
     Ok(code)
+}
+
+/// A ratio that says whether an operator got slower or faster by more than its third digit.
+fn ratio(ratio: f64) -> Cell {
+    const NOTABLE: f64 = 0.01;
+    let cell = Cell::from(format!("{ratio:.3}"));
+    match ratio {
+        ratio if ratio > 1.0 + NOTABLE => cell.bad(),
+        ratio if ratio < 1.0 - NOTABLE => cell.best(),
+        _ => cell,
+    }
 }
 
 fn compare_json(comparison: &compare::Comparison) -> serde_json::Value {

@@ -2,9 +2,9 @@
 
 use super::arguments::TraceCommand;
 use super::failure::Failure;
-use super::{DONE, Result, print, print_json};
-use crate::report::table::new_table;
+use super::{DONE, Result, paper, print, print_json};
 use crate::trace::{self, Answer, Error};
+use report::{Table, figures, words};
 
 /// Does one of them.
 pub fn run(command: &TraceCommand) -> Result<u8> {
@@ -29,10 +29,11 @@ fn rows(answer: &Answer) -> Vec<serde_json::Map<String, serde_json::Value>> {
 }
 
 fn table(answer: &Answer) -> String {
-    let heads: Vec<&str> = answer.columns.iter().map(String::as_str).collect();
-    let mut table = new_table(&heads);
+    let is_number = |at: usize| answer.rows.iter().all(|row| !matches!(row[at], trace::Value::Text(_)));
+    let columns = answer.columns.iter().enumerate();
+    let mut table = Table::new(columns.map(|(at, name)| if is_number(at) { figures(name) } else { words(name) }));
     for row in &answer.rows {
-        table.add_row(row.iter().map(ToString::to_string));
+        table.row(row.iter().map(ToString::to_string));
     }
-    table.to_string()
+    table.on(&paper())
 }

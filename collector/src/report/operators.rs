@@ -1,11 +1,10 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 
-use super::{duration, number};
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
-use crate::report::table::{new_table, right_align};
 use crate::space::{Knobs, Schedule, space};
 use crate::target::Machine;
 use datasets::{Outcome, Record};
+use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -186,42 +185,34 @@ fn best_row(
     })
 }
 
+/// A median whose interval is wider than this part of it is marked as uncertain.
+const WIDE: f64 = 0.02;
+/// Below this part of the attainable speed there is something to gain.
+const SLOW: f64 = 0.25;
+
 /// The summary as a table.
-pub fn render(summary: &Summary) -> String {
-    let headers = [
-        "operator",
-        "×",
-        "thr",
-        "median",
-        "±",
-        "GFLOP/s",
-        "roofline",
-        "share",
-        "default",
-        "best schedule, where it differs",
-    ];
-    let mut table = new_table(&headers);
-    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+pub fn render(summary: &Summary, paper: &Paper) -> String {
+    let mut table = Table::new([
+        words("operator").least(24),
+        figures("×").drops(2),
+        figures("threads").drops(3),
+        figures("median"),
+        figures("±"),
+        figures("GFLOP/s").drops(5),
+        figures("roofline").drops(1),
+        figures("share"),
+        figures("default").drops(4),
+        words("best schedule, where it differs").least(20).drops(6),
+    ]);
     for row in &summary.rows {
-        table.add_row([
-            row.task.clone(),
-            row.count.to_string(),
-            row.threads.to_string(),
-            duration(row.median_ns),
-            percent(row.spread),
-            number(row.gflops),
-            row.roofline.map(|part| format!("{:.0} %", part * 100.0)).unwrap_or_else(|| "-".to_owned()),
-            percent(row.share),
-            row.default_over_best.map(|ratio| format!("{ratio:.2}×")).unwrap_or_else(|| "-".to_owned()),
-            row.difference.clone(),
-        ]);
+        table.row(cells(row));
     }
-    right_align(&mut table, 1..=8);
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{} (batch {})\n{table}\ntotal of {calls} operators, each at its best: {}",
+        "{} (batch {})\n{}\ntotal of {calls} operators, each at its best: {}",
         summary.model,
         summary.batch,
+        table.on(paper),
         duration(summary.total_ns)
     );
     if summary.rows.iter().any(|row| row.roofline.is_some_and(|part| part > 1.0)) {
@@ -232,3 +223,23 @@ pub fn render(summary: &Summary) -> String {
     }
     text
 }
+
+fn cells(row: &Row) -> [Cell; 10] {
+    let spread = Cell::from(percent(row.spread));
+    let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));
+    [
+        row.task.as_str().into(),
+        row.count.to_string().into(),
+        row.threads.to_string().into(),
+        duration(row.median_ns).into(),
+        if row.spread <= WIDE { spread } else { spread.uncertain() },
+        number(row.gflops).into(),
+        if row.roofline.is_some_and(|part| part < SLOW) { roofline.bad() } else { roofline },
+        percent(row.share).into(),
+        or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")).into(),
+        row.difference.as_str().into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

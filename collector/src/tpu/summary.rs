@@ -6,6 +6,7 @@ use super::event::Event;
 use super::event::{dma, tiu};
 use super::timeline::Timeline;
 use datasets::parallel;
+use report::{Table, duration, figures};
 
 /// Bytes and the cycles they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -126,38 +127,15 @@ const HEADER: [(&str, usize); 11] = [
     ("SdmaDdrAvgBW(GB/s)", 18),
 ];
 const WIDTH: usize = 190;
-/// Columns on a console; the rest would wrap.
-const CONSOLE: usize = 8;
-const CONSOLE_WIDTH: usize = 130;
 
 impl Summary {
-    /// The whole table.
+    /// The table as the vendor's tool writes it into a file.
     pub fn text(&self) -> String {
-        self.table(HEADER.len(), WIDTH)
-    }
-
-    /// The part that fits a console.
-    pub fn console(&self) -> String {
-        self.table(CONSOLE, CONSOLE_WIDTH)
-    }
-
-    /// Heads of the columns.
-    pub fn header() -> [&'static str; 11] {
-        HEADER.map(|(name, _)| name)
-    }
-
-    /// The rows as texts; the last is over all cores.
-    pub fn rows(&self) -> Vec<[String; 11]> {
-        let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
-        cores.chain(std::iter::once(self.overall_row())).collect()
-    }
-
-    fn table(&self, columns: usize, width: usize) -> String {
         let line = |cells: &[String]| {
             let padded = cells.iter().zip(HEADER).map(|(cell, (_, width))| format!("{cell:>width$}"));
-            padded.take(columns).collect::<Vec<_>>().join(" | ") + "\n"
+            padded.collect::<Vec<_>>().join(" | ") + "\n"
         };
-        let (double, single) = ("=".repeat(width) + "\n", "-".repeat(width) + "\n");
+        let (double, single) = ("=".repeat(WIDTH) + "\n", "-".repeat(WIDTH) + "\n");
         let mut text = format!("{double}Summary\n{double}");
         text += &line(&Summary::header().map(str::to_owned));
         text += &single;
@@ -169,6 +147,47 @@ impl Summary {
             text += &line(row);
         }
         text + &double
+    }
+
+    /// The table as a person reads it.
+    pub fn table(&self) -> Table {
+        let orders = [None, None, None, None, Some(7), Some(1), Some(6), Some(2), Some(4), Some(5), Some(3)];
+        let headings = [
+            "core",
+            "busy",
+            "total time",
+            "TIU busy",
+            "TIU cycles",
+            "uArch rate",
+            "GDMA cycles",
+            "GDMA DDR GB/s",
+            "GDMA L2 GB/s",
+            "SDMA cycles",
+            "SDMA DDR GB/s",
+        ];
+        let column = |(heading, order): (&str, Option<u8>)| match order {
+            Some(order) => figures(heading).drops(order),
+            None => figures(heading),
+        };
+        let mut table = Table::new(headings.into_iter().zip(orders).map(column));
+        for mut row in self.rows() {
+            row[2] = duration(self.total_ns as f64);
+            // A time in a column of cycles is that of the slowest core; what its unit is stands in every cell.
+            let readable = |cell: String| cell.replace("(us)", " µs").replace('%', " %");
+            table.row(row.map(readable));
+        }
+        table
+    }
+
+    /// Heads of the columns.
+    pub fn header() -> [&'static str; 11] {
+        HEADER.map(|(name, _)| name)
+    }
+
+    /// The rows as texts; the last is over all cores.
+    pub fn rows(&self) -> Vec<[String; 11]> {
+        let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
+        cores.chain(std::iter::once(self.overall_row())).collect()
     }
 
     fn tiu_ns(&self, cycles: i64) -> i64 {

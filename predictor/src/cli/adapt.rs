@@ -1,9 +1,10 @@
 //! `oppredict adapt` and `oppredict suggest`.
 
 use super::arguments::{Adapt, Suggest};
-use super::{load, new_table, print, right_align};
+use super::{load, paper, print};
 use crate::error::Result;
 use crate::{adaptation, bundle};
+use report::{Cell, Table, UNKNOWN, figures, words};
 use serde_json::json;
 
 /// Corrects a predictor for other devices and writes it.
@@ -11,19 +12,30 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     let mut predictor = bundle::read(&arguments.predictor)?;
     let changes = adaptation::adapt(&mut predictor, load(&arguments.data)?)?;
     bundle::write(&predictor, &arguments.out)?;
-    let mut table = new_table(&["operator", "device", "measurements", "off before", "off after"]);
+    let mut table = Table::new([
+        words("operator"),
+        words("device"),
+        figures("measurements").drops(1),
+        figures("off before"),
+        figures("off after"),
+    ]);
     for change in &changes {
-        table.add_row([
-            change.operator.clone(),
-            change.device.clone(),
-            change.rows.to_string(),
-            format!("{:.1} %", change.before),
-            change.after.map_or("unknown".to_owned(), |after| format!("{after:.1} %")),
+        let after = match change.after {
+            None => Cell::from(UNKNOWN).uncertain(),
+            Some(after) if after > change.before => Cell::from(format!("{after:.1} %")).bad(),
+            Some(after) => Cell::from(format!("{after:.1} %")),
+        };
+        table.row([
+            change.operator.as_str().into(),
+            change.device.as_str().into(),
+            change.rows.to_string().into(),
+            format!("{:.1} %", change.before).into(),
+            after,
         ]);
     }
-    right_align(&mut table, 2..5);
     print(&format!(
-        "{table}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
+        "{}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
+        table.on(&paper()),
         arguments.out.display()
     ))?;
     if arguments.json {
@@ -38,13 +50,12 @@ pub fn suggest(arguments: &Suggest) -> Result<u8> {
     let suggestions = adaptation::suggest(&predictor, load(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
         let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
-        let mut table = new_table(&["operator"].into_iter().chain(sizes).collect::<Vec<_>>());
+        let mut table = Table::new([words("operator")].into_iter().chain(sizes.map(figures)));
         for one in of_operator {
             let sizes = one.sizes.iter().map(|(_, size)| size.to_string());
-            table.add_row([one.operator.clone()].into_iter().chain(sizes));
+            table.row([one.operator.clone()].into_iter().chain(sizes));
         }
-        right_align(&mut table, 1..of_operator[0].sizes.len() + 1);
-        print(&table.to_string())?;
+        print(&table.on(&paper()))?;
     }
     print("the most telling first; measure them on the new device, then give them to `oppredict adapt`")?;
     if arguments.json {

@@ -1,10 +1,11 @@
 //! `oppredict correlate`.
 
 use super::arguments::Correlate;
-use super::{load, new_table, print, quoted, right_align};
+use super::{load, paper, print, quoted};
 use crate::correlate::{Correlation, Part, correlate};
 use crate::error::Result;
-use crate::report;
+use crate::pages;
+use report::{Cell, Table, figures, words};
 
 /// Features in a table on the screen; files hold all.
 const SHOWN: usize = 12;
@@ -12,18 +13,18 @@ const SHOWN: usize = 12;
 /// Prints the strongest correlations and writes all where asked to.
 pub fn run(arguments: &Correlate) -> Result<u8> {
     let found = correlate(&load(&arguments.data)?);
-    let mut table = new_table(&[
-        "operator",
-        "device",
-        "feature",
-        "rows",
-        "Spearman",
-        "Pearson",
-        "Kendall",
-        "partial",
-        "distance",
-        "bits",
-        "by chance",
+    let mut table = Table::new([
+        words("operator"),
+        words("device").drops(1),
+        words("feature"),
+        figures("rows").drops(2),
+        figures("Spearman"),
+        figures("Pearson").drops(5),
+        figures("Kendall").drops(6),
+        figures("partial"),
+        figures("distance").drops(4),
+        figures("bits").drops(3),
+        figures("by chance"),
     ]);
     let mut shown = 0;
     let mut last = ("", "", Part::All);
@@ -34,19 +35,20 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
         if shown < SHOWN {
             let numbers = [one.spearman, one.pearson, one.kendall, one.partial, one.distance, one.mutual_information];
             let operator = format!("{}{}", one.operator, one.part.suffix());
-            let mut cells = vec![operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
-            cells.extend(numbers.map(|number| format!("{number:.2}")));
-            cells.push(format!("{:.1e}", one.chance));
-            table.add_row(cells);
+            let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
+            let mut cells: Vec<Cell> = texts.map(Cell::from).into();
+            cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
+            let chance = Cell::from(format!("{:.1e}", one.chance));
+            cells.push(if one.chance > pages::CHANCE { chance.uncertain() } else { chance });
+            table.row(cells);
         }
     }
-    right_align(&mut table, 3..11);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     if let Some(path) = &arguments.csv {
-        report::write(path, &csv(&found))?;
+        pages::write(path, &csv(&found))?;
     }
     if let Some(path) = &arguments.html {
-        report::write(path, &report::heat_map(&found))?;
+        pages::write(path, &pages::heat_map(&found))?;
     }
     if arguments.json {
         print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;

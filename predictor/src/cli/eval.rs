@@ -1,15 +1,15 @@
 //! `oppredict eval`.
 
 use super::arguments::Eval;
-use super::predict::duration;
-use super::{load, names, new_table, print, right_align};
+use super::{load, names, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
 use crate::features::View;
 use crate::learn::Learner;
 use crate::learn::predictor::Predictor;
-use crate::report;
+use crate::pages;
+use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
 use std::path::Path;
 
 /// Evaluates and prints.
@@ -25,7 +25,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     }
     print(&overview(&evaluation))?;
     if let Some(path) = &eval.html {
-        report::write(path, &report::evaluation(&evaluation))?;
+        pages::write(path, &pages::evaluation(&evaluation))?;
     }
     if let Some(path) = &eval.gate {
         gate(&evaluation, path)?;
@@ -160,87 +160,115 @@ fn overview(evaluation: &Evaluation) -> String {
 }
 
 fn errors(evaluation: &Evaluation) -> String {
-    let mut table = new_table(&[
-        "operator",
-        "learner",
-        "rows",
-        "MAPE %",
-        "95 % of it",
-        "median %",
-        "p90 %",
-        "RMSPE %",
-        "hit@5 %",
-        "hit@10 %",
-        "hit@20 %",
-        "weighted %",
-        "bias %",
-        "90 % holds",
-        "its width",
+    let mut table = Table::new([
+        words("operator"),
+        words("learner").least(8),
+        figures("rows").drops(1),
+        figures("MAPE %"),
+        figures("95 % of it").drops(4),
+        figures("median %").drops(2),
+        figures("p90 %").drops(5),
+        figures("RMSPE %").drops(10),
+        figures("hit@5 %").drops(9),
+        figures("hit@10 %"),
+        figures("hit@20 %").drops(8),
+        figures("weighted %").drops(7),
+        figures("bias %").drops(6),
+        figures("90 % holds").drops(3),
+        figures("its width").drops(4),
     ]);
     // All of one operator is what is said of that operator.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     for (operator, learners) in evaluation.operators.clone().into_iter().chain(all) {
         let mut sorted: Vec<_> = learners.into_iter().collect();
         sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
-        for (learner, one) in sorted {
-            let mut cells = vec![operator.clone(), learner, one.rows.to_string()];
-            cells.push(format!("{:.2}", one.mape));
-            cells.push(format!("{:.2} … {:.2}", one.mape_interval.0, one.mape_interval.1));
+        for (place, (learner, one)) in sorted.into_iter().enumerate() {
+            let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
+            let mape = Cell::from(format!("{:.2}", one.mape));
+            cells.push(if place == 0 { mape.best() } else { mape });
+            cells.push(format!("{:.2} … {:.2}", one.mape_interval.0, one.mape_interval.1).into());
             let errors = [one.median, one.p90, one.rmspe];
-            cells.extend(errors.map(|number| format!("{number:.2}")));
-            cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}")));
-            cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}")));
-            if let Some(interval) = &one.interval {
-                let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
-                cells.extend([format!("{:.1} %{of}", interval.coverage), format!("± {:.1} %", interval.half_width)]);
-            }
-            table.add_row(cells);
+            cells.extend(errors.map(|number| format!("{number:.2}").into()));
+            cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}").into()));
+            cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}").into()));
+            cells.extend(match &one.interval {
+                None => [UNKNOWN.into(), UNKNOWN.into()],
+                Some(interval) => {
+                    let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
+                    [held(interval.coverage, &of), format!("± {:.1} %", interval.half_width).into()]
+                }
+            });
+            table.row(cells);
         }
     }
-    right_align(&mut table, 2..15);
-    table.to_string()
+    table.on(&paper())
+}
+
+/// How many of the intervals that promise 90 % hold the time.
+fn held(coverage: f64, of: &str) -> Cell {
+    /// Below this share, an interval breaks its promise.
+    const PROMISED: f64 = 85.0;
+    let cell = Cell::from(format!("{coverage:.1} %{of}"));
+    if coverage < PROMISED { cell.bad() } else { cell }
 }
 
 fn curve_table(points: &[Point]) -> String {
-    let mut headers = vec!["our MAPE %".to_owned()];
-    headers.extend(points.iter().map(|point| format!("{:.3} of the shapes", point.share)));
-    let mut table = new_table(&headers.iter().map(String::as_str).collect::<Vec<_>>());
+    let of_share = |point: &Point| figures(format!("{:.3} of the shapes", point.share));
+    let columns: Vec<Column> = [words("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
+    let mut table = Table::new(columns);
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<std::collections::BTreeSet<_>>() {
-        let mape = |point: &Point| point.mape.get(operator).map_or(String::new(), |mape| format!("{mape:.2}"));
-        table.add_row([operator.clone()].into_iter().chain(points.iter().map(mape)));
+        let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format!("{mape:.2}"));
+        table.row([operator.clone()].into_iter().chain(points.iter().map(mape)));
     }
-    right_align(&mut table, 1..=points.len());
-    table.to_string()
+    table.on(&paper())
 }
 
 fn orders(evaluation: &Evaluation) -> String {
-    let mut table = new_table(&["learner", "tasks", "top-1", "top-5", "regret@10 %", "Kendall", "Spearman"]);
+    let mut table = Table::new([
+        words("learner").least(8),
+        figures("tasks").drops(1),
+        figures("top-1"),
+        figures("top-5"),
+        figures("regret@10 %"),
+        figures("Kendall"),
+        figures("Spearman").drops(2),
+    ]);
     for (learner, one) in &evaluation.ranking {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
         cells.extend([one.top1, one.top5].map(|number| format!("{number:.3}")));
         cells.push(format!("{:.2}", one.regret10));
         cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
-        table.add_row(cells);
+        table.row(cells);
     }
-    right_align(&mut table, 1..7);
-    table.to_string()
+    table.on(&paper())
 }
 
 fn networks(found: &EndToEnd) -> String {
     let ours = Learner::Ours.name();
-    let mut table = new_table(&["network", "run with", "operators measured", "measured", "ours", "off %"]);
+    let mut table = Table::new([
+        words("network"),
+        words("run with").drops(2),
+        words("operators measured").drops(1),
+        figures("measured"),
+        figures("ours"),
+        figures("off %"),
+    ]);
     for one in &found.networks {
-        let predicted = one.predicted_ns.get(ours).map_or(String::new(), |time| duration(*time));
-        let error = one.error(ours).map_or(String::new(), |error| format!("{error:+.1}"));
+        let predicted = or_unknown(one.predicted_ns.get(ours), |time| duration(*time));
+        let error = or_unknown(one.error(ours), |error| format!("{error:+.1}"));
         let share = format!("{} of {}{}", one.measured, one.operators, if one.counts() { "" } else { ", not scored" });
-        table.add_row([one.name.clone(), one.setting.clone(), share, duration(one.measured_ns), predicted, error]);
+        table.row([one.name.clone(), one.setting.clone(), share, duration(one.measured_ns), predicted, error]);
     }
-    right_align(&mut table, 3..6);
-    let mut scores = new_table(&["learner", "networks", "off by %", "within 5 %", "within 10 %"]);
+    let mut scores = Table::new([
+        words("learner").least(8),
+        figures("networks"),
+        figures("off by %"),
+        figures("within 5 %"),
+        figures("within 10 %"),
+    ]);
     for (learner, one) in &found.learners {
         let numbers = [one.mape, one.hit5, one.hit10].map(|number| format!("{number:.1}"));
-        scores.add_row([&[learner.clone(), one.networks.to_string()], &numbers[..]].concat());
+        scores.row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
     }
-    right_align(&mut scores, 1..5);
-    format!("{table}\n\n{scores}")
+    format!("{}\n\n{}", table.on(&paper()), scores.on(&paper()))
 }

@@ -1,17 +1,18 @@
 //! `oppredict explain`.
 
 use super::arguments::{Data, Explain};
-use super::predict::{duration, set_knobs};
-use super::{load, new_table, print, right_align};
+use super::predict::set_knobs;
+use super::{load, paper, print};
 use crate::asking::{self, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::{self, Limits, Neighbour};
 use crate::features::FEATURES;
 use crate::learn::predictor::{Ask, Predictor};
-use crate::report;
+use crate::pages;
 use crate::samples::Samples;
 use crate::table::Mapping;
+use report::{Table, duration, figures, words};
 use serde_json::json;
 use std::path::Path;
 
@@ -110,17 +111,16 @@ fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
         text += &format!("outside of what was learned: {reason}\n");
     }
     text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
-    let mut bounds = new_table(&["what alone would take", "time", "of the whole"]);
+    let mut bounds = Table::new([words("what alone would take"), figures("time"), figures("of the whole")]);
     for (name, time_ns) in [
         ("arithmetic at peak", limits.arithmetic_ns),
         ("bytes at full bandwidth", limits.memory_ns),
         ("starting it", answer.overhead_ns),
     ] {
         let share = format!("{:.0} %", 100.0 * time_ns / answer.time_ns);
-        bounds.add_row([name.to_owned(), duration(time_ns), share]);
+        bounds.row([name.to_owned(), duration(time_ns), share]);
     }
-    right_align(&mut bounds, 1..3);
-    text += &format!("{bounds}\n");
+    text += &format!("{}\n", bounds.on(&paper()));
     text += &format!(
         "bytes: {:.2} of the shared cache; roofline reached: {:.0} %",
         limits.bytes_of_cache,
@@ -129,29 +129,37 @@ fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
     if let Some(efficiency) = limits.parallel_efficiency {
         text += &format!("; threads used: {:.0} %", 100.0 * efficiency);
     }
-    let mut table = new_table(&["feature", "value", "unit", "time ×"]);
+    let mut table = Table::new([words("feature"), figures("value"), words("unit").least(6), figures("time ×")]);
     for part in explanation.parts.iter().take(SHOWN) {
         let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
         let value = if part.value.is_nan() { "open".to_owned() } else { format!("{:.3}", part.value) };
-        table.add_row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
+        table.row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
     }
-    right_align(&mut table, [1, 3]);
     let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
     text + &format!(
-        "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{table}\nall other features: × {others:.3}",
+        "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
         duration(answer.time_ns),
         duration(explanation.bound_ns),
         explanation.average,
-        explanation.rest
+        explanation.rest,
+        table.on(&paper())
     )
 }
 
 fn of_neighbours(near: &[Neighbour]) -> String {
-    let mut table = new_table(&["nearest measured", "threads", "device", "model", "rows", "fastest", "doublings off"]);
+    let mut table = Table::new([
+        words("nearest measured").least(20),
+        figures("threads"),
+        words("device").least(8).drops(1),
+        words("model").least(8).drops(3),
+        figures("rows").drops(2),
+        figures("fastest"),
+        figures("doublings off"),
+    ]);
     for one in near {
         let sizes: Vec<String> =
             one.sizes.iter().filter(|(_, size)| *size > 1.0).map(|(name, size)| format!("{name} {size}")).collect();
-        table.add_row([
+        table.row([
             sizes.join(", "),
             one.threads.to_string(),
             one.device.clone(),
@@ -161,29 +169,28 @@ fn of_neighbours(near: &[Neighbour]) -> String {
             format!("{:.2}", one.distance),
         ]);
     }
-    right_align(&mut table, [1, 4, 5, 6]);
-    table.to_string()
+    table.on(&paper())
 }
 
 fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::Effect]) -> String {
-    let mut here = new_table(&[feature, "time × here"]);
+    let mut here = Table::new([figures(feature), figures("time × here")]);
     for change in varied {
-        here.add_row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
+        here.row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
     }
-    right_align(&mut here, 0..2);
+    let here = here.on(&paper());
     if effects.is_empty() {
-        return here.to_string();
+        return here;
     }
-    let mut all = new_table(&[feature, "partial dependence ×", "accumulated local effect ×"]);
+    let mut all =
+        Table::new([figures(feature), figures("partial dependence ×"), figures("accumulated local effect ×")]);
     for effect in effects {
-        all.add_row([
+        all.row([
             format!("{:.3}", effect.value),
             format!("{:.3}", effect.partial),
             format!("{:.3}", effect.accumulated),
         ]);
     }
-    right_align(&mut all, 0..3);
-    format!("{here}\nover measured rows\n{all}")
+    format!("{here}\nover measured rows\n{}", all.on(&paper()))
 }
 
 /// What each feature does over many rows of each operator.
@@ -198,17 +205,16 @@ fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> 
     if found.is_empty() {
         return Err(Error::Data("the predictor learned of no operator that the data has".to_owned()));
     }
-    let mut table = new_table(&["operator", "rows", "feature", "typically ×"]);
+    let mut table = Table::new([words("operator"), figures("rows"), words("feature"), figures("typically ×")]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
             let typical = format!("{:.3}", feature.typical);
-            table.add_row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
+            table.row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
         }
     }
-    right_align(&mut table, [1, 3]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     if let Some(path) = &arguments.html {
-        report::write(path, &report::swarms(&found))?;
+        pages::write(path, &pages::swarms(&found))?;
     }
     if arguments.json {
         print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
@@ -218,12 +224,11 @@ fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> 
 
 fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
     let found = explain::importance(samples, 0)?;
-    let mut table = new_table(&["operator", "feature", "MAPE + points"]);
+    let mut table = Table::new([words("operator"), words("feature"), figures("MAPE + points")]);
     for one in found.iter().take(3 * SHOWN) {
-        table.add_row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
+        table.row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
     }
-    right_align(&mut table, [2]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     if as_json {
         print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
     }

@@ -1,16 +1,17 @@
 //! `oppredict knee`.
 
 use super::arguments::KneeOf;
-use super::predict::{duration, set_knobs};
-use super::{new_table, print, right_align};
+use super::predict::set_knobs;
+use super::{paper, print};
 use crate::asking::{self, Operator, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::choices;
 use crate::knee::{Belief, Knee, Point, Probe, knee};
 use crate::learn::predictor::Predictor;
+use crate::pages;
 use crate::probe::{collector, measure};
-use crate::report;
+use report::{Cell, Table, between, duration, figures, words};
 use serde_json::json;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub fn run(arguments: &KneeOf) -> Result<u8> {
         knees.push(found);
     }
     if let Some(path) = &arguments.html {
-        report::write(path, &report::curves(&operator.text, &device, &knees))?;
+        pages::write(path, &pages::curves(&operator.text, &device, &knees))?;
     }
     if arguments.json {
         print(&json!({ "operator": operator.text, "device": device, "knees": knees }).to_string())?;
@@ -116,12 +117,8 @@ fn curve(
 }
 
 fn overview(operator: &Operator, found: &Knee) -> String {
-    let mut table = new_table(&[&found.over, "time", "90 % between", ""]);
+    let mut table = Table::new([figures(&found.over), figures("time"), figures("90 % between"), words("remarks")]);
     for point in &found.curve {
-        let interval = match point.low_ns.is_finite() {
-            true => format!("{} … {}", duration(point.low_ns), duration(point.high_ns)),
-            false => "unknown".to_owned(),
-        };
         let probe = found.probes.iter().find(|probe| probe.at == point.at);
         let mut remark = probe.map_or(String::new(), |probe| {
             let known =
@@ -132,8 +129,13 @@ fn overview(operator: &Operator, found: &Knee) -> String {
         if point.at == found.knee {
             remark = format!("knee {remark}").trim_end().to_owned();
         }
-        table.add_row([point.at.to_string(), duration(point.time_ns), interval, remark]);
+        let time = Cell::from(duration(point.time_ns));
+        table.row([
+            point.at.to_string().into(),
+            if point.at == found.knee { time.best() } else { time },
+            between(point.low_ns, point.high_ns).into(),
+            remark.into(),
+        ]);
     }
-    right_align(&mut table, 0..3);
-    format!("{}\n{table}\n{}\n", operator.text, report::summary(found))
+    format!("{}\n{}\n{}\n", operator.text, table.on(&paper()), pages::summary(found))
 }

@@ -22,6 +22,7 @@ use crate::table::{self, Mapping};
 use arguments::{Arguments, Command, Data};
 use clap::{CommandFactory, Parser};
 use datasets::Source;
+use report::{Paper, Table, words};
 use std::process::ExitCode;
 
 /// Runs the program.
@@ -63,11 +64,11 @@ fn print(text: &str) -> Result<()> {
 
 /// Lists the features.
 fn features() -> Result<u8> {
-    let mut table = new_table(&["feature", "unit", "source"]);
+    let mut table = Table::new([words("feature"), words("unit"), words("source")]);
     for feature in FEATURES {
-        table.add_row([feature.name, feature.unit, feature.origin.name()]);
+        table.row([feature.name, feature.unit, feature.origin.name()]);
     }
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     Ok(0)
 }
 
@@ -79,22 +80,9 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A table without walls.
-fn new_table(headers: &[&str]) -> comfy_table::Table {
-    use comfy_table::{LineStyle, Table, TableStyle};
-    const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(headers);
-    table
-}
-
-/// Numbers stand under each other.
-fn right_align(table: &mut comfy_table::Table, columns: impl IntoIterator<Item = usize>) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-    }
+/// Where results go.
+fn paper() -> Paper {
+    Paper::of(&std::io::stdout(), |name| std::env::var_os(name))
 }
 
 /// Reads what to learn from, and says what was left out.

@@ -1,7 +1,7 @@
 //! `oppredict predict`.
 
 use super::arguments::Predict;
-use super::{new_table, print, quoted, right_align};
+use super::{paper, print, quoted};
 use crate::asking::{self, Answered, Cell, Operator, Run, Setting, Total};
 use crate::bundle;
 use crate::error::{Error, Result};
@@ -9,6 +9,7 @@ use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::records::{add_figures, of_knobs, of_schedule};
 use crate::table::{self, Cells, Mapping};
 use models::Task;
+use report::{Table, between, duration, figures, percent, words};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -130,15 +131,15 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(predict.best);
-    let mut table = new_table(&["time", "schedule"]);
-    for (time, schedule) in &ranked {
+    let mut table = Table::new([figures("time"), words("schedule")]);
+    for (place, (time, schedule)) in ranked.iter().enumerate() {
         let named = schedule.as_object().into_iter().flatten();
         let named: Vec<_> =
             named.map(|(name, value)| format!("{name}={}", value.to_string().replace('"', ""))).collect();
-        table.add_row([duration(*time), named.join(" ")]);
+        let time = report::Cell::from(duration(*time));
+        table.row([if place == 0 { time.best() } else { time }, named.join(" ").into()]);
     }
-    right_align(&mut table, [0]);
-    print(&table.to_string())?;
+    print(&table.on(&paper()))?;
     if predict.json {
         let best: Vec<_> =
             ranked.into_iter().map(|(time_ns, schedule)| json!({ "time_ns": time_ns, "knobs": schedule })).collect();
@@ -244,42 +245,57 @@ pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
 }
 
 fn of_operators(answers: &[Answered]) -> String {
-    let mut table = new_table(&["operator", "time", "90 % between", "at best", "bound by", "remarks"]);
+    let mut table = Table::new([
+        words("operator").least(20),
+        figures("time"),
+        figures("90 % between"),
+        figures("at best").drops(2),
+        words("bound by").least(6).drops(1),
+        words("remarks"),
+    ]);
     for one in answers {
         let answer = &one.answer;
-        table.add_row([
-            one.operator.clone(),
-            duration(answer.time_ns),
-            between(answer.low_ns, answer.high_ns),
-            duration(answer.attainable_ns),
-            answer.bound.to_owned(),
+        table.row([
+            one.operator.as_str().into(),
+            duration(answer.time_ns).into(),
+            interval(answer),
+            duration(answer.attainable_ns).into(),
+            answer.bound.into(),
             remarks(answer),
         ]);
     }
-    right_align(&mut table, 1..4);
-    table.to_string()
+    table.on(&paper())
 }
 
 /// The layers of a model that are alike are one line; in the order of the graph.
 fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> String {
-    let mut table = new_table(&["layer", "×", "each", "90 % between", "all", "share", "bound by", "remarks"]);
+    let mut table = Table::new([
+        words("layer").least(20),
+        figures("×"),
+        figures("each").drops(3),
+        figures("90 % between").drops(2),
+        figures("all"),
+        figures("share"),
+        words("bound by").least(6).drops(1),
+        words("remarks"),
+    ]);
     for one in answers {
         let answer = &one.answer;
         let all_ns = one.count as f64 * answer.time_ns;
-        table.add_row([
-            one.operator.clone(),
-            one.count.to_string(),
-            duration(answer.time_ns),
-            between(answer.low_ns, answer.high_ns),
-            duration(all_ns),
-            format!("{:.1} %", 100.0 * all_ns / total.operators_ns),
-            answer.bound.to_owned(),
+        table.row([
+            one.operator.as_str().into(),
+            one.count.to_string().into(),
+            duration(answer.time_ns).into(),
+            interval(answer),
+            duration(all_ns).into(),
+            percent(all_ns / total.operators_ns).into(),
+            answer.bound.into(),
             remarks(answer),
         ]);
     }
-    right_align(&mut table, 1..6);
     let mut text = format!(
-        "{name}, batch {batch}\n{table}\ntotal: {} (90 % between {})",
+        "{name}, batch {batch}\n{}\ntotal: {} (90 % between {})",
+        table.on(&paper()),
         duration(total.time_ns),
         between(total.low_ns, total.high_ns)
     );
@@ -290,14 +306,14 @@ fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> Stri
     text
 }
 
-fn between(low_ns: f64, high_ns: f64) -> String {
-    match low_ns.is_finite() {
-        true => format!("{} … {}", duration(low_ns), duration(high_ns)),
-        false => "unknown".to_owned(),
-    }
+/// The interval; one that is wider than its time says little.
+fn interval(answer: &Answer) -> report::Cell {
+    let cell = report::Cell::from(between(answer.low_ns, answer.high_ns));
+    let is_narrow = answer.high_ns - answer.low_ns <= answer.time_ns;
+    if is_narrow { cell } else { cell.uncertain() }
 }
 
-fn remarks(answer: &Answer) -> String {
+fn remarks(answer: &Answer) -> report::Cell {
     /// Names of kernels may be whole signatures.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
@@ -306,17 +322,6 @@ fn remarks(answer: &Answer) -> String {
     };
     let choice = answer.choice.iter().map(short);
     let outside = (!answer.outside.is_empty()).then(|| format!("outside: {}", answer.outside.join("; ")));
-    choice.chain(outside).collect::<Vec<_>>().join("; ")
-}
-
-/// A time with three digits and a unit.
-pub fn duration(time_ns: f64) -> String {
-    let (value, unit) = match time_ns {
-        time if time < 1e3 => (time, "ns"),
-        time if time < 1e6 => (time / 1e3, "µs"),
-        time if time < 1e9 => (time / 1e6, "ms"),
-        time => (time / 1e9, "s"),
-    };
-    let digits = (2.0 - value.log10().floor()).clamp(0.0, 2.0) as usize;
-    format!("{value:.digits$} {unit}")
+    let cell = report::Cell::from(choice.chain(outside).collect::<Vec<_>>().join("; "));
+    if answer.outside.is_empty() { cell } else { cell.uncertain() }
 }

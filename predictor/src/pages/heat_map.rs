@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Features that fit on a page that is still read; the CSV has all.
 const MOST: usize = 40;
 /// A correlation that is seen this often by chance is none.
-const CHANCE: f64 = 0.05;
+pub const CHANCE: f64 = 0.05;
 const LEFT: usize = 190;
 const CELL: (usize, usize) = (44, 19);
 

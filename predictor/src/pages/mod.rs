@@ -8,7 +8,7 @@ mod swarm;
 
 pub use curve::{curves, summary};
 pub use evaluation::evaluation;
-pub use heat_map::heat_map;
+pub use heat_map::{CHANCE, heat_map};
 pub use swarm::swarms;
 
 use crate::error::{Error, Result};

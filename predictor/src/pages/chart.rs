@@ -49,22 +49,6 @@ pub fn factor(value: f64) -> String {
     format!("× {text}")
 }
 
-/// What a time is divided by to be read well, and the name of that unit.
-pub fn unit(time_ns: f64) -> (f64, &'static str) {
-    match time_ns {
-        time if time < 1e3 => (1.0, "ns"),
-        time if time < 1e6 => (1e3, "µs"),
-        time if time < 1e9 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    }
-}
-
-/// A number without zeros that say nothing.
-pub fn plain(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

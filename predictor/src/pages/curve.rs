@@ -1,8 +1,9 @@
 //! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
 
-use super::chart::{Scale, plain, ticks, unit};
+use super::chart::{Scale, ticks};
 use super::{escape, page};
 use crate::knee::Knee;
+use report::{plain, unit};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;

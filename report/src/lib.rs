@@ -1,0 +1,13 @@
+//! What a person reads: tables that fit, numbers and times with units, colours for what matters.
+//!
+//! One writer for all programs. Values in, texts out: nothing here prints, and nothing here knows what a record or a
+//! predictor is. A table is told how wide its paper is and drops, wraps or stacks what does not fit; it never cuts a
+//! number.
+
+mod number;
+mod paper;
+mod table;
+
+pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, unit};
+pub use paper::Paper;
+pub use table::{Cell, Column, Table, figures, words};

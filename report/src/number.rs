@@ -1,0 +1,100 @@
+//! Numbers with three significant digits, times with a fitting unit, shares in percent.
+
+/// What stands where a number is not known.
+pub const UNKNOWN: &str = "–";
+
+/// Three significant digits, no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    // The digits after the point are counted once the value is rounded: 0.9999 is 1.00 and not 1.000.
+    let magnitude = format!("{:.2e}", value.abs()).parse::<f64>().unwrap_or(value.abs());
+    let digits = if magnitude >= 100.0 || magnitude == 0.0 {
+        0
+    } else {
+        // Two decimals at 1, one more for each power of ten below, never more than six.
+        (2 - magnitude.log10().floor() as i32).clamp(0, 6) as usize
+    };
+    format!("{value:.digits$}")
+}
+
+/// What a time is divided by to be read well, and the name of that unit.
+pub fn unit(nanoseconds: f64) -> (f64, &'static str) {
+    /// From here on, three digits round to a thousand.
+    const FULL: f64 = 999.5;
+    match nanoseconds {
+        ns if ns < FULL => (1.0, "ns"),
+        ns if ns < FULL * 1e3 => (1e3, "µs"),
+        ns if ns < FULL * 1e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+/// A time in the unit that reads best.
+pub fn duration(nanoseconds: f64) -> String {
+    if !nanoseconds.is_finite() {
+        return UNKNOWN.to_owned();
+    }
+    let (divisor, name) = unit(nanoseconds.abs());
+    format!("{} {name}", number(nanoseconds / divisor))
+}
+
+/// Two times with `…` between; unknown unless both are.
+pub fn between(low_ns: f64, high_ns: f64) -> String {
+    match low_ns.is_finite() && high_ns.is_finite() {
+        true => format!("{} … {}", duration(low_ns), duration(high_ns)),
+        false => UNKNOWN.to_owned(),
+    }
+}
+
+/// A part of one in percent, with one decimal.
+pub fn percent(part: f64) -> String {
+    if part.is_finite() { format!("{:.1} %", part * 100.0) } else { UNKNOWN.to_owned() }
+}
+
+/// A value's text, or the sign for what is not known.
+pub fn or_unknown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), text)
+}
+
+/// A number without zeros that say nothing, with at most three decimals.
+pub fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn three_digits_whatever_the_size() {
+        let texts = [0.0, 0.01234, 0.9999, 1.234, 9.999, 12.34, 99.96, 123.4, 12345.6, -2.5, f64::NAN].map(number);
+        assert_eq!(texts, ["0", "0.0123", "1.00", "1.23", "10.0", "12.3", "100", "123", "12346", "-2.50", "–"]);
+    }
+
+    #[test]
+    fn a_time_has_the_unit_that_reads_best() {
+        let texts = [0.0, 12.0, 999.6, 1.5e3, 999_600.0, 2.25e6, 3e9, -1.5e3, f64::INFINITY].map(duration);
+        let wanted = ["0 ns", "12.0 ns", "1.00 µs", "1.50 µs", "1.00 ms", "2.25 ms", "3.00 s", "-1.50 µs", "–"];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        assert_eq!((percent(f64::NAN), between(1.0, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
+        assert_eq!((or_unknown(None::<f64>, number), or_unknown(Some(0.5), percent)), ("–".into(), "50.0 %".into()));
+        assert_eq!((plain(1.5), plain(2.0), plain(1e3)), ("1.5".into(), "2".into(), "1000".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_has_four_digits_below_a_thousand(value in 1e-3f64..999.4) {
+            let digits = number(value).chars().filter(char::is_ascii_digit).count();
+            prop_assert!(digits <= 6, "{}", number(value));
+            prop_assert!(value < 1.0 || digits == 3, "{}", number(value));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Where a text goes: how wide it is, and whether it takes colours.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+/// Width where neither a terminal nor anybody says one.
+const WITHOUT_TERMINAL: usize = 180;
+/// Nothing is readable on less.
+const NARROWEST: usize = 20;
+
+/// Width and colours of where a text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// Columns of characters.
+    pub width: usize,
+    /// Whether colours may be used.
+    pub has_colours: bool,
+}
+
+impl Paper {
+    /// Paper without colours.
+    pub fn plain(width: usize) -> Paper {
+        Paper { width, has_colours: false }
+    }
+
+    /// What a stream leads to.
+    ///
+    /// `COLUMNS` says the width before the terminal does; colours need a terminal that is not `dumb` and no `NO_COLOR`
+    /// (<https://no-color.org>).
+    pub fn of(stream: &(impl AsFd + IsTerminal), variable: impl Fn(&str) -> Option<OsString>) -> Paper {
+        let is_terminal = stream.is_terminal();
+        let of_terminal = || terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
+        Paper::from_facts(is_terminal, is_terminal.then(of_terminal).flatten(), variable)
+    }
+
+    fn from_facts(is_terminal: bool, of_terminal: Option<usize>, variable: impl Fn(&str) -> Option<OsString>) -> Paper {
+        let said = variable("COLUMNS").and_then(|text| text.to_str()?.parse::<usize>().ok());
+        // A terminal that nobody gave a size says 0.
+        let readable = |width: &usize| *width >= NARROWEST;
+        let width = said.filter(readable).or(of_terminal.filter(readable)).unwrap_or(WITHOUT_TERMINAL);
+        let is_refused = variable("NO_COLOR").is_some_and(|text| !text.is_empty());
+        let is_dumb = variable("TERM").is_some_and(|text| text == "dumb");
+        Paper { width, has_colours: is_terminal && !is_refused && !is_dumb }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paper(is_terminal: bool, of_terminal: Option<usize>, variables: &[(&str, &str)]) -> Paper {
+        Paper::from_facts(is_terminal, of_terminal, |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    #[test]
+    fn a_terminal_says_its_width_and_takes_colours() {
+        assert_eq!(paper(true, Some(80), &[]), Paper { width: 80, has_colours: true });
+        assert_eq!(paper(true, Some(0), &[]), Paper { width: 180, has_colours: true });
+        assert_eq!(paper(false, None, &[]), Paper::plain(180));
+    }
+
+    #[test]
+    fn variables_say_width_and_refuse_colours() {
+        assert_eq!(paper(false, None, &[("COLUMNS", "60")]), Paper::plain(60));
+        assert_eq!(paper(true, Some(80), &[("COLUMNS", "60"), ("NO_COLOR", "1")]), Paper::plain(60));
+        assert_eq!(paper(true, Some(80), &[("COLUMNS", "-3"), ("TERM", "dumb")]), Paper::plain(80));
+        assert_eq!(paper(true, Some(80), &[("COLUMNS", "3"), ("NO_COLOR", "")]).width, 80);
+        assert!(paper(true, Some(80), &[("NO_COLOR", "")]).has_colours, "an empty variable asks for nothing");
+    }
+
+    #[test]
+    fn a_file_is_no_terminal() {
+        let file = std::fs::File::open("/dev/null").expect("there is a null device");
+        assert_eq!(Paper::of(&file, |_| None), Paper::plain(180));
+    }
+}

@@ -1,0 +1,251 @@
+//! Tables that fit their paper: a line under the headings, none between rows.
+//!
+//! Where a table is too wide, columns of words wrap first; then columns that may drop do, those of the highest number
+//! first, and a line under the table names them; at last the rows stack, one line per column. Numbers never wrap.
+
+use crate::Paper;
+use anstyle::{AnsiColor, Style};
+use textwrap::core::display_width;
+
+/// Blanks between columns.
+const GAP: usize = 2;
+/// Words are not squeezed further than this, unless their column says so.
+const LEAST_WORDS: usize = 16;
+
+/// What a cell means to who reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tone {
+    #[default]
+    Plain,
+    Best,
+    Uncertain,
+    Bad,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+        match self {
+            Tone::Plain => Style::new(),
+            Tone::Best => colour(AnsiColor::Green),
+            Tone::Uncertain => colour(AnsiColor::Yellow),
+            Tone::Bad => colour(AnsiColor::Red),
+        }
+    }
+}
+
+/// A text in a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// As what to go for.
+    pub fn best(self) -> Cell {
+        Cell { tone: Tone::Best, ..self }
+    }
+
+    /// As what is not known well enough.
+    pub fn uncertain(self) -> Cell {
+        Cell { tone: Tone::Uncertain, ..self }
+    }
+
+    /// As what is wrong or lost.
+    pub fn bad(self) -> Cell {
+        Cell { tone: Tone::Bad, ..self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell { text: text.into(), tone: Tone::Plain }
+    }
+}
+
+/// One column: its heading, and what becomes of it where there is little room.
+#[derive(Clone, Debug)]
+pub struct Column {
+    heading: String,
+    is_figures: bool,
+    least: usize,
+    drops: Option<u8>,
+}
+
+/// A column of words, which wrap.
+pub fn words(heading: impl Into<String>) -> Column {
+    Column { heading: heading.into(), is_figures: false, least: LEAST_WORDS, drops: None }
+}
+
+/// A column of numbers, which stand under each other and never wrap.
+pub fn figures(heading: impl Into<String>) -> Column {
+    Column { is_figures: true, ..words(heading) }
+}
+
+impl Column {
+    /// Words are not squeezed below this many characters.
+    pub fn least(self, least: usize) -> Column {
+        Column { least, ..self }
+    }
+
+    /// May be left out where there is no room, a higher number before a lower one.
+    pub fn drops(self, order: u8) -> Column {
+        Column { drops: Some(order), ..self }
+    }
+}
+
+/// Headings and rows.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// Least and natural width of a column.
+#[derive(Clone, Copy)]
+struct Room {
+    least: usize,
+    natural: usize,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
+        Table { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; cells that are missing at its end stay empty.
+    pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
+        assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
+        row.resize(self.columns.len(), Cell::default());
+        self.rows.push(row);
+    }
+
+    /// The text on this paper, without a line end at its end.
+    pub fn on(&self, paper: &Paper) -> String {
+        let room: Vec<Room> = (0..self.columns.len()).map(|at| self.room(at)).collect();
+        let kept = self.kept(&room, paper.width);
+        let least: usize = kept.iter().map(|at| room[*at].least).sum();
+        if least + GAP * kept.len().saturating_sub(1) > paper.width {
+            return self.stacked(paper);
+        }
+        let widths = spread(&kept.iter().map(|at| room[*at]).collect::<Vec<_>>(), paper.width);
+        self.side_by_side(&kept, &widths, paper)
+    }
+
+    fn room(&self, at: usize) -> Room {
+        let column = &self.columns[at];
+        let widest = self.rows.iter().flat_map(|row| row[at].text.lines()).map(display_width).max().unwrap_or(0);
+        let heading = display_width(&column.heading);
+        let word = column.heading.split(' ').map(display_width).max().unwrap_or(0);
+        let natural = widest.max(heading);
+        let least = if column.is_figures { widest } else { widest.min(column.least) };
+        Room { least: least.max(word), natural }
+    }
+
+    /// The columns that stay, in their order.
+    fn kept(&self, room: &[Room], width: usize) -> Vec<usize> {
+        let mut kept: Vec<usize> = (0..self.columns.len()).collect();
+        loop {
+            let least: usize = kept.iter().map(|at| room[*at].least + GAP).sum();
+            let first = kept.iter().copied().filter(|at| self.columns[*at].drops.is_some());
+            match first.max_by_key(|at| self.columns[*at].drops) {
+                Some(dropped) if least > width + GAP => kept.retain(|at| *at != dropped),
+                _ => return kept,
+            }
+        }
+    }
+
+    fn side_by_side(&self, kept: &[usize], widths: &[usize], paper: &Paper) -> String {
+        let layout: Vec<Place> = kept
+            .iter()
+            .zip(widths)
+            .map(|(at, width)| Place { width: *width, is_right: self.columns[*at].is_figures })
+            .collect();
+        let headings: Vec<Cell> = kept.iter().map(|at| Cell::from(&*self.columns[*at].heading)).collect();
+        let mut lines = side_by_side(&headings.iter().collect::<Vec<_>>(), &layout, paper);
+        lines.push("─".repeat(widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)));
+        for row in &self.rows {
+            lines.extend(side_by_side(&kept.iter().map(|at| &row[*at]).collect::<Vec<_>>(), &layout, paper));
+        }
+        let dropped = (0..self.columns.len()).filter(|at| !kept.contains(at));
+        let dropped: Vec<&str> = dropped.map(|at| &*self.columns[at].heading).collect();
+        if !dropped.is_empty() {
+            lines.extend(wrap(&format!("not shown for want of width: {}", dropped.join(", ")), paper.width));
+        }
+        lines.join("\n")
+    }
+
+    /// Each row as lines of heading and cell; cells without a text are left out.
+    fn stacked(&self, paper: &Paper) -> String {
+        let widest = self.columns.iter().map(|column| display_width(&column.heading)).max().unwrap_or(0);
+        let headings = widest.min(paper.width / 3);
+        let cells = paper.width.saturating_sub(headings + GAP).max(1);
+        let layout = [headings, cells].map(|width| Place { width, is_right: false });
+        let block = |row: &Vec<Cell>| {
+            let shown = self.columns.iter().zip(row).filter(|(_, cell)| !cell.text.is_empty());
+            let lines =
+                shown.flat_map(|(column, cell)| side_by_side(&[&(&*column.heading).into(), cell], &layout, paper));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        self.rows.iter().map(block).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// Where a cell is written.
+#[derive(Clone, Copy)]
+struct Place {
+    width: usize,
+    is_right: bool,
+}
+
+/// The lines of some cells, one beside the other.
+fn side_by_side(cells: &[&Cell], layout: &[Place], paper: &Paper) -> Vec<String> {
+    let wrapped: Vec<Vec<String>> =
+        cells.iter().zip(layout).map(|(cell, place)| wrap(&cell.text, place.width)).collect();
+    let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |line: usize| {
+        let mut text = String::new();
+        for (pieces, (cell, place)) in wrapped.iter().zip(cells.iter().zip(layout)) {
+            let piece = pieces.get(line).map_or("", String::as_str);
+            let blank = " ".repeat(place.width.saturating_sub(display_width(piece)));
+            let piece = coloured(piece, cell.tone, paper);
+            match place.is_right {
+                true => text.extend([&*blank, &*piece]),
+                false => text.extend([&*piece, &*blank]),
+            }
+            text.push_str(&" ".repeat(GAP));
+        }
+        text.trim_end().to_owned()
+    };
+    (0..height).map(line).collect()
+}
+
+/// Widths between the least and the natural ones that fill the paper; the narrowest grow first.
+fn spread(room: &[Room], width: usize) -> Vec<usize> {
+    let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
+    let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));
+    while spare > 0 {
+        let growing = (0..room.len()).filter(|at| widths[*at] < room[*at].natural);
+        let Some(narrowest) = growing.min_by_key(|at| widths[*at]) else { break };
+        widths[narrowest] += 1;
+        spare -= 1;
+    }
+    widths
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    textwrap::wrap(text, width.max(1)).into_iter().map(String::from).collect()
+}
+
+fn coloured(text: &str, tone: Tone, paper: &Paper) -> String {
+    match paper.has_colours && tone != Tone::Plain && !text.is_empty() {
+        true => format!("{}{text}{}", tone.style().render(), tone.style().render_reset()),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use super::*;
+use expect_test::expect;
+use proptest::prelude::*;
+
+/// A table such as the one at the end of a campaign.
+fn operators() -> Table {
+    let mut table = Table::new([
+        words("operator").least(24),
+        figures("×").drops(2),
+        figures("threads").drops(5),
+        figures("median"),
+        figures("±"),
+        figures("GFLOP/s").drops(4),
+        figures("roofline").drops(3),
+        figures("share"),
+        words("best schedule, where it differs").least(20).drops(1),
+    ]);
+    let row = |text: &str, median: &str, spread: Cell, schedule: &str| -> Vec<Cell> {
+        let figures = ["87.2", "62 %", "31.5 %"].map(Cell::from);
+        let first = [text.into(), "2".into(), "4".into(), Cell::from(median).best(), spread];
+        first.into_iter().chain(figures).chain([schedule.into()]).collect()
+    };
+    let long = "conv2d f32[1,64,56,56] w[64,64,3,3] stride 1 pad 1 + add + relu";
+    table.row(row(long, "1.24 ms", "0.8 %".into(), "tile_x=8 tile_y=4 unroll=16 vectorise=16 layout=blocked"));
+    table.row(row("dense f32[1,512] w[1000,512]", "92.0 µs", Cell::from("209 %").uncertain(), ""));
+    table.row(row("softmax f32[1,1000]", "–", Cell::from("–").uncertain(), "the default"));
+    table
+}
+
+fn check(width: usize, wanted: expect_test::Expect) {
+    wanted.assert_eq(&operators().on(&Paper::plain(width)));
+}
+
+#[test]
+fn at_180_columns_all_stands_side_by_side() {
+    check(
+        180,
+        expect![[r#"
+        operator                                                         ×  threads   median      ±  GFLOP/s  roofline   share  best schedule, where it differs
+        ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56] w[64,64,3,3] stride 1 pad 1 + add + relu  2        4  1.24 ms  0.8 %     87.2      62 %  31.5 %  tile_x=8 tile_y=4 unroll=16 vectorise=16 layout=blocked
+        dense f32[1,512] w[1000,512]                                     2        4  92.0 µs  209 %     87.2      62 %  31.5 %
+        softmax f32[1,1000]                                              2        4        –      –     87.2      62 %  31.5 %  the default"#]],
+    );
+}
+
+#[test]
+fn at_120_columns_words_wrap() {
+    check(
+        120,
+        expect![[r#"
+        operator                          ×  threads   median      ±  GFLOP/s  roofline   share  best schedule, where it differs
+        ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56]            2        4  1.24 ms  0.8 %     87.2      62 %  31.5 %  tile_x=8 tile_y=4 unroll=16
+        w[64,64,3,3] stride 1 pad 1 +                                                            vectorise=16 layout=blocked
+        add + relu
+        dense f32[1,512] w[1000,512]      2        4  92.0 µs  209 %     87.2      62 %  31.5 %
+        softmax f32[1,1000]               2        4        –      –     87.2      62 %  31.5 %  the default"#]],
+    );
+}
+
+#[test]
+fn at_80_columns_what_matters_least_drops() {
+    check(
+        80,
+        expect![[r#"
+        operator                    ×   median      ±   share  best schedule, where it
+                                                               differs
+        ────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56]      2  1.24 ms  0.8 %  31.5 %  tile_x=8 tile_y=4
+        w[64,64,3,3] stride 1 pad                              unroll=16 vectorise=16
+        1 + add + relu                                         layout=blocked
+        dense f32[1,512]            2  92.0 µs  209 %  31.5 %
+        w[1000,512]
+        softmax f32[1,1000]         2        –      –  31.5 %  the default
+        not shown for want of width: threads, GFLOP/s, roofline"#]],
+    );
+}
+
+#[test]
+fn at_60_columns_more_drops() {
+    check(
+        60,
+        expect![[r#"
+        operator                               median      ±   share
+        ────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56] w[64,64,3,3]   1.24 ms  0.8 %  31.5 %
+        stride 1 pad 1 + add + relu
+        dense f32[1,512] w[1000,512]          92.0 µs  209 %  31.5 %
+        softmax f32[1,1000]                         –      –  31.5 %
+        not shown for want of width: ×, threads, GFLOP/s, roofline,
+        best schedule, where it differs"#]],
+    );
+}
+
+#[test]
+fn at_40_columns_rows_stack() {
+    check(
+        40,
+        expect![[r#"
+            operator       conv2d f32[1,64,56,56]
+                           w[64,64,3,3] stride 1 pad
+                           1 + add + relu
+            ×              2
+            threads        4
+            median         1.24 ms
+            ±              0.8 %
+            GFLOP/s        87.2
+            roofline       62 %
+            share          31.5 %
+            best           tile_x=8 tile_y=4
+            schedule,      unroll=16 vectorise=16
+            where it       layout=blocked
+            differs
+
+            operator       dense f32[1,512]
+                           w[1000,512]
+            ×              2
+            threads        4
+            median         92.0 µs
+            ±              209 %
+            GFLOP/s        87.2
+            roofline       62 %
+            share          31.5 %
+
+            operator       softmax f32[1,1000]
+            ×              2
+            threads        4
+            median         –
+            ±              –
+            GFLOP/s        87.2
+            roofline       62 %
+            share          31.5 %
+            best           the default
+            schedule,
+            where it
+            differs"#]],
+    );
+}
+
+#[test]
+fn colours_say_what_matters_and_take_no_room() {
+    let plain = operators().on(&Paper::plain(80));
+    let coloured = operators().on(&Paper { width: 80, has_colours: true });
+    assert!(coloured.contains("\u{1b}[32m1.24 ms\u{1b}[0m"), "{coloured:?}");
+    assert!(coloured.contains("\u{1b}[33m209 %\u{1b}[0m"), "{coloured:?}");
+    let without = coloured.replace("\u{1b}[32m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
+    assert_eq!(without, plain);
+    assert!(!plain.contains('\u{1b}'));
+}
+
+#[test]
+fn wide_letters_take_two_places() {
+    let mut table = Table::new([words("name"), figures("n")]);
+    table.row(["畳み込み", "1"]);
+    table.row(["abc", "22"]);
+    expect![[r#"
+        name       n
+        ────────────
+        畳み込み   1
+        abc       22"#]]
+    .assert_eq(&table.on(&Paper::plain(80)));
+}
+
+#[test]
+fn a_long_word_breaks_and_a_short_row_is_filled() {
+    let mut table = Table::new([words("path").least(8), figures("rows")]);
+    table.row(["a/very/long/path/without/any/blank"]);
+    expect![[r#"
+        path                rows
+        ────────────────────────
+        a/very/long/path/w
+        ithout/any/blank"#]]
+    .assert_eq(&table.on(&Paper::plain(24)));
+}
+
+#[test]
+fn a_table_without_rows_shows_its_headings() {
+    expect![[r#"
+        a  b
+        ────"#]]
+    .assert_eq(&Table::new([words("a"), figures("b")]).on(&Paper::plain(80)));
+    assert_eq!(Table::new([]).on(&Paper::plain(80)), "");
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_wider_than_its_paper_and_no_figure_is_cut(
+        width in 24usize..200,
+        texts in prop::collection::vec(("[a-z ]{0,60}", "[0-9]{1,9}", "[0-9]{1,9}", "[a-z]{0,40}"), 0..6),
+    ) {
+        let mut table = Table::new([words("what"), figures("so many"), figures("more").drops(1), words("rest").drops(2)]);
+        for (what, many, more, rest) in &texts {
+            table.row([what.as_str(), many, more, rest]);
+        }
+        let text = table.on(&Paper::plain(width));
+        prop_assert!(text.lines().all(|line| display_width(line) <= width), "{text}");
+        prop_assert!(texts.iter().all(|(_, many, _, _)| text.contains(many.as_str())), "{text}");
+    }
+}

@@ -1,0 +1,61 @@
+//! Tables of both programs on narrow and wide paper, as a person at a terminal meets them.
+#![allow(missing_docs)]
+
+#[allow(dead_code, reason = "the tests of the reader use all of it")]
+#[path = "../../collector/tests/tpu/capture.rs"]
+mod capture;
+
+use tests::{Bench, Ran, program, run};
+
+const WIDTHS: [usize; 4] = [60, 80, 120, 180];
+
+/// Runs a command once for each width; its tables fit and have no colours.
+fn check(bench: &Bench, name: &str, arguments: &str, wanted: &str) {
+    for width in WIDTHS {
+        let mut command = bench.command(&program(name), arguments);
+        let ran = run(command.env("COLUMNS", width.to_string()));
+        assert!(ran.code() <= 1, "{ran}");
+        assert!(fits(&ran, width), "{width} columns: {ran}");
+        assert!(ran.stdout.contains(wanted), "`{wanted}` is whole on {width} columns: {ran}");
+        assert!(!ran.stdout.contains('\u{1b}'), "a file takes no colours: {ran}");
+    }
+}
+
+/// A table's rule is as wide as the table; where there is none, the rows are stacked.
+fn fits(ran: &Ran, width: usize) -> bool {
+    let rules = ran.stdout.lines().filter(|line| line.contains('─'));
+    rules.map(|line| line.chars().count()).all(|length| length <= width)
+}
+
+#[test]
+fn tables_of_the_collector_fit() {
+    let bench = Bench::new();
+    check(&bench, "opcollect", "list", "resnet-18");
+    check(&bench, "opcollect", "tasks --modelsource local --modelname resnet-18", "conv2d f32[1,64,56,56]");
+    check(&bench, "opcollect", "space --modelsource simple --modelname matmul:m=64,n=64,k=64", "tile_x");
+    check(&bench, "opcollect", "dataset schema", "median_interval_ns");
+    check(&bench, "opcollect", "doctor", "limited");
+    let input = capture::write(&bench.path(""), &[(0, capture::small_core(0)), (1, capture::small_core(5))]);
+    let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy().into_owned();
+    check(&bench, "opcollect", &format!("tpu view {name} out"), "Overall");
+    check(&bench, "opcollect", &format!("tpu compare {name} {name}"), "mean before");
+}
+
+#[test]
+fn tables_of_the_predictor_fit() {
+    let bench = Bench::new();
+    let sizes: Vec<String> = [(16, 16), (24, 32), (32, 64), (48, 48), (64, 64), (64, 96), (96, 64), (96, 96)]
+        .iter()
+        .map(|(m, n)| format!("--modelname matmul:m={m},n={n},k={}", m + n))
+        .collect();
+    let arguments =
+        format!("--modelsource simple {} --schedules 2 --threads 1 --config quick.toml --store store", sizes.join(" "));
+    check(&bench, "opcollect", &arguments, "matmul");
+    check(&bench, "opcollect", "dataset stats --store store", "operator matmul");
+    let train = "train --data store --max-cv 1000 --max-uncertainty 1000 --out products.opp";
+    run(bench.command(&program("oppredict"), train)).expect(0);
+    check(&bench, "oppredict", "predict --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1", "90 % between");
+    check(&bench, "oppredict", "explain --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1", "starting it");
+    check(&bench, "oppredict", "eval --data store --max-cv 1000 --max-uncertainty 1000 --folds 2", "MAPE %");
+    check(&bench, "oppredict", "features", "log2");
+}
