@@ -34,7 +34,7 @@ fn tables_of_the_collector_fit() {
     check(&bench, "opcollect", "tasks --modelsource local --modelname resnet-18", "conv2d f32[1,64,56,56]");
     check(&bench, "opcollect", "space --modelsource simple --modelname matmul:m=64,n=64,k=64", "tile_x");
     check(&bench, "opcollect", "dataset schema", "median_interval_ns");
-    check(&bench, "opcollect", "doctor", "limited");
+    check(&bench, "opcollect", "doctor", "TVM runtime");
     let input = capture::write(&bench.path(""), &[(0, capture::small_core(0)), (1, capture::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy().into_owned();
     check(&bench, "opcollect", &format!("tpu view {name} out"), "Overall");

@@ -40,22 +40,76 @@ fn check(width: usize, wanted: Expect) {
 
 #[test]
 fn at_60_columns() {
-    check(60, expect![[""]]);
+    check(
+        60,
+        expect![[r#"
+        small (batch 1)
+        operator                   median        ±  roofline   share
+        ────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56]    1.06 ms    0.8 %      72 %  98.4 %
+        w[64,64,3,3] p=1 +bias
+        +add +relu
+        dense f32[1,512]          35.0 µs  209.0 %      11 %   1.6 %
+        w[1000,512] +bias
+        not shown for want of width: ×, threads, GFLOP/s, default,
+        best schedule, where it differs
+        total of 3 operators, each at its best: 2.15 ms
+        no time for softmax f32[1,1000]"#]],
+    );
 }
 
 #[test]
 fn at_80_columns() {
-    check(80, expect![[""]]);
+    check(
+        80,
+        expect![[r#"
+        small (batch 1)
+        operator                          ×  threads   median        ±  roofline   share
+        ────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56]            2        2  1.06 ms    0.8 %      72 %  98.4 %
+        w[64,64,3,3] p=1 +bias +add
+        +relu
+        dense f32[1,512] w[1000,512]      1        2  35.0 µs  209.0 %      11 %   1.6 %
+        +bias
+        not shown for want of width: GFLOP/s, default, best schedule, where it differs
+        total of 3 operators, each at its best: 2.15 ms
+        no time for softmax f32[1,1000]"#]],
+    );
 }
 
 #[test]
 fn at_120_columns() {
-    check(120, expect![[""]]);
+    check(
+        120,
+        expect![[r#"
+        small (batch 1)
+        operator                    ×  threads   median        ±  GFLOP/s  roofline   share  default  best schedule, where it
+                                                                                                      differs
+        ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56]      2        2  1.06 ms    0.8 %      220      72 %  98.4 %    1.90×  outer=space pad_at=outer
+        w[64,64,3,3] p=1 +bias                                                                        parallel=3 split_r=16
+        +add +relu                                                                                    tile_x=2 tile_y=2
+        dense f32[1,512]            1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %        –  default
+        w[1000,512] +bias
+        total of 3 operators, each at its best: 2.15 ms
+        no time for softmax f32[1,1000]"#]],
+    );
 }
 
 #[test]
 fn at_180_columns() {
-    check(180, expect![[""]]);
+    check(
+        180,
+        expect![[r#"
+        small (batch 1)
+        operator                                                  ×  threads   median        ±  GFLOP/s  roofline   share  default  best schedule, where it differs
+        ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+        conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +add +relu  2        2  1.06 ms    0.8 %      220      72 %  98.4 %    1.90×  outer=space pad_at=outer parallel=3 split_r=16 tile_x=2
+                                                                                                                                    tile_y=2
+        dense f32[1,512] w[1000,512] +bias                        1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %        –  default
+        total of 3 operators, each at its best: 2.15 ms
+        no time for softmax f32[1,1000]"#]],
+    );
 }
 
 #[test]
