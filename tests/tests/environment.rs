@@ -1,0 +1,93 @@
+//! Whatever the programs and scripts read from their environment stands in `docs/environment.md`.
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in folder.read_dir().expect("the folder is readable").flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// The part of a source that is no test of its own.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or_default()
+}
+
+/// Names in quotes that could be variables: capitals, digits and `_`.
+fn names(line: &str) -> impl Iterator<Item = &str> {
+    let is_name = |text: &&str| {
+        text.len() > 3
+            && text.starts_with(|first: char| first.is_ascii_uppercase())
+            && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    line.split('"').skip(1).step_by(2).filter(is_name)
+}
+
+/// What the sources read, by literal or by a constant whose name ends in `VARIABLE`.
+fn read_by_sources() -> BTreeSet<String> {
+    const CALLS: [&str; 5] = ["env::var(", "env::var_os(", "option_env!(", "env!(\"", "variable(\""];
+    let mut sources = Vec::new();
+    for room in ["collector", "predictor", "datasets", "models", "report"] {
+        files(&root().join(room).join("src"), &mut sources);
+        sources.extend([root().join(room).join("build.rs")].into_iter().filter(|path| path.is_file()));
+    }
+    let mut read = BTreeSet::new();
+    for path in sources.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {
+        if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).expect("sources are text");
+        let is_lookup = text.contains("lookup(");
+        for line in without_tests(&text).lines() {
+            let is_call = CALLS.iter().any(|call| line.contains(call));
+            let is_constant = line.contains("VARIABLE: &str");
+            if is_call || is_constant || is_lookup {
+                read.extend(names(line).filter(|name| !name.starts_with("CARGO_")).map(str::to_owned));
+            }
+            if let Some((_, argument)) = line.split_once("env::var").filter(|(_, rest)| rest.starts_with(['(', '_'])) {
+                let argument = argument.split_once('(').map_or("", |(_, argument)| argument);
+                let is_plain = argument.starts_with('"') || argument.starts_with("name)");
+                assert!(
+                    is_plain || argument.contains("VARIABLE"),
+                    "{}: name the constant …_VARIABLE: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+    read
+}
+
+/// What shell scripts take with a default: `${NAME:-…}`.
+fn read_by_scripts() -> BTreeSet<String> {
+    let mut scripts = Vec::new();
+    files(&root().join("scripts"), &mut scripts);
+    let texts = scripts.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let is_name = |text: &&str| text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let of = |text: String| {
+        let starts = text.split("${").skip(1).filter_map(|rest| Some(rest.split_once(":-")?.0.to_owned()));
+        starts.collect::<Vec<String>>()
+    };
+    texts.flat_map(of).filter(|name| is_name(&name.as_str())).collect()
+}
+
+#[test]
+fn every_variable_is_documented() {
+    let page = std::fs::read_to_string(root().join("docs/environment.md")).expect("the page is there");
+    let read: BTreeSet<String> = read_by_sources().union(&read_by_scripts()).cloned().collect();
+    for known in ["OPCOLLECT_TVM", "NO_COLOR", "SLURM_ARRAY_TASK_ID", "XGBOOST_LIB_DIR", "CARGO_TARGET_DIR"] {
+        assert!(read.contains(known), "the search finds `{known}`: {read:?}");
+    }
+    let missing: Vec<&String> = read.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/environment.md does not say what {missing:?} are for");
+}
