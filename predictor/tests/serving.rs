@@ -21,7 +21,7 @@ fn server(patience: Duration) -> SocketAddr {
         mapping: Some(common::samples().1),
         patience,
     };
-    std::thread::spawn(move || serve(&listener, &service));
+    std::thread::spawn(move || serve(listener, service));
     address
 }
 
@@ -37,11 +37,14 @@ fn send(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    send(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
+    send(address, format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
 }
 
 fn post(address: SocketAddr, body: &str) -> (u16, Value) {
-    let head = format!("POST /predict HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /predict HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     let (status, reply) = send(address, (head + body).as_bytes());
     (status, serde_json::from_str(&reply).expect("replies are JSON"))
 }
@@ -98,12 +101,102 @@ fn bad_requests_are_refused_and_do_no_harm() {
         let (status, body) = send(address, bytes);
         (status, serde_json::from_str(&body).expect("replies are JSON"))
     };
-    refused(of_bytes(b"POST /predict HTTP/1.1\r\n\r\n"), 411, "Content-Length");
-    refused(of_bytes(b"\x00\xff\r\n\r\n"), 400, "METHOD PATH VERSION");
-    refused(of_bytes(b"GET /predict HTTP/1.1\r\n\r\n"), 405, "another method");
-    refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\n\r\n"), 404, "there is `/`");
+    refused(of_bytes(b"POST /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "the body is not a question");
+    refused(of_bytes(b"GET /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 405, "another method");
+    refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), 404, "there is `/`");
     refused(of_bytes(b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"), 408, "took too long");
+    // What is no HTTP at all is refused before anything of ours sees it.
+    for (bytes, expected) in [
+        (&b"\x00\xff\r\n\r\n"[..], 400),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: one\r\n\r\n{}", 400),
+        (b"POST /predict HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (&[b"GET / HTTP/1.1\r\nA: ", &[b'a'; 40_000][..]].concat(), 431),
+    ] {
+        assert_eq!(send(address, bytes).0, expected, "{}", String::from_utf8_lossy(&bytes[..30.min(bytes.len())]));
+    }
     assert_eq!(get(address, "/").0, 200, "it still answers");
+}
+
+/// Sends a piece every now and then, until the other side ends it or the test does.
+fn drip(address: SocketAddr, text: &'static str) {
+    let Ok(mut stream) = TcpStream::connect(address) else { return };
+    std::thread::spawn(move || {
+        for byte in text.bytes().cycle() {
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    });
+}
+
+#[test]
+fn connections_that_are_idle_or_drip_cost_the_others_nothing() {
+    // So patient that a server which waits for any of these would not answer within this test.
+    let address = server(Duration::from_secs(600));
+    let idle: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    (0..70).for_each(|_| drip(address, "GET / HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+    (0..61).for_each(|_| drip(address, "POST /predict HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n               "));
+    // Bodies that began and wait for their end.
+    let half: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.write_all(b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{").expect("it takes a part");
+            stream
+        })
+        .collect();
+    let question = json!({ "operators": ["soft:m=100,n=200"], "device": "middle" }).to_string();
+    for _ in 0..20 {
+        assert_eq!(post(address, &question).0, 200);
+    }
+    drop((idle, half));
+    assert_eq!(get(address, "/about").0, 200);
+}
+
+#[test]
+fn a_connection_that_says_nothing_or_never_reads_is_ended() {
+    let address = server(Duration::from_millis(200));
+    let mut idle = TcpStream::connect(address).expect("it listens");
+    let mut rest = Vec::new();
+    idle.read_to_end(&mut rest).expect("the server ends it");
+    assert!(rest.is_empty(), "nothing was asked: {}", String::from_utf8_lossy(&rest));
+    let mut head = TcpStream::connect(address).expect("it listens");
+    head.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n").expect("it takes a part");
+    head.read_to_end(&mut rest).expect("the server ends it");
+    assert!(!rest.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&rest));
+    // A whole life is bounded, too: asked again and again, a connection ends.
+    let mut busy = TcpStream::connect(address).expect("it listens");
+    let mut piece = [0; 65_536];
+    loop {
+        let sent = busy.write_all(b"GET /about HTTP/1.1\r\nHost: a\r\n\r\n");
+        if sent.is_err() || matches!(busy.read(&mut piece), Ok(0) | Err(_)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(get(address, "/about").0, 200, "others are answered");
+}
+
+#[test]
+fn requests_one_behind_the_other_are_answered_in_turn() {
+    let address = server(Duration::from_secs(60));
+    let question = json!({ "operators": ["soft:m=100,n=200"], "device": "middle" }).to_string();
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        bytes.extend_from_slice(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = format!("POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", question.len());
+        bytes.extend_from_slice((head + &question).as_bytes());
+    }
+    // In pieces, as some clients send a body.
+    let head = "POST /predict HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    bytes.extend_from_slice(format!("{head}{:x}\r\n{question}\r\n0\r\n\r\n", question.len()).as_bytes());
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(&bytes).expect("it takes them");
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).expect("replies");
+    let statuses: Vec<&str> = replies.match_indices("HTTP/1.1 ").map(|(at, _)| &replies[at + 9..at + 12]).collect();
+    assert_eq!(statuses, ["404", "200", "404", "200", "404", "200", "200"], "{replies}");
 }
 
 #[test]

@@ -24,6 +24,6 @@ pub fn run(arguments: &Serve) -> Result<u8> {
         eprintln!("warning: other machines can reach this server at {address}; it asks nobody who they are");
     }
     print(&format!("listening on http://{address}/"))?;
-    serve(&listener, &Service { predictor, mapping, patience: PATIENCE })?;
+    serve(listener, Service { predictor, mapping, patience: PATIENCE })?;
     Ok(0)
 }

@@ -1,0 +1,130 @@
+//! Connections and requests, within bounds; HTTP/1 itself is `hyper`'s.
+//!
+//! One thread waits for all connections, so that one which is idle or slow costs a socket and nothing else; answers are
+//! computed on a few threads beside it. Bounded are: connections, the time and size of a head, the time and size of a
+//! body, answers at a time, and the life of a connection, however it is spent.
+
+use super::{Reply, Service, refusal, route};
+use crate::error::{Error, Result};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Requests that are answered at the same time.
+const WORKERS: usize = 4;
+/// Connections that are open at the same time; the next ones wait in the system's queue. Half of the files that a process may usually open.
+const MOST_CONNECTIONS: usize = 512;
+/// Request line and header fields.
+const MOST_HEAD_BYTES: usize = 16 << 10;
+/// Body.
+const MOST_BODY_BYTES: usize = 1 << 20;
+/// What is still taken of a body that is too large: closing on it would tear the reply out of the client's hands.
+const MOST_DRAINED_BYTES: usize = 4 << 20;
+/// A connection lives this many times as long as a client may take for one message.
+const LIVES: u32 = 12;
+/// How long to wait when the system gives no connection, such as for want of file descriptors, and how often in a row.
+const PAUSE: Duration = Duration::from_millis(50);
+const MOST_PAUSES: u32 = 600;
+
+/// Answers requests until the listener fails for good.
+pub fn serve(listener: TcpListener, service: Service) -> Result<()> {
+    let failed = |error| Error::io("listen on", Path::new("the socket"), error);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(WORKERS).build().map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        accept(&listener, &Arc::new(service)).await.map_err(failed)
+    })
+}
+
+async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> std::io::Result<()> {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut pauses = 0;
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes the semaphore");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                pauses = 0;
+                let service = Arc::clone(service);
+                tokio::spawn(async move {
+                    converse(stream, service).await;
+                    drop(place);
+                });
+            }
+            Err(error) if pauses == MOST_PAUSES => return Err(error),
+            Err(_) => {
+                pauses += 1;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers what comes over a connection; a client that hangs or leaves only loses its own answers.
+async fn converse(stream: tokio::net::TcpStream, service: Arc<Service>) {
+    let patience = service.patience;
+    let answer = service_fn(move |request| respond(request, Arc::clone(&service)));
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD_BYTES);
+    let _ = timeout(LIVES * patience, protocol.serve_connection(TokioIo::new(stream), answer)).await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    service: Arc<Service>,
+) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let (reply, is_last) = match timeout(service.patience, read(body)).await {
+        Ok(Ok(body)) => {
+            let answer = move || route(head.method.as_str(), head.uri.path(), &body, &service);
+            let answered = tokio::task::spawn_blocking(answer).await;
+            (answered.unwrap_or_else(|_| refusal(500, "this question made the server fail; it goes on")), false)
+        }
+        Ok(Err(refused)) => (refused, true),
+        Err(_) => (refusal(408, "the request took too long"), true),
+    };
+    Ok(response(reply, is_last))
+}
+
+/// The whole body, or why not.
+async fn read(mut body: Incoming) -> std::result::Result<Vec<u8>, Reply> {
+    let (mut bytes, mut seen) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| refusal(400, &format!("the body cannot be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        if seen <= MOST_BODY_BYTES {
+            bytes.extend_from_slice(&data);
+        } else if seen > MOST_DRAINED_BYTES {
+            break;
+        }
+    }
+    match seen <= MOST_BODY_BYTES {
+        true => Ok(bytes),
+        false => Err(refusal(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"))),
+    }
+}
+
+fn response(reply: Reply, is_last: bool) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(reply.body));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_last {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
