@@ -5,11 +5,15 @@
     predictor = oppredict.load("cpu.opp")
     predictor.predict("conv2d:ci=64,hw=56,co=64,k=3,p=1", threads=1)
     predictor.predict(frame)  # pandas or polars, with a column `operator`
+    predictor.model("resnet-18", batch=8, threads=1)["total"]
 
 A predictor is a file that `oppredict train` wrote. Nothing else needs to be installed.
 """
 
+import json as _json
+import os as _os
 from collections.abc import Mapping as _Mapping
+from numbers import Real as _Real
 
 from . import _oppredict
 from ._oppredict import Error
@@ -29,7 +33,7 @@ class Predictor:
     """What was learned; ask it with `predict`."""
 
     def __init__(self, path, mapping=None):
-        self._inner = _oppredict.Predictor(path, mapping)
+        self._inner = _oppredict.Predictor(_path(path), None if mapping is None else _path(mapping))
 
     @property
     def operators(self):
@@ -54,12 +58,50 @@ class Predictor:
         dictionaries, one question by one dictionary. Where a question lies outside of what was learned there is no time
         and `reasons` says why; with `extrapolate` there is one all the same.
         """
-        columns = self._inner.predict(_rows(questions), device, threads, extrapolate)
+        columns = self._inner.predict(_rows(questions), *_setting(device, threads), bool(extrapolate))
         return _in_the_form_of(questions, columns)
+
+    def model(self, name, *, source="local", batch=1, sequence=128, device=None, threads=None, extrapolate=False):
+        """A whole neural network: a dictionary with its `layers` and their `total`.
+
+        `source` is `local` for a name of the zoo, `transformers` for a name or a folder with a `config.json`, or `onnx`,
+        `torch` or `tflite` for a file. Layers that are alike are one entry of `layers`, with `count`; `total` has
+        `time_ns`, `low_ns` and `high_ns`. What is not known is `None`.
+        """
+        for what, number in [("batch", batch), ("sequence", sequence)]:
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise Error(f"`{what}` is {number!r}; give a whole number")
+        if not isinstance(name, (str, _os.PathLike)) or not isinstance(source, str):
+            raise Error(f"{name!r} from {source!r} is no model: give its name and its source as texts")
+        text = self._inner.model(source, _os.fspath(name), batch, sequence, *_setting(device, threads), bool(extrapolate))
+        return _json.loads(text)
 
     def __repr__(self):
         inner = self._inner
         return f"<oppredict.Predictor: {len(inner.operators)} operators, {len(inner.devices)} devices, {inner.rows} samples>"
+
+
+def _path(path):
+    try:
+        return _os.fspath(path)
+    except TypeError:
+        raise Error(f"{path!r} is no path") from None
+
+
+def _setting(device, threads):
+    if device is not None and not isinstance(device, str):
+        raise Error(f"`device` is {device!r}; give the name of a device")
+    if threads is not None and (not isinstance(threads, _Real) or isinstance(threads, bool)):
+        raise Error(f"`threads` is {threads!r}; give a number")
+    return device, threads
+
+
+def _row(place, one):
+    if isinstance(one, str):
+        return {"operator": one}
+    if isinstance(one, _Mapping):
+        return dict(one)
+    raise Error(f"row {place}: {one!r} is neither a text nor a dictionary")
 
 
 def _rows(questions):
@@ -69,7 +111,13 @@ def _rows(questions):
         questions = questions.to_dicts()
     elif hasattr(questions, "to_dict") and hasattr(questions, "columns"):  # pandas
         questions = questions.to_dict("records")
-    return [{"operator": one} if isinstance(one, str) else dict(one) for one in questions]
+    try:
+        rows = enumerate(questions)
+    except TypeError:
+        raise Error(
+            f"{questions!r} is no question: ask with a text such as `matmul:m=64,n=64,k=64`, a dictionary, a list of these, or a data frame"
+        ) from None
+    return [_row(place, one) for place, one in rows]
 
 
 def _in_the_form_of(questions, columns):

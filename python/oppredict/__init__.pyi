@@ -31,5 +31,16 @@ class Predictor:
     def predict(
         self, questions: Frame, *, device: str | None = None, threads: float | None = None, extrapolate: bool = False
     ) -> Frame: ...
+    def model(
+        self,
+        name: Path,
+        *,
+        source: str = "local",
+        batch: int = 1,
+        sequence: int = 128,
+        device: str | None = None,
+        threads: float | None = None,
+        extrapolate: bool = False,
+    ) -> dict[str, Any]: ...
 
 def load(path: Path, mapping: Path | None = None) -> Predictor: ...

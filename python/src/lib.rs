@@ -3,7 +3,7 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
-use predictor::asking::{self, Cell, Operator, Setting};
+use predictor::asking::{self, Cell, ModelSource, Operator, Run, Setting};
 use predictor::bundle;
 use predictor::table::Mapping;
 use pyo3::exceptions::PyValueError;
@@ -86,6 +86,29 @@ impl Predictor {
             .collect();
         columns.set_item("reasons", reasons)?;
         Ok(columns)
+    }
+
+    /// The layers of a neural network and their total, as the text of a JSON document.
+    #[expect(clippy::too_many_arguments, reason = "Python's half names them")]
+    fn model(
+        &self,
+        py: Python<'_>,
+        source: &str,
+        name: &str,
+        batch: i64,
+        sequence: i64,
+        device: Option<String>,
+        threads: Option<f64>,
+        extrapolate: bool,
+    ) -> PyResult<String> {
+        let setting = Setting { device, threads, extrapolate, ..Setting::default() };
+        py.detach(|| {
+            let layers = asking::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
+            let answers = asking::ask(&self.predictor, &layers, &setting)?;
+            let total = asking::total(&layers, &answers, &Run::default());
+            Ok(serde_json::json!({ "model": name, "batch": batch, "layers": answers, "total": total }).to_string())
+        })
+        .map_err(refused)
     }
 }
 

@@ -20,6 +20,24 @@ def refusal(*arguments, **options):
     raise AssertionError("it was answered")
 
 
+def raised(act):
+    try:
+        act()
+    except oppredict.Error as error:
+        return str(error)
+    raise AssertionError("it was done")
+
+
+def models():
+    """Whole networks: the learned operators are not those of the zoo, so that each way of refusing shows."""
+    ask = predictor.model
+    assert "nothing was learned" in raised(lambda: ask("mlp", device="small")), raised(lambda: ask("mlp", device="small"))
+    assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19"))
+    assert "did you mean `local`" in raised(lambda: ask("mlp", source="locl"))
+    assert raised(lambda: ask("mlp", batch="many")) == "`batch` is 'many'; give a whole number"
+    assert "is no model" in raised(lambda: ask(3))
+
+
 def alone():
     for missing in ["pandas", "polars", "numpy", "xgboost"]:
         try:
@@ -47,6 +65,14 @@ def alone():
     assert "there is no `op`" in refusal({"b": 3})
     assert "the column `colour` means nothing here" in refusal({**GIVEN, "colour": 1})
     assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})
+    for strange in [3, None, 2.5, [3], [TEXT, b"product"], object()]:
+        assert "row" in refusal(strange) or "is no question" in refusal(strange), strange
+    assert refusal(3).startswith("3 is no question: ask with a text"), refusal(3)
+    assert refusal([TEXT, 3]) == "row 1: 3 is neither a text nor a dictionary"
+    assert refusal(TEXT, device=3) == "`device` is 3; give the name of a device"
+    assert refusal(TEXT, threads="two") == "`threads` is 'two'; give a number"
+    assert "no path" in raised(lambda: oppredict.load(3))
+    models()
     try:
         oppredict.load("missing.opp")
     except oppredict.Error as error:
