@@ -8,6 +8,7 @@ use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Question, Samples};
+use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -115,7 +116,13 @@ impl Mapping {
     /// Reads a mapping file.
     pub fn read(path: &Path) -> Result<Mapping> {
         let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-        let mapping: Mapping = toml::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+        Mapping::parse(&text, path)
+    }
+
+    /// The mapping of a text; its file is only named in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Mapping> {
+        let mapping: Mapping =
+            toml::from_str(text).map_err(|error| Error::table(path, names::with_hint(&error.to_string())))?;
         if let Some(other) = Unit::of_column(&mapping.time.column).filter(|unit| *unit != mapping.time.unit) {
             let (column, unit) = (&mapping.time.column, mapping.time.unit.name());
             let problem =
@@ -158,8 +165,8 @@ impl Mapping {
     /// The sizes of one of its operators from numbers by the names of their columns.
     pub fn work(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
         let shape = self.operators.get(operator).ok_or_else(|| {
-            let known: Vec<_> = self.operators.keys().map(String::as_str).collect();
-            format!("the mapping does not describe `{operator}`; described: {}", known.join(", "))
+            let hint = names::hint(operator, self.operators.keys().map(String::as_str));
+            format!("the mapping does not describe `{operator}`; {hint}")
         })?;
         if let [first, ..] = shape.missing()[..] {
             return Err(format!("the mapping lacks `{first}`"));
