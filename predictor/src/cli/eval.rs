@@ -1,7 +1,7 @@
 //! `oppredict eval`.
 
 use super::arguments::Eval;
-use super::{load, names, paper, print};
+use super::{load, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
@@ -14,9 +14,8 @@ use std::path::Path;
 
 /// Evaluates and prints.
 pub fn run(eval: &Eval) -> Result<u8> {
-    let view = View::from_name(&eval.know).ok_or_else(|| {
-        Error::Question(format!("unknown view `{}`; known: {}", eval.know, names(&View::ALL, |one| one.name())))
-    })?;
+    let view = View::from_name(&eval.know)
+        .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
     let samples = load(&eval.data)?.before(view)?;
     let plan = plan(eval)?;
     let mut evaluation = evaluate(&samples, &plan)?;
@@ -102,17 +101,11 @@ fn worse_than_evaluation(evaluation: &Evaluation, path: &Path) -> Result<Vec<Str
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {
-    let protocol = Protocol::from_name(&eval.protocol).ok_or_else(|| {
-        Error::Question(format!(
-            "unknown protocol `{}`; known: {}",
-            eval.protocol,
-            names(Protocol::ALL, |one| one.name())
-        ))
-    })?;
+    let protocol = Protocol::from_name(&eval.protocol)
+        .ok_or_else(|| Error::unknown("protocol", &eval.protocol, Protocol::ALL.iter().map(|one| one.name())))?;
     let learners = eval.learners.iter().map(|name| {
-        Learner::from_name(name).ok_or_else(|| {
-            Error::Question(format!("unknown learner `{name}`; known: {}", names(Learner::ALL, |one| one.name())))
-        })
+        Learner::from_name(name)
+            .ok_or_else(|| Error::unknown("learner", name, Learner::ALL.iter().map(|one| one.name())))
     });
     if eval.folds.is_some_and(|folds| folds < 2) {
         return Err(Error::Question("--folds must be at least 2".to_owned()));
@@ -206,10 +199,8 @@ fn errors(evaluation: &Evaluation) -> String {
 
 /// How many of the intervals that promise 90 % hold the time.
 fn held(coverage: f64, of: &str) -> Cell {
-    /// Below this share, an interval breaks its promise.
-    const PROMISED: f64 = 85.0;
     let cell = Cell::from(format!("{coverage:.1} %{of}"));
-    if coverage < PROMISED { cell.bad() } else { cell }
+    if coverage < pages::KEPT { cell.bad() } else { cell }
 }
 
 fn curve_table(points: &[Point]) -> String {

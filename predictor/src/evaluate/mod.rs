@@ -8,7 +8,6 @@ mod repeats;
 
 use crate::error::{Error, Result};
 use crate::learn::{Learner, Lesson, Spread, by_operator};
-use crate::parallel;
 use crate::samples::Samples;
 use metrics::{Interval, Metrics, metrics};
 pub use networks::EndToEnd;
@@ -16,6 +15,7 @@ use networks::end_to_end;
 pub use protocol::Protocol;
 use protocol::{Division, Few, Round};
 use ranking::{Ranking, ranking};
+use rayon::prelude::*;
 use repeats::{Repeats, repeats};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -56,7 +56,24 @@ pub struct Evaluation {
     pub left_out: BTreeMap<String, u64>,
     /// The seeds of the divisions.
     pub seeds: Vec<u64>,
+    /// Some of our answers beside what was measured, for charts.
+    #[serde(skip)]
+    pub dots: Vec<Dot>,
 }
+
+/// An answer beside its measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dot {
+    /// The operator.
+    pub operator: String,
+    /// What was measured.
+    pub measured_ns: f64,
+    /// What we said.
+    pub predicted_ns: f64,
+}
+
+/// Dots that a chart can show.
+const MOST_DOTS: usize = 3000;
 
 /// One point of a learning curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -173,7 +190,8 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         .iter()
         .flat_map(|(seed, division)| plan.learners.iter().map(move |learner| (*learner, *seed, division)))
         .collect();
-    let predicted = parallel::map(&jobs, |(learner, seed, division)| ask(samples, plan, *learner, *seed, division));
+    let answers = |(learner, seed, division): &(Learner, u64, &Division)| ask(samples, plan, *learner, *seed, division);
+    let predicted: Vec<_> = jobs.par_iter().map(answers).collect();
     let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
     let mut costs: BTreeMap<String, Vec<Cost>> = BTreeMap::new();
     for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
@@ -317,8 +335,20 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         samples: samples.rows.len(),
         left_out: samples.left_out.clone(),
         seeds: plan.seeds.clone(),
+        dots: ours.and_then(|(name, _)| answers.get(name)).map_or(Vec::new(), |answers| dots(samples, answers)),
         learners,
     })
+}
+
+/// Answers drawn evenly from all.
+fn dots(samples: &Samples, answers: &Answers) -> Vec<Dot> {
+    let step = answers.rows.len().div_ceil(MOST_DOTS).max(1);
+    let dot = |(row, predicted_ns): (&usize, &f64)| {
+        let sample = &samples.rows[*row];
+        let operator = samples.operators[sample.operator as usize].clone();
+        Dot { operator, measured_ns: sample.time_ns, predicted_ns: *predicted_ns }
+    };
+    answers.rows.iter().zip(&answers.predicted).step_by(step).map(dot).collect()
 }
 
 impl Answers {

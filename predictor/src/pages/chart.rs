@@ -21,6 +21,14 @@ impl Scale {
     }
 }
 
+/// Room for the widest of some labels, at the size of letters in a chart.
+pub fn label_width<'a>(labels: impl IntoIterator<Item = &'a str>) -> f64 {
+    /// The letters of names and numbers are narrower than this on average, whatever the system's face.
+    const LETTER: f64 = 7.0;
+    let longest = labels.into_iter().map(|label| label.chars().count()).max().unwrap_or(0);
+    LETTER * longest as f64
+}
+
 /// About `count` round numbers in a range.
 pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let rough = (high - low) / count.max(1) as f64;

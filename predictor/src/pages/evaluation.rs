@@ -1,5 +1,6 @@
 //! The page of an evaluation: every table, ours marked.
 
+use super::evaluation_charts::charts;
 use super::{escape, page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
 use std::collections::BTreeSet;
@@ -7,7 +8,9 @@ use std::fmt::Write;
 
 /// The tables of an evaluation.
 pub fn evaluation(evaluation: &Evaluation) -> String {
-    let mut body = format!("<p>{} samples, seeds {:?}.</p>", evaluation.samples, evaluation.seeds);
+    let seeds: Vec<String> = evaluation.seeds.iter().map(ToString::to_string).collect();
+    let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
+    let mut body = format!("<p>{} samples, {word} {seeds}.</p>", evaluation.samples);
     if let Some(repeats) = &evaluation.repeats {
         let _ = write!(
             body,
@@ -21,6 +24,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
     }
+    body += &charts(evaluation);
     // All of one operator is what is said of that operator.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     let all = all.into_iter().collect();
@@ -32,7 +36,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         }
         let _ = write!(
             body,
-            "<h2>{title}</h2><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %<th>90 % interval holds<th>its width"
+            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %<th>90 % interval holds<th>its width"
         );
         for (group, learners) in groups {
             let mut sorted: Vec<_> = learners.iter().collect();
@@ -62,10 +66,10 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
                 );
             }
         }
-        body += "</table>";
+        body += "</table></div>";
     }
     if !evaluation.ranking.is_empty() {
-        body += "<h2>Order of schedules within a task</h2><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>regret@10 %<th>Kendall<th>Spearman";
+        body += "<h2>Order of schedules within a task</h2><div class=\"wide\"><table><tr><th>learner<th>tasks<th>top-1<th>top-5<th>regret@10 %<th>Kendall<th>Spearman";
         for (learner, one) in &evaluation.ranking {
             let _ = write!(
                 body,
@@ -79,7 +83,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
                 one.spearman
             );
         }
-        body += "</table>";
+        body += "</table></div>";
     }
     if !evaluation.curve.is_empty() {
         curve_of_learning(&evaluation.curve, &mut body);
@@ -88,18 +92,18 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         networks(found, &mut body);
     }
     if !evaluation.costs.is_empty() {
-        body += "<h2>Cost</h2><p>On the clock, with as many divisions side by side as there are cores.</p><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
+        body += "<h2>Cost</h2><p>On the clock, with as many divisions side by side as there are cores.</p><div class=\"wide\"><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
         for (learner, cost) in &evaluation.costs {
             let _ = write!(body, "<tr><td>{}<td><td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
         }
-        body += "</table>";
+        body += "</table></div>";
     }
     page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }
 
 /// Errors by the share of shapes that was learned from.
 fn curve_of_learning(points: &[Point], body: &mut String) {
-    *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><table><tr><th>operator<th>";
+    *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><div class=\"wide\"><table><tr><th>operator<th>";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<BTreeSet<_>>() {
         let _ = write!(body, "<tr><td>{}<td>", escape(operator));
@@ -107,12 +111,12 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
             *body += &point.mape.get(operator).map_or("<td>".to_owned(), |mape| format!("<td>{mape:.2}"));
         }
     }
-    *body += "</table>";
+    *body += "</table></div>";
 }
 
 /// Whole networks: shares within limits by learner, then each network by itself.
 fn networks(found: &EndToEnd, body: &mut String) {
-    *body += "<h2>Whole networks</h2><table><tr><th>learner<th><th>networks<th>off by %<th>within 5 %<th>within 10 %";
+    *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th><th>networks<th>off by %<th>within 5 %<th>within 10 %";
     for (learner, one) in &found.learners {
         let _ = write!(
             body,
@@ -124,7 +128,7 @@ fn networks(found: &EndToEnd, body: &mut String) {
             one.hit10
         );
     }
-    *body += "</table><p>Differences in percent, by learner:</p><table><tr><th>network<th>run with<th>operators measured<th>measured, ms";
+    *body += "</table></div><p>Differences in percent, by learner:</p><div class=\"wide\"><table><tr><th>network<th>run with<th>operators measured<th>measured, ms";
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
     for one in &found.networks {
@@ -142,5 +146,5 @@ fn networks(found: &EndToEnd, body: &mut String) {
             let _ = write!(body, "<td>{}", one.error(learner).map_or(String::new(), |error| format!("{error:+.1}")));
         }
     }
-    *body += "</table>";
+    *body += "</table></div>";
 }

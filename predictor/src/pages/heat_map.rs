@@ -1,5 +1,6 @@
 //! Correlations as colours: features down, operators and devices across, one map for each measure.
 
+use super::chart::label_width;
 use super::{escape, page};
 use crate::correlate::Correlation;
 use std::collections::BTreeMap;
@@ -9,7 +10,6 @@ use std::fmt::Write;
 const MOST: usize = 40;
 /// A correlation that is seen this often by chance is none.
 pub const CHANCE: f64 = 0.05;
-const LEFT: usize = 190;
 const CELL: (usize, usize) = (44, 19);
 
 /// Name, meaning and value of a measure.
@@ -98,26 +98,28 @@ fn map(
     // Labels lean by 38 degrees, and a letter takes about six units.
     let longest = groups.iter().map(|group| group.chars().count()).max().unwrap_or(0);
     let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
+    let left = label_width(features.iter().copied()) as usize + 20;
+    let right = label_width(groups.iter().map(String::as_str)) as usize;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{}\" height=\"{}\">",
-        LEFT + width * groups.len() + 200,
+        left + width * groups.len() + right,
         top + height * features.len() + 10
     );
     for (across, group) in groups.iter().enumerate() {
-        let x = LEFT + width * across + width / 2;
+        let x = left + width * across + width / 2;
         let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));
     }
     // Bits are shown against the three that eight cells can hold.
     let full = if *name == "mutual information" { 3.0 } else { 1.0 };
     for (down, feature) in features.iter().enumerate() {
         let y = top + height * down;
-        let _ = write!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", LEFT - 8, y + 14, escape(feature));
+        let _ = write!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", left - 8, y + 14, escape(feature));
         for (across, group) in groups.iter().enumerate() {
             let Some(one) = cells.get(&(*feature, across)) else { continue };
             let value = of(one);
             let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
             let class = if value >= 0.0 { "up" } else { "down" };
-            let x = LEFT + width * across;
+            let x = left + width * across;
             let is_chance = one.chance > CHANCE;
             let depth = if is_chance { 0.3 * depth } else { depth };
             let deep = if depth > 0.55 { " deep" } else { "" };

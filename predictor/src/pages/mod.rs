@@ -3,6 +3,7 @@
 mod chart;
 mod curve;
 mod evaluation;
+mod evaluation_charts;
 mod heat_map;
 mod swarm;
 
@@ -13,6 +14,9 @@ pub use swarm::swarms;
 
 use crate::error::{Error, Result};
 use std::path::Path;
+
+/// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
+pub const KEPT: f64 = 85.0;
 
 const STYLE: &str = include_str!("style.css");
 

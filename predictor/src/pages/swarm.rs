@@ -1,14 +1,14 @@
 //! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
 
-use super::chart::{Scale, factor};
+use super::chart::{Scale, factor, label_width};
 use super::{escape, page};
 use crate::explain::{OfFeature, Summary};
 use std::fmt::Write;
 
 /// Features that are shown; the rest moves little.
 const MOST: usize = 16;
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 200.0;
+/// Where dots are.
+const MIDDLE: f64 = 610.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
@@ -36,10 +36,12 @@ pub fn swarms(summaries: &[Summary]) -> String {
 fn picture(features: &[OfFeature]) -> String {
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
     let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
-    let across = Scale { range: (1.0 / most, most), places: (LEFT, WIDTH - RIGHT), is_log: true };
+    let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
+    let width = left + MIDDLE + RIGHT;
+    let across = Scale { range: (1.0 / most, most), places: (left, left + MIDDLE), is_log: true };
     let bottom = TOP + LANE * features.len() as f64;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" height=\"{}\">",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{}\">",
         bottom + 46.0
     );
     for tick in factor_ticks(most) {
@@ -57,7 +59,7 @@ fn picture(features: &[OfFeature]) -> String {
         "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">what the feature multiplies the time by</text><text class=\"soft\" x=\"{}\" y=\"{}\">typically ×</text>",
         across.place(1.0),
         bottom + 38.0,
-        WIDTH - RIGHT + 20.0,
+        width - RIGHT + 20.0,
         TOP - 10.0
     );
     for (down, one) in features.iter().enumerate() {
@@ -65,10 +67,10 @@ fn picture(features: &[OfFeature]) -> String {
         let _ = write!(
             svg,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text class=\"soft\" x=\"{}\" y=\"{:.1}\">{:.2}</text>",
-            LEFT - 14.0,
+            left - 14.0,
             middle + 4.0,
             escape(&one.feature),
-            WIDTH - RIGHT + 20.0,
+            width - RIGHT + 20.0,
             middle + 4.0,
             one.typical
         );

@@ -1,0 +1,205 @@
+//! The charts of an evaluation: what we predicted against what was measured, our error by operator, and how often
+//! intervals that promise 90 % hold the time.
+
+use super::chart::{Scale, label_width, ticks};
+use super::escape;
+use crate::evaluate::metrics::Metrics;
+use crate::evaluate::{Dot, Evaluation};
+use crate::learn::Learner;
+use report::{duration, plain};
+use std::fmt::Write;
+
+const SIDE: f64 = 420.0;
+const LEFT: f64 = 74.0;
+const MARGIN: f64 = 16.0;
+const BOTTOM: f64 = 50.0;
+const LANE: f64 = 26.0;
+const BARS: f64 = 380.0;
+/// What intervals promise, in percent.
+const PROMISE: f64 = 90.0;
+
+/// All charts that the evaluation has numbers for.
+pub fn charts(evaluation: &Evaluation) -> String {
+    let mut text = String::new();
+    if !evaluation.dots.is_empty() {
+        let _ = write!(
+            text,
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line they agree.</p><figure>{}</figure>",
+            evaluation.dots.len(),
+            scatter(&evaluation.dots)
+        );
+    }
+    let ours: Vec<(&str, &Metrics)> = evaluation
+        .operators
+        .iter()
+        .filter_map(|(operator, learners)| {
+            let of_us = learners.iter().find(|(learner, _)| learner.starts_with(Learner::Ours.name()))?;
+            Some((operator.as_str(), of_us.1))
+        })
+        .collect();
+    if !ours.is_empty() {
+        let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::of_error(name, one)).collect();
+        let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", lanes(&bars, None));
+    }
+    let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::of_coverage(name, one)).collect();
+    if !bars.is_empty() {
+        let _ = write!(
+            text,
+            "<h2>Measurements inside our 90 % intervals, %</h2><p class=\"soft\">The line is what they promise.</p><figure>{}</figure>",
+            lanes(&bars, Some(PROMISE))
+        );
+    }
+    text
+}
+
+/// A bar with the range in which its end is known to lie.
+struct Bar {
+    name: String,
+    value: f64,
+    range: Option<(f64, f64)>,
+    says: String,
+    is_bad: bool,
+}
+
+impl Bar {
+    fn of_error(name: &str, one: &Metrics) -> Bar {
+        let (low, high) = one.mape_interval;
+        let says = format!("{:.1}", one.mape);
+        Bar { name: name.to_owned(), value: one.mape, range: Some((low, high)), says, is_bad: false }
+    }
+
+    fn of_coverage(name: &str, one: &Metrics) -> Option<Bar> {
+        let interval = one.interval.as_ref()?;
+        let says = format!("{:.1}, ± {:.1} wide", interval.coverage, interval.half_width);
+        let is_bad = interval.coverage < super::KEPT;
+        Some(Bar { name: name.to_owned(), value: interval.coverage, range: None, says, is_bad })
+    }
+}
+
+fn scatter(dots: &[Dot]) -> String {
+    let times = || dots.iter().flat_map(|dot| [dot.measured_ns, dot.predicted_ns]).filter(|time| *time > 0.0);
+    let low = times().fold(f64::INFINITY, f64::min) / 1.2;
+    let high = times().filter(|time| time.is_finite()).fold(0.0, f64::max) * 1.2;
+    let across = Scale { range: (low, high), places: (LEFT, LEFT + SIDE), is_log: true };
+    let up = Scale { range: (low, high), places: (MARGIN + SIDE, MARGIN), is_log: true };
+    let (width, height) = (LEFT + SIDE + MARGIN + 30.0, SIDE + MARGIN + BOTTOM);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"predicted against measured\" width=\"{width}\" height=\"{height}\">"
+    );
+    let (right, floor) = (LEFT + SIDE, MARGIN + SIDE);
+    for time in decades(low, high) {
+        let (x, y) = (across.place(time), up.place(time));
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>\
+            <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+            LEFT - 8.0,
+            y + 4.0,
+            floor + 18.0,
+            text = duration(time)
+        );
+    }
+    let _ = write!(
+        svg,
+        "<line class=\"at\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor}\" y2=\"{MARGIN}\"/><text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">measured</text>\
+        <text class=\"soft\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">predicted</text>",
+        LEFT + SIDE / 2.0,
+        height - 8.0,
+        MARGIN + SIDE / 2.0
+    );
+    for dot in dots.iter().filter(|dot| dot.measured_ns > 0.0 && dot.predicted_ns > 0.0 && dot.predicted_ns.is_finite())
+    {
+        let _ = write!(
+            svg,
+            "<circle class=\"down\" fill-opacity=\".5\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\"><title>{}: measured {}, predicted {}</title></circle>",
+            across.place(dot.measured_ns),
+            up.place(dot.predicted_ns),
+            escape(&dot.operator),
+            duration(dot.measured_ns),
+            duration(dot.predicted_ns)
+        );
+    }
+    svg + "</svg>"
+}
+
+/// Powers of ten in a range, or its ends where there is none.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
+    let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
+    if found.is_empty() { vec![low, high] } else { found }
+}
+
+fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
+    let left = label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0;
+    let most = bars.iter().map(|bar| bar.value.max(bar.range.map_or(0.0, |range| range.1)));
+    let most = most.filter(|value| value.is_finite()).chain(promise.map(|_| 100.0)).fold(1.0, f64::max);
+    let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
+    let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
+    let floor = MARGIN + LANE * bars.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{}\" height=\"{}\">",
+        left + BARS + says + 28.0,
+        floor + 28.0
+    );
+    for tick in ticks(0.0, most, 5) {
+        let x = across.place(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            floor + 18.0,
+            plain(tick)
+        );
+    }
+    for (place, bar) in bars.iter().enumerate() {
+        let middle = MARGIN + LANE * (place as f64 + 0.5);
+        let _ = write!(
+            svg,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect class=\"{}\" fill-opacity=\".75\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>",
+            left - 10.0,
+            middle + 4.0,
+            escape(&bar.name),
+            if bar.is_bad { "up" } else { "down" },
+            middle - 6.0,
+            across.place(bar.value.min(most)) - left
+        );
+        if let Some((low, high)) = bar.range {
+            let (low, high) = (across.place(low), across.place(high.min(most)));
+            let _ = write!(
+                svg,
+                "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>"
+            );
+        }
+        let _ = write!(
+            svg,
+            "<text class=\"soft\" x=\"{}\" y=\"{:.1}\">{}</text>",
+            left + BARS + 10.0,
+            middle + 4.0,
+            bar.says
+        );
+    }
+    if let Some(promise) = promise {
+        let x = across.place(promise);
+        let _ = write!(svg, "<line class=\"at\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>");
+    }
+    svg + "</svg>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dot_and_bar_is_drawn() {
+        let dot = |measured_ns, predicted_ns| Dot { operator: "a<b".to_owned(), measured_ns, predicted_ns };
+        let svg = scatter(&[dot(1e3, 1.1e3), dot(2e6, 1e6), dot(1.0, f64::NAN)]);
+        assert_eq!(svg.matches("<circle").count(), 2, "what has no number has no place");
+        assert!(
+            svg.contains("a&lt;b: measured 1.00 µs, predicted 1.10 µs") && svg.contains(">1.00 ms</text>"),
+            "{svg}"
+        );
+        let bar =
+            Bar { name: "n".repeat(60), value: 12.0, range: Some((9.0, 80.0)), says: "12.0".to_owned(), is_bad: true };
+        let svg = lanes(&[bar], Some(PROMISE));
+        assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
+    }
+}
