@@ -12,6 +12,7 @@ use crate::graph::{Graph, ValueId};
 use crate::operator::Class;
 use crate::partition::Claim;
 use layers::{Layered, Placed};
+use report::{duration, percent};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -34,10 +35,19 @@ struct Card {
     share: f64,
 }
 
+/// What somebody measured of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The time, in nanoseconds.
+    pub time_ns: f64,
+    /// How well it is known, and where it was taken.
+    pub remark: String,
+}
+
 impl Graph {
-    /// The graph as a page of HTML.
-    pub fn to_html(&self, fuse: Fuse, claims: &[Claim]) -> Result<String> {
-        let drawing = Drawing::of(self, fuse, claims)?;
+    /// The graph as a page of HTML; times are by the hash of a task.
+    pub fn to_html(&self, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
+        let drawing = Drawing::of(self, fuse, claims, times)?;
         let layered = layers::layered(&drawing.widths(), &drawing.edges);
         let mut facts = Vec::new();
         for card in &drawing.cards {
@@ -78,7 +88,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Drawing> {
+    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<Drawing> {
         let plan = plan_with(graph, fuse, claims)?;
         let mut cards = Vec::new();
         // The box that makes each value.
@@ -97,6 +107,11 @@ impl Drawing {
             works.push(plan.tasks[call.task].task.work()?);
         }
         let all: f64 = works.iter().map(|work| work.flops as f64).sum();
+        let told: Vec<Option<&Told>> =
+            plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
+        let time_ns: f64 = told.iter().flatten().map(|told| told.time_ns).sum();
+        // Where every call has a time, that is what the bars compare.
+        let is_timed = !told.is_empty() && told.iter().all(Option::is_some);
         for (index, node) in graph.nodes.iter().enumerate() {
             let Some(call) = in_task[index] else {
                 maker.insert(node.outputs[0], cards.len());
@@ -106,6 +121,7 @@ impl Drawing {
                 cards.push(plain("view", node.op.name(), output, facts));
                 continue;
             };
+            let told = told[call];
             let call = (&plan.calls[call], &plan.tasks[plan.calls[call].task], &works[call]);
             let (call, found, work) = call;
             if call.nodes.last() != Some(&index) {
@@ -115,6 +131,11 @@ impl Drawing {
             reads.extend(call.arguments.iter().map(|&id| (id, cards.len())));
             let anchor = &graph.nodes[call.nodes[0]];
             let share = if all > 0.0 { work.flops as f64 / all } else { 0.0 };
+            let of_time = told.filter(|_| is_timed).map(|told| told.time_ns / time_ns);
+            let measured = told.map(|told| {
+                let part = of_time.map_or(String::new(), |part| format!(", {} of the model", percent(part)));
+                format!("{}{part}; {}", duration(told.time_ns), told.remark)
+            });
             let facts = vec![
                 ("task", found.task.describe()),
                 ("result", ty(call.result)),
@@ -129,15 +150,19 @@ impl Drawing {
                         amount(work.bytes_weights as f64)
                     ),
                 ),
+                ("measured", measured.unwrap_or_default()),
                 ("computed by", found.partner.clone().unwrap_or_default()),
                 ("hash", found.task.hash()),
             ];
             cards.push(Card {
                 style: style(anchor.op.class()),
                 title: found.task.name(),
-                subtitle: ty(call.result),
+                subtitle: match told {
+                    Some(told) => format!("{} · {}", duration(told.time_ns), ty(call.result)),
+                    None => ty(call.result),
+                },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
-                share,
+                share: of_time.unwrap_or(share),
             });
         }
         for &id in &graph.outputs {
@@ -150,8 +175,12 @@ impl Drawing {
         let mut edges: Vec<(usize, usize)> = edges.collect();
         edges.sort_unstable();
         edges.dedup();
+        let measured = match told.iter().flatten().count() {
+            0 => String::new(),
+            count => format!(", {count} of them measured: {}", duration(time_ns)),
+        };
         let totals = format!(
-            "{} operators, {} calls of {} tasks, {} FLOP",
+            "{} operators, {} calls of {} tasks, {} FLOP{measured}",
             graph.nodes.len(),
             plan.calls.len(),
             plan.tasks.len(),
@@ -280,7 +309,7 @@ mod tests {
         for name in ["resnet-18", "densenet-121", "lstm"] {
             let graph = simplify(&zoo::build(name, 1).unwrap()).unwrap();
             let calls = plan_with(&graph, Fuse::Epilogue, &[]).unwrap().calls.len();
-            let page = graph.to_html(Fuse::Epilogue, &[]).unwrap();
+            let page = graph.to_html(Fuse::Epilogue, &[], &HashMap::new()).unwrap();
             let boxes = |style: &str| page.matches(&format!("<g class=\"card {style}\"")).count();
             let others = boxes("view") + boxes("input") + boxes("output");
             assert_eq!(page.matches("<g class=\"card ").count() - others, calls, "{name}");
@@ -289,12 +318,29 @@ mod tests {
     }
 
     #[test]
+    fn measured_tasks_show_their_times_and_compare_by_them() {
+        let graph = simplify(&zoo::build("mlp", 1).unwrap()).unwrap();
+        let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
+        let told =
+            |place: usize| Told { time_ns: 1e3 * 2f64.powi(place as i32), remark: "± 0.8 % on a <host>".to_owned() };
+        let hashes = || plan.tasks.iter().map(|found| found.task.hash());
+        let times: HashMap<String, Told> = hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
+        let page = graph.to_html(Fuse::Epilogue, &[], &times).unwrap();
+        assert!(page.contains(">1.00 µs · "), "{page}");
+        assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
+        assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
+        let first: HashMap<String, Told> = hashes().take(1).map(|hash| (hash, told(0))).collect();
+        let page = graph.to_html(Fuse::Epilogue, &[], &first).unwrap();
+        assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
+    }
+
+    #[test]
     fn names_cannot_leave_their_place() {
         let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
         let x = builder.input("</script><b>", TensorType::f32(&[2])).unwrap();
         builder.set_scope("<img src=x onerror=alert(1)>");
         let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).unwrap();
-        let page = builder.finish(&[y]).unwrap().to_html(Fuse::Epilogue, &[]).unwrap();
+        let page = builder.finish(&[y]).unwrap().to_html(Fuse::Epilogue, &[], &HashMap::new()).unwrap();
         assert!(!page.contains("<img") && !page.contains("<b>") && !page.contains("<script>alert"), "{page}");
         assert!(page.contains("{{data}}"), "the name is shown as it is");
     }

@@ -169,3 +169,16 @@ fn a_composite_target_says_who_computes_what() {
     assert_eq!(partners(&plain), 0);
     assert!((1..array(&split).len()).contains(&partners(&split)), "{} of {}", partners(&split), array(&split).len());
 }
+
+#[test]
+fn tasks_of_several_models_stand_under_their_names() {
+    let bench = Bench::new();
+    let ran = run(bench.opcollect(
+        "tasks --modelsource transformers --modelname gpt2:n_layer=1 --phase prefill,decode --sequence 8 --batchsize 1,2",
+    ))
+    .expect(0);
+    for title in ["gpt2:n_layer=1 prefill 8 (batch 1)", "gpt2:n_layer=1 decode 8 (batch 2)"] {
+        assert!(ran.stdout.lines().any(|line| line == title), "{title}: {ran}");
+    }
+    assert_eq!(ran.stdout.matches(" GFLOP\n").count(), 4, "each has its own sum: {ran}");
+}

@@ -33,3 +33,16 @@ fn a_graph_is_drawn() {
     // The drawing has its place and scale only once the program ran.
     assert!(page.text.contains("<g id=\"all\" transform="), "{}", page.text);
 }
+
+#[test]
+fn a_graph_knows_what_was_measured() {
+    let bench = Bench::new();
+    run(bench.opcollect("--modelsource local --modelname mlp --schedules 1 --config quick.toml --store store"))
+        .expect(0);
+    run(bench.opcollect("graph --modelsource local --modelname mlp --html graph.html --store store")).expect(0);
+    let page = std::fs::read_to_string(bench.path("graph.html")).expect("it was written");
+    assert!(page.contains("of them measured: "), "the totals say so: {page}");
+    assert!(page.contains("[\"measured\",\"") && page.contains(" on "), "each task has its median: {page}");
+    let other = run(bench.opcollect("graph --modelsource local --modelname mlp --html other.html --store nowhere"));
+    assert_eq!(other.code(), 2, "{other}");
+}

@@ -299,6 +299,9 @@ pub enum Command {
         /// Write a page with a drawing of its tasks to this file, to open in a browser
         #[arg(long, value_name = "FILE", conflicts_with = "format")]
         html: Option<PathBuf>,
+        /// On the page, show the best measured median of each task that this store has
+        #[arg(long, value_name = "DIR", requires = "html")]
+        store: Option<PathBuf>,
     },
     /// Show the tasks of a model with their work and places
     Tasks {

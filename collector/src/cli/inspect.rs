@@ -1,18 +1,21 @@
 //! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
 
 use super::arguments::{GraphFormat, Models, Sweep};
+use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::attempt::{load_with_notes, notes};
 use crate::campaign::config::Executor;
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::space;
+use datasets::{Outcome, Record, Source};
+use models::drawing::Told;
 use models::partition::{claims, partner};
-use models::{Graph, transformers};
-use report::{Table, figures, number, words};
+use models::{Graph, Work, transformers};
+use report::{Table, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// A model that has a name, as it is listed.
@@ -72,7 +75,13 @@ pub fn list(as_json: bool) -> Result<u8> {
 }
 
 /// The graph of each model.
-pub fn graph(arguments: &Models, raw: bool, format: GraphFormat, html: Option<&Path>) -> Result<u8> {
+pub fn graph(
+    arguments: &Models,
+    raw: bool,
+    format: GraphFormat,
+    html: Option<&Path>,
+    store: Option<&Path>,
+) -> Result<u8> {
     let config = config_of(arguments)?;
     if let (Some(path), 2..) = (html, config.models.len()) {
         return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
@@ -86,7 +95,8 @@ pub fn graph(arguments: &Models, raw: bool, format: GraphFormat, html: Option<&P
         }
         if let Some(path) = html {
             let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
-            let page = graph.to_html(config.fuse.into(), &claims(&graph, &partners));
+            let times = store.map(measured).transpose()?.unwrap_or_default();
+            let page = graph.to_html(config.fuse.into(), &claims(&graph, &partners), &times);
             let page = page.map_err(|error| Failure::usage(chain(&error)))?;
             std::fs::write(path, page)
                 .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;
@@ -100,6 +110,28 @@ pub fn graph(arguments: &Models, raw: bool, format: GraphFormat, html: Option<&P
         }
     }
     Ok(DONE)
+}
+
+/// The best measured median of each task of a store, by the task's hash.
+fn measured(store: &Path) -> Result<HashMap<String, Told>> {
+    let mut best: HashMap<String, (f64, Record)> = HashMap::new();
+    for record in open(store)?.records().map_err(failed)? {
+        let record = record.map_err(failed)?;
+        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured;
+        let Some(median_ns) = record.median_ns.filter(|_| is_measured) else { continue };
+        match best.get(&record.task_hash) {
+            Some((least, _)) if *least <= median_ns => {}
+            _ => drop(best.insert(record.task_hash.clone(), (median_ns, record))),
+        }
+    }
+    Ok(best.into_iter().map(|(hash, (median_ns, record))| (hash, told(median_ns, &record))).collect())
+}
+
+fn told(median_ns: f64, record: &Record) -> Told {
+    let known = or_unknown(record.median_interval_ns, |half| percent(half / median_ns));
+    let threads = or_unknown(record.threads, |threads| threads.to_string());
+    let remark = format!("± {known}, threads: {threads}, {} on {}", record.target, record.host);
+    Told { time_ns: median_ns, remark }
 }
 
 /// The tasks of all models.
@@ -129,6 +161,31 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         print_json(&tasks)?;
         return Ok(DONE);
     }
+    for (index, model) in config.models.iter().enumerate() {
+        let count =
+            |planned: &PlannedTask| planned.counts.iter().find(|(model, _)| *model == index).map(|(_, count)| *count);
+        print(&tasks_of(&format!("{} (batch {})", model.label(), model.batch), &rows, count, &config))?;
+    }
+    if rows.iter().any(|(planned, _)| planned.counts.is_empty()) {
+        let count = |planned: &PlannedTask| planned.counts.is_empty().then_some(planned.places.len());
+        print(&tasks_of("variations, of no model", &rows, count, &config))?;
+    }
+    if config.models.len() > 1 {
+        print(&format!("all models: {} tasks that differ", rows.len()))?;
+    }
+    if config.executor == Executor::Vm {
+        print(&compiled(&planned))?;
+    }
+    Ok(DONE)
+}
+
+/// The tasks that have a count under a title, with their sum.
+fn tasks_of(
+    title: &str,
+    rows: &[(&PlannedTask, Work)],
+    count: impl Fn(&PlannedTask) -> Option<usize>,
+    config: &Config,
+) -> String {
     let mut columns = vec![
         words("task").least(24),
         figures("count"),
@@ -136,17 +193,20 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         figures("MFLOP"),
         figures("MB moved").drops(1),
         figures("FLOP/byte").drops(3),
-        words("hash").drops(2),
+        words("hash").least(8).drops(2),
     ];
     if !config.partners.is_empty() {
         columns.push(words("computed by"));
     }
     let mut table = Table::new(columns);
-    for (planned, work) in &rows {
+    let (mut tasks, mut calls, mut flops) = (0, 0, 0.0);
+    for (planned, work) in rows {
+        let Some(count) = count(planned) else { continue };
+        (tasks, calls, flops) = (tasks + 1, calls + count, flops + work.flops as f64 * count as f64);
         let moved = work.bytes() as f64;
         let mut row = vec![
             planned.task.describe(),
-            planned.places.len().to_string(),
+            count.to_string(),
             planned.places.first().cloned().unwrap_or_default(),
             number(work.flops as f64 / 1e6),
             number(moved / 1e6),
@@ -158,14 +218,8 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         }
         table.row(row);
     }
-    print(&table.on(&paper()))?;
-    let total: f64 = rows.iter().map(|(planned, work)| work.flops as f64 * planned.places.len() as f64).sum();
-    let calls: usize = rows.iter().map(|(planned, _)| planned.places.len()).sum();
-    print(&format!("{} tasks, {calls} calls, {} GFLOP", rows.len(), number(total / 1e9)))?;
-    if config.executor == Executor::Vm {
-        print(&compiled(&planned))?;
-    }
-    Ok(DONE)
+    let sum = format!("{tasks} tasks, {calls} calls, {} GFLOP", number(flops / 1e9));
+    format!("{title}\n{}\n{sum}\n", table.on(&paper()))
 }
 
 /// What is compiled for several sizes, and why the rest is not.
