@@ -1,6 +1,15 @@
-//! Names of models as people type them: spelling is forgiven, and a mistake gets the nearest names.
+//! Names as people type them: spelling is forgiven where names are long, and a mistake gets the nearest ones.
+//!
+//! One place for all programs, so that every unknown name is answered alike: `did you mean …?`, or what there is.
 
-/// The index of the entry that has this name or alias; else a hint. Case, `-`, `_` and `.` never matter.
+/// Names that are offered for a mistake.
+const OFFERED: usize = 3;
+/// No name is longer than this; what follows would only slow the search for the nearest.
+const LONGEST: usize = 64;
+/// More names than these are not read.
+const LISTED: usize = 48;
+
+/// The index of the entry that has this name or alias; else the nearest names. Case, `-`, `_` and `.` never matter.
 pub(crate) fn find<'a>(
     name: &str,
     entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
@@ -8,7 +17,8 @@ pub(crate) fn find<'a>(
     let wanted = bare(name);
     let is_wanted =
         |(name, aliases): (&str, &[&str])| spellings(name, aliases).any(|spelling| bare(spelling) == wanted);
-    entries.clone().position(is_wanted).ok_or_else(|| hint(&wanted, entries))
+    let nothing_near = || "`opcollect list` shows all names".to_owned();
+    entries.clone().position(is_wanted).ok_or_else(|| question(&near(&wanted, entries)).unwrap_or_else(nothing_near))
 }
 
 /// A name and its aliases.
@@ -18,38 +28,84 @@ pub(crate) fn spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Itera
 
 /// A name without what people spell differently.
 pub(crate) fn bare(name: &str) -> String {
-    // No name is longer than this; what follows would only slow the search for the nearest.
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(64).collect()
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 
-fn hint<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> String {
+/// What to say of a name that is none of these: the nearest ones as a question, else all of them.
+pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let all = || match known.len() {
+        0 => "there is none".to_owned(),
+        1..=LISTED => format!("known: {}", quoted(&known).join(", ")),
+        more => format!("none of {more} is near it"),
+    };
+    question(&near(&bare(name), known.iter().map(|name| (*name, [].as_slice())))).unwrap_or_else(all)
+}
+
+/// What a parser says of an unknown name, with the nearest of those it expected: `serde` lists all, however many.
+pub fn with_hint(message: &str) -> String {
+    let nearest = || {
+        let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
+        let (name, rest) = after.split_once('`')?;
+        let expected = rest.split_once("expected")?.1;
+        let known = expected.split('`').skip(1).step_by(2);
+        question(&near(&bare(name), known.map(|name| (name, [].as_slice()))))
+    };
+    nearest().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
+}
+
+/// The nearest names, the very nearest first.
+fn near<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> Vec<&'a str> {
     let mut near: Vec<(usize, &str)> = entries
         .filter_map(|(name, aliases)| {
-            let distance = spellings(name, aliases).map(|spelling| edits(wanted, &bare(spelling))).min()?;
-            (distance <= 1 + wanted.len() / 3).then_some((distance, name))
+            let distance = |spelling: &str| strsim::damerau_levenshtein(wanted, &bare(spelling));
+            let distance = spellings(name, aliases).map(distance).min()?;
+            (distance <= 1 + wanted.len() / 4).then_some((distance, name))
         })
         .collect();
     near.sort();
-    match near.as_slice() {
-        [] => "`opcollect list` shows all names".to_owned(),
-        near => {
-            let names: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
-            format!("the nearest are {}", names.join(", "))
-        }
+    near.dedup();
+    near.into_iter().take(OFFERED).map(|(_, name)| name).collect()
+}
+
+fn question(near: &[&str]) -> Option<String> {
+    let names = quoted(near);
+    match names.as_slice() {
+        [] => None,
+        [only] => Some(format!("did you mean {only}?")),
+        [first @ .., last] => Some(format!("did you mean {} or {last}?", first.join(", "))),
     }
 }
 
-/// Letters to insert, delete or replace to make one text of the other.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+fn quoted(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("`{name}`")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_are_offered() {
+        let known = ["n_layer", "n_head", "n_embd", "vocab_size"];
+        assert_eq!(hint("n_layers", known), "did you mean `n_layer`?");
+        assert_eq!(hint("nlayer", known), "did you mean `n_layer`?");
+        assert_eq!(hint("vcoab_size", known), "did you mean `vocab_size`?");
+        assert_eq!(hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
+        assert_eq!(hint("banana", []), "there is none");
+        assert_eq!(hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
+        let many: Vec<String> = (0..100).map(|number| format!("counter_{number}_of_many")).collect();
+        assert_eq!(hint("ö", many.iter().map(String::as_str)), "none of 100 is near it");
+    }
+
+    #[test]
+    fn what_a_parser_says_gets_the_nearest_name() {
+        let message = "unknown field `schedles`, expected one of `models`, `schedules`";
+        assert_eq!(with_hint(message), format!("{message}; did you mean `schedules`?"));
+        let message = "unknown field `schedules_`, expected `schedules`\n";
+        assert_eq!(with_hint(message), format!("{}; did you mean `schedules`?", message.trim_end()));
+        for message in ["missing field `a`", "unknown field `qqqqqqqqq`, expected one of `b`, `c`", "unknown field `"] {
+            assert_eq!(with_hint(message), message);
         }
     }
-    row[b.len()]
 }

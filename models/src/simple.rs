@@ -10,6 +10,7 @@ mod forms;
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, ValueId};
+use crate::names;
 use crate::operator::Op;
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
@@ -108,8 +109,7 @@ impl Parts {
 
 fn find(name: &str) -> Result<&'static Form, String> {
     list().iter().find(|form| form.name == name).ok_or_else(|| {
-        let names: Vec<&str> = list().iter().map(|form| form.name).collect();
-        format!("`{name}` is none of {}", names.join(", "))
+        format!("there is no operator `{name}`; {}", names::hint(name, list().iter().map(|form| form.name)))
     })
 }
 

@@ -246,7 +246,10 @@ pub fn load(name: &str, options: &Options) -> Result<Loaded> {
             let reason = format!("`{change}` is not a field and its value, such as `num_hidden_layers=2`");
             return Err(Error::Model { model: name.to_owned(), reason });
         };
-        fields.set(key, value);
+        if !fields.set(key, value) {
+            let reason = format!("`{key}` is given twice");
+            return Err(Error::Model { model: name.to_owned(), reason });
+        }
     }
     made(name, &fields, None, options)
 }
@@ -265,8 +268,8 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     }
     let wanted = fields.text_or("model_type", "")?;
     let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
-        let names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
-        fields.unsupported("model_type", format!("`{wanted}` is none of {}", names.join(", ")))
+        let hint = names::hint(wanted, FAMILIES.iter().map(|family| family.name));
+        fields.unsupported("model_type", format!("there is no family `{wanted}`; {hint}"))
     })?;
     if options.phase == Phase::Decode && !family.is_decoder {
         return Err(refused(format!("`{}` reads all tokens at once and has no decoding steps", family.name)));
@@ -278,6 +281,7 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     }
     let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
     let outputs = (family.build)(&mut net, fields)?;
+    fields.check_given().map_err(refused)?;
     let (graph, weights) = net.finish(&outputs)?;
     if let (Some(_), [first, ..]) = (folder, fields.unused().as_slice()) {
         let count = fields.unused().len();

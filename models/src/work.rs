@@ -70,7 +70,11 @@ impl Task {
             Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
             Operand::Step(index) => self.steps.get(index).map(|step| &step.output),
         };
-        ty.ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {operand:?}") })
+        let what = match operand {
+            Operand::Parameter(index) => format!("parameter {index}"),
+            Operand::Step(index) => format!("step {index}"),
+        };
+        ty.ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
     }
 }
 

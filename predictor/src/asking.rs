@@ -222,6 +222,14 @@ pub enum ModelSource {
     Torch,
 }
 
+impl ModelSource {
+    /// The source of a word, as on the command line.
+    pub fn from_name(name: &str) -> Result<ModelSource> {
+        <ModelSource as clap::ValueEnum>::from_str(name, false)
+            .map_err(|_| Error::unknown("source of models", name, ["local", "transformers", "onnx", "tflite", "torch"]))
+    }
+}
+
 /// The operators of a neural network of any source; the number of tokens is that of transformers.
 pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Result<Vec<Operator>> {
     let options = models::reader::Options { batch, ..models::reader::Options::default() };

@@ -8,6 +8,7 @@ use crate::samples::Samples;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -88,8 +89,7 @@ pub fn correlate(samples: &Samples) -> Vec<Correlation> {
             }
         }
     }
-    let mut found: Vec<Correlation> =
-        crate::parallel::map(&groups, |group| of_group(samples, group)).into_iter().flatten().collect();
+    let mut found: Vec<Correlation> = groups.par_iter().flat_map_iter(|group| of_group(samples, group)).collect();
     correct(&mut found);
     found
 }

@@ -62,6 +62,11 @@ impl Error {
         Error::Table { path: path.to_owned(), problem: problem.into() }
     }
 
+    /// A word of a question that is none of those we know.
+    pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+        Error::Question(format!("unknown {what} `{name}`; {}", models::names::hint(name, known)))
+    }
+
     /// A bundle that cannot be used.
     pub(crate) fn bundle(path: &Path, problem: impl Into<String>) -> Error {
         Error::Bundle { path: path.to_owned(), problem: problem.into() }

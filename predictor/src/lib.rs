@@ -17,7 +17,6 @@ pub mod features;
 pub mod knee;
 pub mod learn;
 pub mod pages;
-mod parallel;
 pub mod probe;
 pub mod records;
 pub mod samples;

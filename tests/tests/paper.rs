@@ -13,7 +13,8 @@ const WIDTHS: [usize; 4] = [60, 80, 120, 180];
 fn check(bench: &Bench, name: &str, arguments: &str, wanted: &str) {
     for width in WIDTHS {
         let mut command = bench.command(&program(name), arguments);
-        let ran = run(command.env("COLUMNS", width.to_string()));
+        command.env("COLUMNS", width.to_string());
+        let ran = run(command);
         assert!(ran.code() <= 1, "{ran}");
         assert!(fits(&ran, width), "{width} columns: {ran}");
         assert!(ran.stdout.contains(wanted), "`{wanted}` is whole on {width} columns: {ran}");
@@ -54,8 +55,18 @@ fn tables_of_the_predictor_fit() {
     check(&bench, "opcollect", "dataset stats --store store", "operator matmul");
     let train = "train --data store --max-cv 1000 --max-uncertainty 1000 --out products.opp";
     run(bench.command(&program("oppredict"), train)).expect(0);
-    check(&bench, "oppredict", "predict --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1", "90 % between");
-    check(&bench, "oppredict", "explain --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1", "starting it");
+    check(
+        &bench,
+        "oppredict",
+        "predict --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1",
+        "90 % between",
+    );
+    check(
+        &bench,
+        "oppredict",
+        "explain --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1",
+        "starting it",
+    );
     check(&bench, "oppredict", "eval --data store --max-cv 1000 --max-uncertainty 1000 --folds 2", "MAPE %");
     check(&bench, "oppredict", "features", "log2");
 }

@@ -85,7 +85,7 @@ fn models_that_are_none() {
     check(
         "--modelsource local --modelname resnet-19 --store store",
         expect![[r#"
-        error: cannot use model `resnet-19`: unknown model `resnet-19`; the nearest are `resnet-18`, `r3d-18`, `resnet-101`
+        error: cannot use model `resnet-19`: unknown model `resnet-19`; did you mean `resnet-18`, `r3d-18` or `resnet-101`?
     "#]],
     );
     check(
@@ -120,13 +120,13 @@ fn models_that_are_none() {
     check(
         "--modelsource simple --modelname relu:shape=3,stride=2 --store store",
         expect![[r#"
-        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: there is no `stride`; the keys are dtype, shape
+        error: cannot use model `relu:shape=3,stride=2`: simple operator `relu:shape=3,stride=2`: there is no `stride`; known: `dtype`, `shape`
     "#]],
     );
     check(
         "tasks --modelsource local --modelname resnet-19",
         expect![[r#"
-        error: cannot use model `resnet-19`: unknown model `resnet-19`; the nearest are `resnet-18`, `r3d-18`, `resnet-101`
+        error: cannot use model `resnet-19`: unknown model `resnet-19`; did you mean `resnet-18`, `r3d-18` or `resnet-101`?
     "#]],
     );
 }

@@ -1,11 +1,12 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
-use crate::counters::CounterRequest;
+use crate::counters::{self, CounterRequest};
 use crate::cuda::Architecture;
 use crate::measure::Plan;
 use crate::target::{composite, cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
 use models::fuse::Fuse;
+use models::names;
 use models::transformers::{self, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -298,8 +299,26 @@ pub enum ConfigError {
     OutOfRange { field: &'static str, found: String, allowed: String },
     #[error("{0}")]
     Target(String),
+    #[error("{0}")]
+    Counter(String),
     #[error(transparent)]
     Plan(#[from] crate::measure::PlanError),
+}
+
+impl RawModel {
+    /// That what is given for it has an effect.
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_file = !["local", SIMPLE, TRANSFORMERS].contains(&self.source.as_str());
+        let refuse = |field: &'static str, found: String| {
+            let allowed = format!("only models from files take it, and `{}` is from `{}`", self.name, self.source);
+            Err(ConfigError::OutOfRange { field, found, allowed })
+        };
+        match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
+            (false, false, _) => refuse("shapes", shown(&self.shapes)),
+            (false, true, true) => refuse("skip_unsupported", "true".to_owned()),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl RawConfig {
@@ -310,7 +329,7 @@ impl RawConfig {
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         toml::from_str(&text).map_err(|error| ConfigError::Malformed {
             path: path.to_owned(),
-            why: error.to_string().trim_end().to_owned(),
+            why: names::with_hint(error.to_string().trim_end()),
         })
     }
 
@@ -340,6 +359,7 @@ impl RawConfig {
             each("budget_seconds", &budget, positive, |s| *s > 0.0 && s.is_finite())?;
         }
         self.measure.check()?;
+        counters::names::check(&self.counters.events).map_err(ConfigError::Counter)?;
         let samplers = self.samplers.unwrap_or_else(|| vec![Sampler::Template]);
         each("samplers", &samplers, "", |_| true)?;
         let executor = self.executor.unwrap_or_default();
@@ -368,9 +388,17 @@ impl RawConfig {
         let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
         each("cache", &cache, "", |_| true)?;
         let tokens = tokens(&self.models, self.sequence, self.phase)?;
+        self.models.iter().try_for_each(RawModel::check)?;
+        // A simple operator says its own batch.
+        let is_simple = |model: &RawModel| model.source == SIMPLE;
+        if !self.models.is_empty() && self.models.iter().all(is_simple) {
+            let allowed = "a simple operator has its batch in its own text, such as `n=8`";
+            each("batch", &batch, allowed, |size| *size == 1)?;
+        }
         let models = self.models.iter().flat_map(|model| {
             let tokens =
                 if model.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
+            let batch = if is_simple(model) { &[1][..] } else { &batch };
             let runs = tokens.into_iter().flat_map(|tokens| batch.iter().map(move |&batch| (batch, tokens)));
             runs.map(|(batch, tokens)| ModelRequest {
                 source: model.source.clone(),

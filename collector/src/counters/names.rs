@@ -6,6 +6,7 @@
 use perf_event_open_sys::bindings as sys;
 
 use super::Usage;
+use super::gpu;
 
 /// One counter that can be asked for by name.
 #[derive(Debug)]
@@ -231,9 +232,49 @@ pub fn find(name: &str) -> Option<&'static CounterName> {
     NAMES.iter().find(|counter| counter.name == name)
 }
 
+/// That each name is a stable one, of a CPU or a GPU, or one of a source's own, written as that source writes it.
+pub fn check(events: &[String]) -> Result<(), String> {
+    match events.iter().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) if name.starts_with("perf:") => {
+            Err(format!("`{name}`: a raw event is written `perf:r` and hexadecimal digits"))
+        }
+        Some(name) => {
+            let known = NAMES.iter().map(|counter| counter.name);
+            let of_gpu = gpu::GPU_NAMES.iter().map(|counter| counter.name);
+            let hint = models::names::hint(name, known.chain(of_gpu));
+            let own = "a source's own are written `papi:NAME`, `perf:rHEX` or `cupti:METRIC`";
+            Err(format!("there is no counter `{name}` ({own}); {hint}"))
+        }
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    let of_source = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    let is_raw = |digits: &str| u64::from_str_radix(digits, 16).is_ok();
+    find(name).is_some()
+        || gpu::find(name).is_some()
+        || of_source("papi:").is_some()
+        || of_source(gpu::METRIC_PREFIX).is_some()
+        || of_source("perf:r").is_some_and(is_raw)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_that_nobody_knows_is_refused_with_the_nearest() {
+        let told = |name: &str| check(&["cycles".to_owned(), name.to_owned()]).expect_err("it is unknown");
+        assert!(told("foo").starts_with("there is no counter `foo` ("), "{}", told("foo"));
+        assert!(told("cycle").contains("did you mean `cycles`?"), "{}", told("cycle"));
+        assert!(told("gpu_power_watt").contains("did you mean `gpu_power_watts`"), "{}", told("gpu_power_watt"));
+        assert!(told("perf:x1").contains("`perf:r` and hexadecimal digits"), "{}", told("perf:x1"));
+        assert!(told("papi:").starts_with("there is no counter `papi:`"), "{}", told("papi:"));
+        let known = ["papi:PAPI_TOT_CYC", "perf:r1a8", "cupti:sm__cycles_active.avg", "gpu_kernel_ns"];
+        check(&known.map(str::to_owned)).expect("each is well written");
+        check(&DEFAULT.map(str::to_owned)).expect("the default is known");
+    }
 
     #[test]
     fn names_are_unique_and_the_defaults_exist() {

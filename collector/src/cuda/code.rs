@@ -231,7 +231,15 @@ impl DeviceCode {
                     Argument::Number(_) => true,
                 };
                 if !is_known {
-                    return Err(format!("kernel `{}` is called with an unknown buffer: {argument:?}", launch.kernel));
+                    let what = match argument {
+                        Argument::Tensor(place) => format!("tensor {place} of {tensors}"),
+                        Argument::Workspace(place) => format!("workspace {place} of {}", self.workspaces.len()),
+                        Argument::Number(_) => "a number".to_owned(),
+                    };
+                    return Err(format!(
+                        "kernel `{}` is called with a buffer that is not there: {what}",
+                        launch.kernel
+                    ));
                 }
             }
         }

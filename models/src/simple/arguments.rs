@@ -1,5 +1,6 @@
 //! `key=value` pairs, and the error that names the key when something is wrong with one.
 
+use crate::names;
 use crate::types::DType;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +31,7 @@ impl Arguments {
         let asked = self.asked.borrow();
         match self.values.keys().find(|key| !asked.contains(key.as_str())) {
             None => Ok(()),
-            Some(key) => {
-                let known: Vec<&str> = asked.iter().copied().collect();
-                Err(format!("there is no `{key}`; the keys are {}", known.join(", ")))
-            }
+            Some(key) => Err(format!("there is no `{key}`; {}", names::hint(key, asked.iter().copied()))),
         }
     }
 
@@ -74,8 +72,8 @@ impl Arguments {
     pub(super) fn dtype(&self, key: &'static str) -> Result<DType, String> {
         let Some(name) = self.text(key) else { return Ok(DType::F32) };
         DType::from_name(name).ok_or_else(|| {
-            let names: Vec<&str> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
-            format!("`{key}={name}` is none of {}", names.join(", "))
+            let known = DType::ALL.iter().map(|dtype| dtype.name());
+            format!("`{key}={name}` is no element type; {}", names::hint(name, known))
         })
     }
 

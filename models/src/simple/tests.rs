@@ -53,7 +53,7 @@ fn mistakes() {
     check(
         "conv2d:ci=64,hw=56,co=64,k=3,stride=2",
         expect![
-            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; the keys are act, bias, ci, co, d, dtype, g, hw, k, n, p, s, size"
+            "simple operator `conv2d:ci=64,hw=56,co=64,k=3,stride=2`: there is no `stride`; known: `act`, `bias`, `ci`, `co`, `d`, `dtype`, `g`, `hw`, `k`, `n`, `p`, `s`, `size`"
         ],
     );
     check(
@@ -90,7 +90,7 @@ fn mistakes() {
     check(
         "relu:shape=4,dtype=f31",
         expect![
-            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is none of f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool; for example `relu:shape=1x64x56x56`"
+            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`, `f16` or `bf16`?; for example `relu:shape=1x64x56x56`"
         ],
     );
     check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
@@ -107,7 +107,10 @@ fn mistakes() {
         ],
     );
     let unknown = build("squash").unwrap_err().to_string();
-    assert!(unknown.starts_with("simple operator `squash`: `squash` is none of conv1d, conv2d"), "{unknown}");
+    assert!(
+        unknown.starts_with("simple operator `squash`: there is no operator `squash`; known: `conv1d`"),
+        "{unknown}"
+    );
 }
 
 #[test]

@@ -118,7 +118,7 @@ mod tests {
         let says = |text: &str| Task::from_text(text).unwrap_err().to_string();
         let relu = |input: &str| says(&format!("unary({input}) function=\"relu\""));
         assert!(relu("_").contains("the first step has no step before it"));
-        assert!(relu("#3").contains("there is no Parameter(3)"));
+        assert!(relu("#3").contains("there is no parameter 3"));
         assert!(relu("f32[2").contains("expected `]`"));
         assert!(relu("f32[2] f32[3]").contains("expected `,` at `f32[3]) function=\"relu\"`"));
         assert!(says("unary(f32[2]) function=\"relu\" +").contains("expected `|` at `+`"));

@@ -1,6 +1,7 @@
 //! A `config.json` as the families read it: bounded numbers by name, and which names were never asked for.
 
 use crate::error::{Error, Result};
+use crate::names;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,6 +15,8 @@ const MAX_COUNT: i64 = 1 << 10;
 pub(super) struct Fields {
     file: String,
     map: Map<String, Value>,
+    /// Names that were given one by one beside the text, each of which must be one that is asked for.
+    given: BTreeSet<String>,
     /// Names that were asked for.
     used: RefCell<BTreeSet<String>>,
 }
@@ -24,22 +27,39 @@ impl Fields {
         let malformed =
             |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
         match serde_json::from_str(text) {
-            Ok(Value::Object(map)) => Ok(Fields { file: file.to_owned(), map, used: RefCell::default() }),
+            Ok(Value::Object(map)) => Ok(Fields::of(file, map)),
             Ok(_) => Err(malformed("a configuration must be a JSON object".to_owned())),
             Err(error) => Err(malformed(format!("it is no JSON ({error})"))),
         }
     }
 
-    /// Sets a field, as `key=value` in a name does: the value is JSON, or else a text.
-    pub fn set(&mut self, key: &str, value: &str) {
+    fn of(file: &str, map: Map<String, Value>) -> Fields {
+        Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
+    }
+
+    /// Sets a field, as `key=value` in a name does: the value is JSON, or else a text. False where it was set before.
+    pub fn set(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
+        self.given.insert(key.to_owned())
+    }
+
+    /// That every field which was set one by one changes something; asked when all have been read.
+    pub fn check_given(&self) -> std::result::Result<(), String> {
+        let used = self.used.borrow();
+        match self.given.iter().find(|name| !used.contains(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                let hint = names::hint(name, used.iter().map(String::as_str));
+                Err(format!("the graph does not depend on a field `{name}`; {hint}"))
+            }
+        }
     }
 
     /// An object inside of this one, or an empty one.
     pub fn object(&self, name: &str) -> Fields {
         let map = self.find(name).and_then(Value::as_object).cloned().unwrap_or_default();
-        Fields { file: self.file.clone(), map, used: RefCell::default() }
+        Fields::of(&self.file, map)
     }
 
     /// A positive extent that must be there.

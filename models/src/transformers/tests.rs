@@ -137,7 +137,7 @@ fn check_refused(name: &str, options: Options, says: &str) {
 fn what_cannot_be_built_is_refused_in_words() {
     let usual = Options::default();
     let decode = Options { phase: Phase::Decode, ..usual };
-    check_refused("bert-bas", usual, "unknown model `bert-bas`; the nearest are `bert-base-uncased`");
+    check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased`?");
     check_refused("bert", decode, "`bert` reads all tokens at once and has no decoding steps");
     check_refused("bert", Options { sequence: 513, ..usual }, "place 512 is beyond the 512 of");
     check_refused("bert", Options { sequence: 0, ..usual }, "a sequence of 0 must be from 1 to 1048576");
@@ -149,10 +149,15 @@ fn what_cannot_be_built_is_refused_in_words() {
     );
     check_refused("llama-7b:num_attention_heads=33", usual, "33 do not divide a width of 4096");
     check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: the activation `maxout`");
-    check_refused("llama-7b:model_type=mamba", usual, "`mamba` is none of albert, bart, bert");
+    check_refused("llama-7b:model_type=mamba", usual, "there is no family `mamba`; did you mean `gemma`?");
     check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
     check_refused("swin:window_size=5", usual, "56 patches of stage 0 cannot be cut into windows of 5");
     check_refused("t5:relative_attention_max_distance=16", usual, "16 must be above half of 32 buckets");
+    check_refused("gpt2:banana=7", usual, "the graph does not depend on a field `banana`; known: `");
+    check_refused("gpt2:n_layers=7", usual, "on a field `n_layers`; did you mean `n_layer`?");
+    check_refused("gpt2:N_LAYER=7", usual, "on a field `N_LAYER`; did you mean `n_layer`?");
+    check_refused("gpt2:n_layer=7,n_layer=8", usual, "`n_layer` is given twice");
+    check_refused("gpt2:num_hidden_layers=2", usual, "on a field `num_hidden_layers`");
     check_refused("gpt2:vocab_size=null", usual, "field `vocab_size`: it is missing");
 }
 

@@ -108,14 +108,8 @@ fn completions(shell: clap_complete::Shell) -> Result<u8> {
 }
 
 fn policy(data: &Data) -> Result<Policy> {
-    let source = Source::from_name(&data.source).ok_or_else(|| {
-        let known = names(Source::ALL, Source::name);
-        Error::Question(format!("unknown source `{}`; known: {known}", data.source))
-    })?;
+    let known = || Source::ALL.iter().map(|source| source.name());
+    let source = Source::from_name(&data.source).ok_or_else(|| Error::unknown("source", &data.source, known()))?;
     let Data { max_cv, max_uncertainty, all_versions, default_only, .. } = *data;
     Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only })
-}
-
-fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
-    all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")
 }

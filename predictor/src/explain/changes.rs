@@ -89,7 +89,7 @@ pub fn improvements(predictor: &Predictor, ask: &Ask<'_>) -> Result<Vec<Change>>
 }
 
 fn column(names: &[String], feature: &str) -> Result<usize> {
-    let unknown = || Error::Question(format!("there is no feature `{feature}`; there are: {}", names.join(", ")));
+    let unknown = || Error::unknown("feature", feature, names.iter().map(String::as_str));
     names.iter().position(|name| name == feature).ok_or_else(unknown)
 }
 

@@ -19,6 +19,7 @@ use crate::features::Matrix;
 use crate::learn::operator::OfOperator;
 use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::samples::Samples;
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// A feature's part in an answer.
@@ -113,8 +114,7 @@ pub fn summary(predictor: &Predictor, samples: &Samples, operator: &str, most: u
     let matrix = background(predictor, samples, operator, most)?;
     let known = predictor.operator(operator)?;
     let rows: Vec<usize> = (0..matrix.rows()).collect();
-    let values = crate::parallel::map(&rows, |row| contributions(known, matrix.row(*row), true));
-    let values = values.into_iter().collect::<Result<Vec<_>>>()?;
+    let values = rows.par_iter().map(|row| contributions(known, matrix.row(*row), true)).collect::<Result<Vec<_>>>()?;
     let of = |(column, feature): (usize, &str)| {
         let points: Vec<(f32, f64)> =
             rows.iter().map(|row| (matrix.row(*row)[column], values[*row][column].exp())).collect();

@@ -121,8 +121,8 @@ impl Predictor {
     /// What was learned of an operator.
     pub fn operator(&self, name: &str) -> Result<&OfOperator> {
         self.learned.operators.get(name).ok_or_else(|| {
-            let known: Vec<_> = self.learned.operators.keys().map(String::as_str).collect();
-            Error::Question(format!("nothing was learned of the operator `{name}`; learned: {}", known.join(", ")))
+            let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
+            Error::Question(format!("nothing was learned of the operator `{name}`; {hint}"))
         })
     }
 

@@ -6,6 +6,7 @@
 
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
@@ -46,10 +47,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Table, String> {
     let (header, body) = split_line(bytes);
     let names = header_names(header)?;
     let pieces = cut(body);
-    let parsed: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = pieces.iter().map(|piece| scope.spawn(|| parse_piece(piece, names.len()))).collect();
-        workers.into_iter().map(|worker| worker.join().expect("parsing does not panic")).collect()
-    });
+    let parsed: Vec<_> = pieces.par_iter().map(|piece| parse_piece(piece, names.len())).collect();
     join(names, parsed)
 }
 
@@ -84,7 +82,7 @@ fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
 
 /// Pieces that end at line ends, one per core.
 fn cut(body: &[u8]) -> Vec<&[u8]> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = rayon::current_num_threads();
     let wanted = (body.len() / PIECE_BYTES).clamp(1, cores);
     let mut pieces = Vec::new();
     let mut rest = body;
