@@ -108,7 +108,7 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.schema_version = 9,
         expect![[r#"
-        written by schema 9, this program reads up to 2
+        written by schema 9, this program reads up to 3
           at field `schema_version`
         hint: update the program"#]],
     );
@@ -143,11 +143,11 @@ fn reading_refuses_what_it_does_not_know() {
         hint: every record has it; see the column table in docs/dataset-format.md"#]],
     );
     check_json_refusal(
-        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":2", "version\":3"),
+        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":3", "version\":4"),
         expect![[r#"
         unknown column `extra`
           at field `extra`
-        hint: written by schema 3, this program reads up to 2; update the program"#]],
+        hint: written by schema 4, this program reads up to 3; update the program"#]],
     );
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":\"three\""),

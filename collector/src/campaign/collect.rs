@@ -5,6 +5,7 @@ use super::builders::Build;
 use super::config::Config;
 use super::module::PlannedModule;
 use super::workers::Workers;
+use crate::counters::{CounterValue, Coverage};
 use crate::job::{Artifact, BuildJob, Check, LibraryJob, Measured, ModuleJob, RunJob, RunReply};
 use crate::measure::Method;
 use crate::space::Schedule;
@@ -423,6 +424,25 @@ fn describe_check(record: &mut Record, check: &Check) {
     record.max_rel_error = Some(check.max_rel_error).filter(|error| error.is_finite());
 }
 
+/// What a record keeps of a counter beside its value.
+#[derive(Serialize)]
+struct CounterOrigin<'a> {
+    source: &'static str,
+    native: &'a str,
+    unit: &'a str,
+    coverage: Coverage,
+    runs: u64,
+    running_share: f64,
+}
+
+impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
+    fn from(value: &'a CounterValue) -> Self {
+        let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
+        let (source, running_share) = (step.name(), *running_ratio);
+        CounterOrigin { source, native, unit, coverage: *coverage, runs: *runs, running_share }
+    }
+}
+
 fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
     let m = &measured.measurement;
     record.outcome = Outcome::Ok;
@@ -442,9 +462,15 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     let steps: std::collections::BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
     // A counter that one step refused and the next one gave is not refused.
     let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
-    let refused: BTreeMap<&str, String> =
-        refused.map(|r| (r.event.as_str(), format!("{}: {}", r.step.name(), r.why))).collect();
+    let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for refusal in refused {
+        let why = format!("{}: {}", refusal.step.name(), refusal.why);
+        refused_by.entry(&refusal.event).or_default().push(why);
+    }
+    let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
     record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
+    record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
     record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
     record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));
     let warnings: Vec<String> = m.warnings.iter().map(ToString::to_string).collect();

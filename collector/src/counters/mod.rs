@@ -18,12 +18,15 @@ pub mod papi;
 #[allow(unsafe_code)] // Opening perf events and their ioctls.
 mod perf;
 mod session;
+mod sets;
 mod usage;
 mod values;
 
 pub use session::{Availability, CounterRequest, CounterSession, available};
 pub use usage::Usage;
-pub use values::{Backend, Channel, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step};
+pub use values::{
+    Backend, Channel, Counted, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,
+};
 
 #[cfg(test)]
 mod tests;

@@ -366,8 +366,16 @@ impl EventSet {
         Ok(())
     }
 
-    /// The counts so far, in the order of adding; `None` when PAPI gives no answer.
+    /// The library it is of.
+    pub fn papi(&self) -> &'static Papi {
+        self.papi
+    }
+
+    /// The counts so far, in the order of adding; `None` when it does not count or PAPI gives no answer.
     pub fn read(&mut self) -> Option<&[c_longlong]> {
+        if !self.is_running {
+            return None;
+        }
         // SAFETY: there is one place per event of the set.
         let code = unsafe { (self.papi.functions.read)(self.handle, self.values.as_mut_ptr()) };
         (code == 0).then_some(&self.values)

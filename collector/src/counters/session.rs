@@ -1,14 +1,15 @@
 //! Opens counters for the calling thread, step by step down the ladder, and reads them.
 
-use std::{marker::PhantomData, path::PathBuf};
+use std::{collections::BTreeSet, marker::PhantomData, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     Backend, Channel, CounterReader, Coverage, Reading, Refusal, Step, Usage, gpu,
     names::{self, CounterName, PerfEvent, UsageFigure},
-    papi::{self, EventSet, Papi, PapiError},
+    papi::EventSet,
     perf::{self, Mode, PerfCounter},
+    sets::{self, Member, Planned, Refused},
 };
 
 /// Most processors have four registers that can count anything.
@@ -55,7 +56,6 @@ pub struct CounterSession {
 /// Events that PAPI counts together, with their places among the channels.
 struct PapiSet {
     set: EventSet,
-    component: i32,
     group: Option<usize>,
     places: Vec<usize>,
 }
@@ -71,6 +71,8 @@ struct Granted {
     channel: Channel,
     event: PerfEvent,
     mode: Mode,
+    /// What is left if the kernel does not open it after all.
+    below: Option<(Channel, UsageFigure)>,
 }
 
 impl CounterSession {
@@ -87,108 +89,94 @@ impl CounterSession {
             selected: None,
             not_send: PhantomData,
         };
-        let mut granted = Vec::new();
         if request.backend != Backend::None {
-            for name in &request.events {
-                session.open_event(name, request, &mut granted);
-            }
+            let all = session.parse(&request.events);
+            let below = session.open_papi(all, request);
+            session.open_below(below, request);
         }
-        session.start_papi();
-        session.open_perf(granted);
         session.select(0);
         session
     }
 
-    /// Goes down the ladder with one event.
-    fn open_event(&mut self, name: &str, request: &CounterRequest, granted: &mut Vec<Granted>) {
-        let wanted = match Wanted::parse(name) {
-            Ok(wanted) => wanted,
-            Err(refusal) => return self.refusals.push(refusal),
-        };
-        if !wanted.papi.is_empty() && request.backend.allows(Step::Papi) {
-            match self.open_papi(&wanted, request) {
-                Ok(()) => return,
-                Err(error) => self.refuse(name, Step::Papi, error.code, error.why),
+    /// What is wanted, each once however often it is named.
+    fn parse(&mut self, names: &[String]) -> Vec<Wanted> {
+        let mut seen = BTreeSet::new();
+        let mut all = Vec::new();
+        for name in names.iter().filter(|name| seen.insert(name.as_str())) {
+            match Wanted::parse(name) {
+                Ok(wanted) => all.push(wanted),
+                Err(refusal) => self.refusals.push(refusal),
             }
         }
+        all
+    }
+
+    /// The first step. What it does not give is returned: lower steps may.
+    fn open_papi(&mut self, all: Vec<Wanted>, request: &CounterRequest) -> Vec<Wanted> {
+        if !request.backend.allows(Step::Papi) {
+            return all;
+        }
+        let (asked, mut below): (Vec<_>, Vec<_>) = all.into_iter().partition(|wanted| !wanted.papi.is_empty());
+        let mut refused = Refused::new();
+        for planned in sets::started(asked, request, &mut refused) {
+            self.keep_papi(planned, request.with_descendants);
+        }
+        for (wanted, error) in refused {
+            self.refuse(&wanted.name, Step::Papi, error.code, error.why);
+            below.push(wanted);
+        }
+        // In the order of asking: registers are given out in it.
+        below.sort_by_key(|wanted| request.events.iter().position(|name| *name == wanted.name));
+        below
+    }
+
+    fn keep_papi(&mut self, planned: Planned, with_descendants: bool) {
+        let coverage = match (planned.is_hardware, with_descendants) {
+            (false, _) => Coverage::External,
+            (true, false) => Coverage::ThreadUser,
+            (true, true) => Coverage::DescendantsUser,
+        };
+        let group = planned.is_hardware.then(|| self.next_group());
+        let channel =
+            |member: &Member| Channel { group, ..member.wanted.channel(Step::Papi, &member.native, coverage) };
+        let places = planned.members.iter().map(|member| self.add_channel(channel(member))).collect();
+        self.papi.push(PapiSet { set: planned.set, group, places });
+    }
+
+    /// The steps below PAPI.
+    fn open_below(&mut self, all: Vec<Wanted>, request: &CounterRequest) {
+        let mut granted = Vec::new();
+        for wanted in &all {
+            self.open_event(wanted, request, &mut granted);
+        }
+        self.open_perf(granted);
+    }
+
+    /// Goes down the rest of the ladder with one event.
+    fn open_event(&mut self, wanted: &Wanted, request: &CounterRequest, granted: &mut Vec<Granted>) {
+        let name = wanted.name.as_str();
+        let usage = wanted.usage.filter(|_| request.backend.allows(Step::Usage));
+        let below = usage.map(|figure| (wanted.usage_channel(figure), figure));
         if let Some(event) = wanted.perf.filter(|_| request.backend.allows(Step::Perf)) {
             match probe(event, request.with_descendants) {
-                Ok(mode) => return granted.push(Granted { channel: wanted.perf_channel(mode), event, mode }),
+                Ok(mode) => return granted.push(Granted { channel: wanted.perf_channel(mode), event, mode, below }),
                 Err((errno, why)) => self.refuse(name, Step::Perf, errno, why),
             }
         }
-        if let Some(figure) = wanted.usage.filter(|_| request.backend.allows(Step::Usage)) {
-            let coverage = if figure.is_of_thread { Coverage::Thread } else { Coverage::Process };
-            let place = self.add_channel(wanted.channel(Step::Usage, figure.field, coverage));
-            return self.usage.push((place, figure));
+        if below.is_some() {
+            return self.open_usage(below);
         }
-        if self.refusals.last().is_none_or(|refusal| refusal.event != name) {
+        if self.refusals.iter().all(|refusal| refusal.event != name) {
             let step = if request.backend == Backend::Usage { Step::Usage } else { wanted.highest_step() };
             self.refuse(name, step, None, "the steps that are allowed do not have this counter".into());
         }
     }
 
-    /// Tries the names a counter has at PAPI, one after another; the last refusal stands for all.
-    fn open_papi(&mut self, wanted: &Wanted, request: &CounterRequest) -> Result<(), PapiError> {
-        let papi = papi::library(request.papi_library.as_deref())?;
-        let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
-        for native in &wanted.papi {
-            match self.add_papi(papi, wanted, native, request) {
-                Ok(()) => return Ok(()),
-                Err(error) => refusal = PapiError { why: format!("`{native}`: {error}"), ..error },
-            }
-        }
-        Err(refusal)
-    }
-
-    fn add_papi(
-        &mut self,
-        papi: &'static Papi,
-        wanted: &Wanted,
-        native: &str,
-        request: &CounterRequest,
-    ) -> Result<(), PapiError> {
-        let component = papi.component_of(native)?;
-        let is_hardware = papi.is_hardware(component);
-        let mut added = Err(PapiError { code: None, why: String::new() });
-        if let Some(open) = self.papi.iter_mut().rfind(|open| open.component == component) {
-            added = open.set.add(native).map(|()| open.places.push(self.channels.len()));
-        }
-        let has_set = self.papi.iter().any(|open| open.component == component);
-        if !has_set || added.as_ref().is_err_and(|error| is_hardware && error.is_conflict()) {
-            let mut set = EventSet::new(papi, component, request.with_descendants)?;
-            added = set.add(native);
-            if added.is_ok() {
-                let group = is_hardware.then(|| self.next_group());
-                self.papi.push(PapiSet { set, component, group, places: vec![self.channels.len()] });
-            }
-        }
-        added?;
-        let group = self.papi.iter().rfind(|open| open.component == component).and_then(|open| open.group);
-        let coverage = match (is_hardware, request.with_descendants) {
-            (false, _) => Coverage::External,
-            (true, false) => Coverage::ThreadUser,
-            (true, true) => Coverage::DescendantsUser,
-        };
-        self.add_channel(Channel { group, ..wanted.channel(Step::Papi, native, coverage) });
-        Ok(())
-    }
-
-    /// Starts sets that always count, and tries those that take turns, so that a refusal comes now.
-    fn start_papi(&mut self) {
-        let mut failed = Vec::new();
-        for open in &mut self.papi {
-            match open.set.start() {
-                Ok(()) if open.group.is_some() => open.set.stop(),
-                Ok(()) => {}
-                Err(error) => failed.push((open.places.clone(), error)),
-            }
-        }
-        for (places, error) in failed {
-            for place in places {
-                let name = self.channels[place].name.clone();
-                self.refuse(&name, Step::Papi, error.code, format!("its set does not start: {error}"));
-            }
+    /// The last step, where it has something.
+    fn open_usage(&mut self, last: Option<(Channel, UsageFigure)>) {
+        if let Some((channel, figure)) = last {
+            let place = self.add_channel(channel);
+            self.usage.push((place, figure));
         }
     }
 
@@ -230,6 +218,7 @@ impl CounterSession {
             Err(errno) => {
                 for one in part {
                     self.refuse(&one.channel.name, Step::Perf, Some(errno as i32), perf::explain(errno));
+                    self.open_usage(one.below.clone());
                 }
             }
         }
@@ -252,7 +241,7 @@ impl CounterSession {
     fn switch(&mut self, group: usize, is_on: bool) {
         for open in self.papi.iter_mut().filter(|open| open.group == Some(group)) {
             if is_on {
-                // A set that started before starts again; were it not so, its values stay and differences are 0.
+                // A set that started before starts again; were it not so, it has nothing to read.
                 let _ = open.set.start();
             } else {
                 open.set.stop();
@@ -283,25 +272,24 @@ impl CounterReader for CounterSession {
         self.switch(group, true);
     }
 
-    fn read(&mut self, into: &mut [Reading]) {
+    fn read(&mut self, into: &mut [Option<Reading>]) {
+        into.fill(None);
         let selected = self.selected;
         let counts = |group: Option<usize>| group.is_none() || group == selected;
         for open in self.papi.iter_mut().filter(|open| counts(open.group)) {
             for (&place, &value) in open.places.iter().zip(open.set.read().unwrap_or_default()) {
-                into[place] = Reading { value: u64::try_from(value).unwrap_or(0), ..Reading::default() };
+                into[place] = u64::try_from(value).ok().map(Reading::of);
             }
         }
         for open in self.perf.iter_mut().filter(|open| counts(open.group)) {
             for (counter, place) in &mut open.members {
-                if let Some(reading) = counter.read() {
-                    into[*place] = reading;
-                }
+                into[*place] = counter.read();
             }
         }
         if !self.usage.is_empty() {
             let usage = Usage::now();
             for (place, figure) in &self.usage {
-                into[*place] = Reading { value: (figure.read)(&usage), ..Reading::default() };
+                into[*place] = Some(Reading::of((figure.read)(&usage)));
             }
         }
     }
@@ -312,10 +300,10 @@ impl CounterReader for CounterSession {
 }
 
 /// What one wanted event is called at each step.
-struct Wanted {
-    name: String,
+pub(super) struct Wanted {
+    pub(super) name: String,
     unit: &'static str,
-    papi: Vec<String>,
+    pub(super) papi: Vec<String>,
     perf: Option<PerfEvent>,
     usage: Option<UsageFigure>,
 }
@@ -356,9 +344,14 @@ impl Wanted {
         }
     }
 
-    fn channel(&self, step: Step, native: &str, coverage: Coverage) -> Channel {
+    pub(super) fn channel(&self, step: Step, native: &str, coverage: Coverage) -> Channel {
         let (name, unit) = (self.name.clone(), self.unit.into());
         Channel { name, unit, step, native: native.into(), coverage, group: None }
+    }
+
+    fn usage_channel(&self, figure: UsageFigure) -> Channel {
+        let coverage = if figure.is_of_thread { Coverage::Thread } else { Coverage::Process };
+        self.channel(Step::Usage, figure.field, coverage)
     }
 
     fn perf_channel(&self, mode: Mode) -> Channel {

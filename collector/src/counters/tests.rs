@@ -10,12 +10,13 @@ fn request(backend: Backend, events: &[&str]) -> CounterRequest {
 
 /// What each channel counts while `work` runs.
 fn counted(session: &mut CounterSession, work: impl FnOnce()) -> Vec<Reading> {
-    let mut before = vec![Reading::default(); session.channels().len()];
+    let mut before = vec![None; session.channels().len()];
     let mut after = before.clone();
     session.read(&mut before);
     work();
     session.read(&mut after);
-    after.iter().zip(&before).map(|(after, before)| after.since(before)).collect()
+    let passed = |(after, before): (&Option<Reading>, &Option<Reading>)| after.as_ref()?.since(before.as_ref()?);
+    after.iter().zip(&before).map(|both| passed(both).expect("every channel counts")).collect()
 }
 
 fn spin() {
@@ -136,6 +137,40 @@ fn papi_sets_belong_to_their_thread_and_many_can_live() {
     for thread in threads {
         thread.join().expect("thread");
     }
+}
+
+/// PAPI runs one set of a component for a thread. A second set takes its events all the same, and does not start.
+#[test]
+fn a_set_that_does_not_start_leaves_no_channel() {
+    if let Err(error) = papi::export("sets_started") {
+        return eprintln_skip("PAPI with software-defined events", &error);
+    }
+    let events = request(Backend::Auto, &["papi:sde:::opcollect::sets_started", "minor_faults"]);
+    let first = CounterSession::open(&events);
+    assert_eq!(first.channels().len(), 2, "{:?}", first.refusals());
+    let mut second = CounterSession::open(&events);
+    let names: Vec<_> = second.channels().iter().map(|channel| channel.name.as_str()).collect();
+    assert_eq!(names, ["minor_faults"], "what does not count would show zeros");
+    let [refusal] = second.refusals() else { panic!("{:?}", second.refusals()) };
+    assert!(refusal.errno.is_some() && refusal.why.contains("does not start"), "{refusal:?}");
+    counted(&mut second, spin);
+    drop((first, second));
+    assert_eq!(CounterSession::open(&events).channels().len(), 2, "the component is free again");
+}
+
+/// What PAPI takes and does not start is given by the next step that has it.
+#[test]
+fn a_set_that_does_not_start_goes_down_the_ladder() {
+    let events = request(Backend::Auto, &["thread_cpu_ns", "thread_cpu_ns", "instructions"]);
+    let first = CounterSession::open(&events);
+    if first.channels().first().is_none_or(|channel| channel.step != Step::Papi) {
+        return eprintln_skip("PAPI with the processor's events", &first.refusals());
+    }
+    let mut second = CounterSession::open(&events);
+    let steps: Vec<_> = second.channels().iter().filter(|channel| channel.name == "thread_cpu_ns").collect();
+    assert!(steps.len() == 1 && steps[0].step > Step::Papi, "{steps:?}");
+    assert!(second.refusals().iter().any(|refusal| refusal.why.contains("does not start")), "{:?}", second.refusals());
+    assert!(counted(&mut second, spin).iter().all(|reading| reading.value > 0));
 }
 
 /// A test that cannot run here says so.

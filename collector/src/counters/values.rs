@@ -111,13 +111,18 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What was counted since an earlier reading.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            value: self.value.saturating_sub(earlier.value),
-            enabled_ns: self.enabled_ns.saturating_sub(earlier.enabled_ns),
-            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
-        }
+    /// A count of a source that always counts.
+    pub fn of(value: u64) -> Self {
+        Self { value, ..Self::default() }
+    }
+
+    /// What was counted since an earlier reading; nothing where it went down, as no count does.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        Some(Self {
+            value: self.value.checked_sub(earlier.value)?,
+            enabled_ns: self.enabled_ns.checked_sub(earlier.enabled_ns)?,
+            running_ns: self.running_ns.checked_sub(earlier.running_ns)?,
+        })
     }
 
     /// Adds another interval.
@@ -125,6 +130,29 @@ impl Reading {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
+    }
+}
+
+/// What one counter counted over several runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counted {
+    sum: Reading,
+    runs: u64,
+    /// Whether it was read and gave no answer.
+    has_failed: bool,
+}
+
+impl Counted {
+    /// Takes what passed between two readings around some runs into the sum. Where one of them is missing, those runs
+    /// are not counted.
+    pub fn add(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
+        match after.zip(before).and_then(|(after, before)| after.since(&before)) {
+            Some(passed) => {
+                self.sum.add(&passed);
+                self.runs += runs;
+            }
+            None => self.has_failed = true,
+        }
     }
 }
 
@@ -151,24 +179,26 @@ pub struct CounterValue {
 
 impl CounterValue {
     /// The value per run, or why there is none.
-    pub fn new(channel: &Channel, counted: &Reading, runs: u64) -> Result<Self, Refusal> {
+    pub fn new(channel: &Channel, counted: &Counted) -> Result<Self, Refusal> {
         let refuse =
             |why: &str| Refusal { event: channel.name.clone(), step: channel.step, errno: None, why: why.into() };
-        if runs == 0 {
-            return Err(refuse("fewer samples than groups of counters: its group had no turn"));
+        let Counted { sum, runs, has_failed } = *counted;
+        match runs {
+            0 if has_failed => return Err(refuse("its source gave no count, or one that went down")),
+            0 => return Err(refuse("fewer samples than groups of counters: its group had no turn")),
+            _ if sum.enabled_ns > 0 && sum.running_ns == 0 => {
+                return Err(refuse("it never got a register: others hold them all"));
+            }
+            _ => {}
         }
-        if counted.enabled_ns > 0 && counted.running_ns == 0 {
-            return Err(refuse("it never got a register: others hold them all"));
-        }
-        let running_ratio =
-            if counted.enabled_ns == 0 { 1.0 } else { counted.running_ns as f64 / counted.enabled_ns as f64 };
+        let running_ratio = if sum.enabled_ns == 0 { 1.0 } else { sum.running_ns as f64 / sum.enabled_ns as f64 };
         Ok(Self {
             name: channel.name.clone(),
             unit: channel.unit.clone(),
             step: channel.step,
             native: channel.native.clone(),
             coverage: channel.coverage,
-            per_run: counted.value as f64 / running_ratio / runs as f64,
+            per_run: sum.value as f64 / running_ratio / runs as f64,
             runs,
             running_ratio,
         })
@@ -196,8 +226,8 @@ pub trait CounterReader {
     fn groups(&self) -> usize;
     /// Lets a group count. Channels of other groups stand still meanwhile.
     fn select(&mut self, group: usize);
-    /// Reads all channels; `into` has their number of places.
-    fn read(&mut self, into: &mut [Reading]);
+    /// Reads all channels; `into` has their number of places, empty afterwards where a source gives no answer.
+    fn read(&mut self, into: &mut [Option<Reading>]);
     /// What could not be opened.
     fn refusals(&self) -> &[Refusal];
 }
@@ -217,7 +247,7 @@ impl CounterReader for NoCounters {
 
     fn select(&mut self, _: usize) {}
 
-    fn read(&mut self, _: &mut [Reading]) {}
+    fn read(&mut self, _: &mut [Option<Reading>]) {}
 
     fn refusals(&self) -> &[Refusal] {
         &[]

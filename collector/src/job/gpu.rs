@@ -8,7 +8,7 @@ use super::profiling::Profiling;
 use super::told::Told;
 use super::watch::{Seen, Watch};
 use crate::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
-use crate::counters::{CounterReader, CounterRequest, CounterSession, CounterValue, Reading, Step};
+use crate::counters::{Counted, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
 use crate::cuda::cupti::{Cupti, CuptiError};
 use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Prepared};
 use crate::cuda::nvml::{Nvml, NvmlError, throttle_names};
@@ -236,7 +236,7 @@ impl Gpu {
             return Ok(());
         }
         let mut session = CounterSession::open(&CounterRequest { events, ..request.clone() });
-        let mut before = vec![Reading::default(); session.channels().len()];
+        let mut before = vec![None; session.channels().len()];
         let mut after = before.clone();
         if !before.is_empty() {
             session.read(&mut before);
@@ -245,7 +245,9 @@ impl Gpu {
             session.read(&mut after);
         }
         for (channel, (before, after)) in session.channels().iter().zip(before.iter().zip(&after)) {
-            match CounterValue::new(channel, &after.since(before), RUNS) {
+            let mut counted = Counted::default();
+            counted.add(*before, *after, RUNS);
+            match CounterValue::new(channel, &counted) {
                 Ok(value) => told.values.push(value),
                 Err(refusal) => told.refusals.push(refusal),
             }

@@ -6,6 +6,7 @@ use super::{
     Clock, Evaluator, Measurement, StopReason,
     flush::Flusher,
     recorder::{Closing, Recorder},
+    statistics,
 };
 use crate::counters::CounterReader;
 
@@ -52,7 +53,7 @@ pub fn evaluate<E>(
         first_run_ns,
         warm_up_runs: 0,
         batch_size: number,
-        confidence: 0.95,
+        confidence: statistics::CONFIDENCE,
         samples_kept_max: rule.repeat,
         flush_bytes: rule.cache.flush_bytes(),
         stop: StopReason::RepeatsDone,

@@ -63,10 +63,8 @@ pub struct Measurement {
     pub std_ns: Option<f64>,
     /// Standard deviation over mean; `None` for one sample.
     pub cv: Option<f64>,
-    /// Confidence interval of the median, low and high; `None` for too few samples.
+    /// 95 % confidence interval of the median, low and high; `None` for too few samples.
     pub median_interval_ns: Option<(f64, f64)>,
-    /// The probability the interval is made for.
-    pub confidence: f64,
 
     /// Time of the very first run, which pays for cold caches, page faults and lazy loading. Not among the samples.
     pub first_run_ns: u64,

@@ -19,8 +19,8 @@ pub enum Method {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Warm up at least this long, the first run not counted. A first run of four times this length is warm-up
-    /// enough: what it finds cold is a small part of it.
+    /// Warm up at least this long, the first run not counted. Where runs take four times this length, the first one is
+    /// warm-up enough: what it finds cold is a small part of it.
     pub warm_up_time_ns: u64,
     /// Warm up with at least this many runs.
     pub warm_up_runs: u32,

@@ -5,15 +5,15 @@
 //! the batches it really counted.
 
 use super::{Clock, Measurement, StopReason, Warning, statistics, stopping, warning};
-use crate::counters::{CounterReader, CounterValue, Reading, Refusal, Usage};
+use crate::counters::{Counted, CounterReader, CounterValue, Reading, Refusal, Usage};
 
 pub struct Recorder<'a> {
     pub clock: &'a mut dyn Clock,
     counters: &'a mut dyn CounterReader,
     started_ns: u64,
-    before: Vec<Reading>,
-    after: Vec<Reading>,
-    totals: Vec<Total>,
+    before: Vec<Option<Reading>>,
+    after: Vec<Option<Reading>>,
+    totals: Vec<Counted>,
     usage: Usage,
     samples: Vec<f64>,
     sorted: Vec<f64>,
@@ -21,12 +21,6 @@ pub struct Recorder<'a> {
     timed_ns: u64,
     preempted: u32,
     last: Option<Batch>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Total {
-    counted: Reading,
-    runs: u64,
 }
 
 /// One timed batch.
@@ -42,6 +36,7 @@ pub struct Closing {
     pub first_run_ns: u64,
     pub warm_up_runs: u64,
     pub batch_size: u32,
+    /// Probability of the interval that `wanted` speaks of.
     pub confidence: f64,
     pub samples_kept_max: u32,
     pub flush_bytes: Option<u64>,
@@ -60,9 +55,9 @@ impl<'a> Recorder<'a> {
             started_ns: clock.now_ns(),
             clock,
             counters,
-            before: vec![Reading::default(); channels],
-            after: vec![Reading::default(); channels],
-            totals: vec![Total::default(); channels],
+            before: vec![None; channels],
+            after: vec![None; channels],
+            totals: vec![Counted::default(); channels],
             usage: Usage::default(),
             samples: Vec::new(),
             sorted: Vec::new(),
@@ -110,8 +105,7 @@ impl<'a> Recorder<'a> {
         let group = self.samples.len() % self.counters.groups();
         for (place, channel) in self.counters.channels().iter().enumerate() {
             if channel.group.is_none_or(|own| own == group) {
-                self.totals[place].counted.add(&self.after[place].since(&self.before[place]));
-                self.totals[place].runs += u64::from(batch.runs);
+                self.totals[place].add(self.before[place], self.after[place], u64::from(batch.runs));
             }
         }
         let sample = batch.elapsed_ns as f64 / f64::from(batch.runs);
@@ -127,7 +121,7 @@ impl<'a> Recorder<'a> {
     /// Closes the books.
     pub fn finish(mut self, closing: Closing) -> Measurement {
         let elapsed_ns = self.elapsed_ns();
-        let summary = statistics::summarise(&self.sorted, closing.confidence).expect("at least one sample is taken");
+        let summary = statistics::summarise(&self.sorted).expect("at least one sample is taken");
         let stride = self.samples.len().div_ceil(closing.samples_kept_max.max(1) as usize).max(1);
         let (counters, uncounted) = self.counter_values();
         let warnings = self.warnings(&closing, &summary, &counters);
@@ -142,7 +136,6 @@ impl<'a> Recorder<'a> {
             std_ns: summary.std,
             cv: summary.cv,
             median_interval_ns: summary.median_interval,
-            confidence: closing.confidence,
             first_run_ns: closing.first_run_ns,
             warm_up_runs: closing.warm_up_runs,
             batch_size: closing.batch_size,
@@ -167,7 +160,7 @@ impl<'a> Recorder<'a> {
         let mut values = Vec::new();
         let mut uncounted = Vec::new();
         for (channel, total) in self.counters.channels().iter().zip(&self.totals) {
-            match CounterValue::new(channel, &total.counted, total.runs) {
+            match CounterValue::new(channel, total) {
                 Ok(value) => values.push(value),
                 Err(refusal) => uncounted.push(refusal),
             }

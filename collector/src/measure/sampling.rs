@@ -24,21 +24,35 @@ pub fn sample<E>(
     let mut flusher = plan.cache.flush_bytes().map(Flusher::new);
     let mut recorder = Recorder::new(clock, counters);
     let first_run_ns = recorder.time(run, 1)?;
-    let warm = warm_up(&mut recorder, run, plan, first_run_ns)?;
-    let batch_size = batch_size(plan, warm.run_ns, recorder.clock.precision_ns());
     let speed_before_ns = recorder.clock.speed_probe_ns();
-    let sampling_from_ns = recorder.elapsed_ns();
-    let stop = loop {
-        if let Some(flusher) = &mut flusher {
-            flusher.flush();
-        }
-        recorder.batch(run, batch_size)?;
+    let mut warm = Warm { runs: 0, run_ns: first_run_ns.max(1), spent_ns: 0 };
+    let mut sampling_from_ns = recorder.elapsed_ns();
+    let precision_ns = recorder.clock.precision_ns();
+    let is_long = |run_ns: u64| is_long(plan, run_ns) && batch_size(plan, run_ns, precision_ns) == 1;
+    // A first run this long is warm-up enough if the next is as long; what only began slowly is warmed up as ever.
+    if is_long(first_run_ns) {
+        flush(&mut flusher);
+        warm.take(recorder.batch(run, 1)?.elapsed_ns, 1);
+    }
+    if is_long(warm.run_ns) {
+        warm.runs = 0;
         recorder.keep();
+    } else {
+        warm_up(&mut recorder, run, plan, &mut warm)?;
+        sampling_from_ns = recorder.elapsed_ns();
+    }
+    let batch_size = batch_size(plan, warm.run_ns, precision_ns);
+    let stop = loop {
         let total_ns = recorder.elapsed_ns();
         let elapsed = Elapsed { sampling_ns: total_ns - sampling_from_ns, total_ns };
-        if let Some(stop) = stopping::decide(plan, recorder.sorted(), elapsed) {
+        if !recorder.sorted().is_empty()
+            && let Some(stop) = stopping::decide(plan, recorder.sorted(), elapsed)
+        {
             break stop;
         }
+        flush(&mut flusher);
+        recorder.batch(run, batch_size)?;
+        recorder.keep();
     };
     let speed_after_ns = recorder.clock.speed_probe_ns();
     Ok(recorder.finish(Closing {
@@ -55,39 +69,51 @@ pub fn sample<E>(
     }))
 }
 
-/// A first run this many times as long as the warm-up replaces it.
+/// Runs at least this many times as long as the warm-up need none.
 const WARM_UP_MULTIPLE: u64 = 4;
+
+fn is_long(plan: &Plan, run_ns: u64) -> bool {
+    run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE)
+}
+
+fn flush(flusher: &mut Option<Flusher>) {
+    if let Some(flusher) = flusher {
+        flusher.flush();
+    }
+}
 
 struct Warm {
     runs: u64,
-    /// Estimate of one run's time, from the last and longest batch.
+    spent_ns: u64,
+    /// The least time of one run in any batch so far, the first run included: others were disturbed, or cold.
     run_ns: u64,
 }
 
-/// Runs in growing batches until the plan's warm-up is done. The time limit holds here too.
+impl Warm {
+    fn take(&mut self, elapsed_ns: u64, runs: u32) {
+        self.spent_ns += elapsed_ns;
+        self.runs += u64::from(runs);
+        self.run_ns = self.run_ns.min((elapsed_ns / u64::from(runs)).max(1));
+    }
+}
+
+/// Runs in growing batches until the plan's warm-up is done, at least once: the first run alone, which is cold, says too
+/// little about how many make a batch. The time limit holds here too.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     plan: &Plan,
-    first_run_ns: u64,
-) -> Result<Warm, E> {
-    let mut warm = Warm { runs: 0, run_ns: first_run_ns.max(1) };
-    if first_run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE) {
-        return Ok(warm);
-    }
-    let mut spent_ns = 0;
+    warm: &mut Warm,
+) -> Result<(), E> {
+    let least_runs = u64::from(plan.warm_up_runs.max(1));
     let mut batch = 1;
-    while (spent_ns < plan.warm_up_time_ns || warm.runs < u64::from(plan.warm_up_runs))
-        && recorder.elapsed_ns() < plan.time_limit_ns
+    while (warm.spent_ns < plan.warm_up_time_ns || warm.runs < least_runs) && recorder.elapsed_ns() < plan.time_limit_ns
     {
-        let elapsed_ns = recorder.time(run, batch)?;
-        spent_ns += elapsed_ns;
-        warm.runs += u64::from(batch);
-        warm.run_ns = (elapsed_ns / u64::from(batch)).max(1);
-        let missing_runs = plan.warm_up_time_ns.saturating_sub(spent_ns).div_ceil(warm.run_ns).max(1);
+        warm.take(recorder.time(run, batch)?, batch);
+        let missing_runs = plan.warm_up_time_ns.saturating_sub(warm.spent_ns).div_ceil(warm.run_ns).max(1);
         batch = u32::try_from(missing_runs).unwrap_or(u32::MAX).min(batch.saturating_mul(2)).min(plan.batch_runs_max);
     }
-    Ok(warm)
+    Ok(())
 }
 
 /// Long enough for the clock and not longer; a cold cache allows one run only.

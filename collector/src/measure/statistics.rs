@@ -5,11 +5,14 @@
 //!   (type 7 of Hyndman and Fan, the default of NumPy, pandas and R).
 //! * *standard deviation*: of the sample, with `n - 1`; *CV* is standard deviation over mean.
 //! * *interval of the median*: the narrowest pair of order statistics, the same number from either end, that encloses
-//!   the true median with at least the wanted probability. It assumes nothing about the distribution, only that
+//!   the true median with at least the wanted probability, 95 % in every summary. It assumes nothing about the distribution, only that
 //!   samples are independent; where disturbances last longer than a sample it is too narrow.
 //! * *drift*: whether the later half of the samples differs from the earlier by more than chance (rank sum test).
 
 use serde::{Deserialize, Serialize};
+
+/// Probability of the interval in every summary, and so in every record, whatever a plan stops at.
+pub const CONFIDENCE: f64 = 0.95;
 
 /// Numbers that describe a set of samples, in the samples' unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,7 +38,7 @@ pub struct Summary {
 }
 
 /// Describes samples that are sorted already. `None` when there are none.
-pub fn summarise(sorted: &[f64], confidence: f64) -> Option<Summary> {
+pub fn summarise(sorted: &[f64]) -> Option<Summary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
     let count = sorted.len() as f64;
@@ -51,7 +54,7 @@ pub fn summarise(sorted: &[f64], confidence: f64) -> Option<Summary> {
         p95: percentile(sorted, 0.95),
         std,
         cv: std.filter(|_| mean != 0.0).map(|std| std / mean),
-        median_interval: median_interval(sorted, confidence),
+        median_interval: median_interval(sorted, CONFIDENCE),
     })
 }
 
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_summary_by_hand() {
-        let summary = summarise(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0], 0.95).expect("samples");
+        let summary = summarise(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0]).expect("samples");
         expect![[r#"
             Summary {
                 n: 8,
@@ -169,8 +172,8 @@ mod tests {
             }
         "#]]
         .assert_debug_eq(&summary);
-        assert_eq!(summarise(&[], 0.95), None);
-        assert_eq!(summarise(&[3.0], 0.95).expect("one sample").std, None);
+        assert_eq!(summarise(&[]), None);
+        assert_eq!(summarise(&[3.0]).expect("one sample").std, None);
     }
 
     #[test]
@@ -214,7 +217,7 @@ mod tests {
         #[test]
         fn numbers_stay_in_order(mut samples in prop::collection::vec(0.0..1e12_f64, 1..200)) {
             samples.sort_by(f64::total_cmp);
-            let summary = summarise(&samples, 0.9).unwrap();
+            let summary = summarise(&samples).unwrap();
             prop_assert!(summary.min <= summary.median && summary.median <= summary.max);
             prop_assert!(summary.median <= summary.p95 && summary.p95 <= summary.max);
             prop_assert!(summary.min <= summary.mean * (1.0 + 1e-12) && summary.mean <= summary.max * (1.0 + 1e-12));

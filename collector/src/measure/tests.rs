@@ -108,6 +108,38 @@ fn a_short_kernel_is_run_in_batches_long_enough_for_the_clock() {
     assert!(measurement.samples_ns.len() <= 256);
 }
 
+/// What loads slowly, or was disturbed while it warmed up, is as short as ever afterwards: batches must be long enough.
+#[test]
+fn the_least_run_decides_how_many_make_a_batch() {
+    let slow_start = |run| if run == 0 { 25 * MILLISECOND } else { 300 };
+    let measurement = measured(&Plan::default(), |_| {}, slow_start);
+    assert_eq!((measurement.batch_size, measurement.median_ns), (167, 300.0));
+    assert!(measurement.warm_up_runs > 8000, "5 ms of 300 ns: {}", measurement.warm_up_runs);
+
+    // The last of the warm-up, and not it alone, was disturbed.
+    let disturbed = |run| if (10_000..16_800).contains(&run) { 3_000 } else { 300 };
+    assert_eq!(measured(&Plan::default(), |_| {}, disturbed).batch_size, 167);
+
+    // Without warm-up the first run alone would decide.
+    let none = Plan { warm_up_time_ns: 0, warm_up_runs: 0, ..Plan::default() };
+    let cold_start = |run| if run == 0 { 40 * MICROSECOND } else { 300 };
+    assert_eq!(measured(&none, |_| {}, cold_start).batch_size, 167);
+
+    // A first run that was disturbed, of a kernel that is long by itself: still no warm-up.
+    let long = |run| if run == 0 { 900 * MILLISECOND } else { 30 * MILLISECOND };
+    let measurement = measured(&Plan::default(), |_| {}, long);
+    assert_eq!((measurement.warm_up_runs, measurement.median_ns), (0, 30e6));
+}
+
+/// A record says 95 %, whatever its plan stops at.
+#[test]
+fn every_interval_is_made_for_the_same_probability() {
+    let noisy = |run: u64| MILLISECOND + (run * 7919 % 101) * 10 * MICROSECOND;
+    let plan = |confidence| Plan { confidence, samples_min: 40, samples_max: 40, ..Plan::default() };
+    let interval = |confidence| measured(&plan(confidence), |_| {}, noisy).median_interval_ns;
+    assert_eq!(interval(0.5), interval(0.95));
+}
+
 #[test]
 fn processor_time_is_per_timed_run() {
     let measurement = measured(&Plan::default(), |_| {}, |_| MILLISECOND);
@@ -227,14 +259,14 @@ impl CounterReader for TwoGroups {
         self.since_ns = self.time.0.get();
     }
 
-    fn read(&mut self, into: &mut [Reading]) {
+    fn read(&mut self, into: &mut [Option<Reading>]) {
         let passed_ns = self.time.0.get() - self.since_ns;
         self.since_ns += passed_ns;
         let own = &mut self.values[self.group];
         // The second counter gets its register only half of the time, and misses half of what happens.
         let share = 1 + self.group as u64;
         own.add(&Reading { value: passed_ns / share, enabled_ns: passed_ns, running_ns: passed_ns / share });
-        into.copy_from_slice(&self.values);
+        into.copy_from_slice(&self.values.map(Some));
     }
 
     fn refusals(&self) -> &[Refusal] {
@@ -275,6 +307,60 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
     let plan = Plan { samples_min: 1, samples_max: 1, ..Plan::default() };
     let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
     assert_eq!((measurement.counters.len(), measurement.refusals.len()), (1, 1));
+}
+
+/// Counters whose source says nothing, goes down, or answers in every second batch only.
+struct Unreliable {
+    channels: Vec<Channel>,
+    reads: u64,
+}
+
+impl CounterReader for Unreliable {
+    fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    fn groups(&self) -> usize {
+        1
+    }
+
+    fn select(&mut self, _: usize) {}
+
+    fn read(&mut self, into: &mut [Option<Reading>]) {
+        self.reads += 1;
+        let at_times = (self.reads % 4 < 2).then_some(Reading::of(7 * self.reads));
+        into.copy_from_slice(&[None, Some(Reading::of(1000 - self.reads)), at_times]);
+    }
+
+    fn refusals(&self) -> &[Refusal] {
+        &[]
+    }
+}
+
+#[test]
+fn what_was_not_counted_is_refused_and_never_zero() {
+    let channel = |name: &str| Channel {
+        name: name.into(),
+        unit: "count".into(),
+        step: Step::Papi,
+        native: String::new(),
+        coverage: Coverage::External,
+        group: None,
+    };
+    let channels = ["silent", "sinking", "at_times"].map(channel).to_vec();
+    let time = Time::default();
+    let mut run = |times: u32| {
+        time.pass(u64::from(times) * MILLISECOND);
+        Ok::<(), Infallible>(())
+    };
+    let plan = Plan { samples_min: 8, samples_max: 8, ..Plan::default() };
+    let mut counters = Unreliable { channels, reads: 2 };
+    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    let given: Vec<_> = measurement.counters.iter().map(|value| (value.name.as_str(), value.per_run)).collect();
+    assert_eq!(given, [("at_times", 7.0)], "{:?}", measurement.counters);
+    assert_eq!(measurement.counters[0].runs, 4, "of eight");
+    let refused: Vec<_> = measurement.refusals.iter().map(|refusal| refusal.event.as_str()).collect();
+    assert_eq!(refused, ["silent", "sinking"]);
 }
 
 /// Runs of the evaluator's rule on a kernel of `run_us`: runs per call, in order.

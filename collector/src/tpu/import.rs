@@ -6,6 +6,7 @@
 use super::chip::Engine;
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
+use crate::measure::statistics;
 use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
 use serde_json::{Map, Value, json};
@@ -175,20 +176,16 @@ fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Ru
 fn set_times(record: &mut Record, times: &[i64]) {
     let mut sorted: Vec<f64> = times.iter().map(|time| *time as f64).collect();
     sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    let mean = sorted.iter().sum::<f64>() / count as f64;
-    let variance = sorted.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count.max(2) - 1) as f64;
-    let middle = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
-    record.n = count as i64;
-    record.median_ns = Some(middle);
-    record.mean_ns = Some(mean);
-    record.min_ns = Some(sorted[0]);
-    record.p95_ns = Some(sorted[((count as f64 * 0.95).ceil() as usize).clamp(1, count) - 1].max(middle));
+    let summary = statistics::summarise(&sorted).expect("an operator ran at least once");
+    record.n = i64::from(summary.n);
+    record.median_ns = Some(summary.median);
+    record.mean_ns = Some(summary.mean);
+    record.min_ns = Some(summary.min);
+    record.p95_ns = Some(summary.p95);
+    record.std_ns = summary.std;
+    record.cv = summary.cv;
+    record.median_interval_ns = summary.median_interval.map(|(low, high)| (high - low) / 2.0);
     record.first_run_ns = Some(times[0] as f64);
-    if count > 1 {
-        record.std_ns = Some(variance.sqrt());
-        record.cv = Some(variance.sqrt() / mean);
-    }
-    let step = count.div_ceil(MAX_SAMPLES).max(1);
+    let step = sorted.len().div_ceil(MAX_SAMPLES).max(1);
     record.samples_ns = times.iter().step_by(step).map(|time| *time as f64).collect();
 }

@@ -4,6 +4,7 @@
 //! codecs, schemas and documentation see a row as a line of cells and never name a column themselves.
 
 pub mod cell;
+pub mod certainty;
 pub mod check;
 pub mod choose;
 pub mod column;
@@ -88,7 +89,7 @@ macro_rules! columns {
 use columns;
 
 /// Version of the table of columns that this program writes; it reads this version and all before it.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 impl Default for table::Record {
     /// The current schema version and the first attempt; everything else empty.

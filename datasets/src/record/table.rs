@@ -201,6 +201,10 @@ columns! {
     "Counters" {
         /// Counters of one run, name to value.
         counters: Option<Json> = Json, "JSON", After, since 1;
+        /// How each counter was read, name to its `source`, its name there (`native`), its `unit`, whose work it covers
+        /// (`coverage`), the `runs` it was counted over, and the share of them that it really counted (`running_share`; below
+        /// 1 the value is an estimate).
+        counter_origins: Option<Json> = Json, "JSON", After, since 3;
         /// Counters that were asked for and refused, name to reason.
         counters_refused: Option<Json> = Json, "JSON", After, since 1;
         /// What read the counters.
