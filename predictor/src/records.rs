@@ -1,14 +1,15 @@
 //! From records to samples, by an explicit policy of what is learned from.
 //!
-//! A record says no peak and no bandwidth, so its device gets nominal figures of its architecture; what matters is that
-//! they are the same for learning and asking, because what is learned is the ratio to them.
+//! What a device can do at best comes from the measurements of its hosts in the stores, and from the records themselves.
+
+mod device;
 
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use crate::statistics::median;
-use datasets::{Format, Key, Outcome, Record, ScheduleSource, Source, Store};
+use datasets::{Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Graph, Op, Task, TensorType, transformers};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -44,11 +45,14 @@ impl Default for Policy {
 
 /// The samples in files of records and stores.
 pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
-    let mut records = Vec::new();
+    let (mut records, mut hosts) = (Vec::new(), Vec::new());
     for path in paths {
+        if path.is_dir() {
+            hosts.extend(Store::open(path)?.peaks()?);
+        }
         records.extend(read(path)?);
     }
-    gather(&records, policy)
+    gather(&records, &hosts, policy)
 }
 
 fn read(path: &Path) -> Result<Vec<Record>> {
@@ -62,10 +66,9 @@ fn read(path: &Path) -> Result<Vec<Record>> {
     Ok(datasets::read(path, format)?.collect::<datasets::Result<_>>()?)
 }
 
-/// The samples in records.
-pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
+/// The samples in records, with what is known of their hosts.
+pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
     let usual = usual_version(records);
-    let mut devices: Vec<(String, Device)> = Vec::new();
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for record in records {
@@ -74,12 +77,7 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
             None => taken.push(record),
         }
     }
-    for record in &taken {
-        let name = device_name(record);
-        if !devices.iter().any(|(known, _)| *known == name) {
-            devices.push((name, device(record)));
-        }
-    }
+    let devices = devices(&taken, hosts);
     let mut gatherer = Gatherer::new(devices.clone());
     gatherer.know_networks(networks(records));
     for (reason, count) in left_out {
@@ -97,6 +95,19 @@ pub fn gather(records: &[Record], policy: &Policy) -> Result<Samples> {
         }
     }
     gatherer.finish()
+}
+
+/// The devices of records by name, in the order of the first ones.
+fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)> {
+    let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let name = device_name(record);
+        match of_device.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, records)) => records.push(record),
+            None => of_device.push((name, vec![record])),
+        }
+    }
+    of_device.into_iter().map(|(name, records)| (name, device::of(&records, hosts))).collect()
 }
 
 /// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an
@@ -220,33 +231,6 @@ pub(crate) fn device_name(record: &Record) -> String {
     let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
     // A library on a CPU is another device than what is compiled for it.
     if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
-}
-
-/// The device of a record, with nominal figures where it has none.
-fn device(record: &Record) -> Device {
-    /// GHz under vector load, and bytes per nanosecond and core, of a server of these years.
-    const CLOCK_GHZ: f64 = 2.5;
-    const BYTES_PER_NS: f64 = 10.0;
-    let target = record.target_text.as_deref().unwrap_or_default();
-    let is_wide = ["avx512", "rapids", "icelake", "skylake-avx512", "cascadelake", "znver4", "znver5"];
-    let arch = record.cpu_arch.as_deref().unwrap_or_default();
-    let flops_per_cycle = match () {
-        () if is_wide.iter().any(|word| target.contains(word)) => 64.0,
-        () if arch.starts_with("arm") || arch.starts_with("aarch") => 16.0,
-        () => 32.0,
-    };
-    let count = |value: Option<i64>, other: f64| value.filter(|value| *value > 0).map_or(other, |value| value as f64);
-    let units = count(record.logical_cpus, 1.0);
-    Device {
-        units,
-        flops_per_cycle,
-        clock_ghz: CLOCK_GHZ,
-        bandwidth_gb_per_s: BYTES_PER_NS * units,
-        cache_bytes: count(record.l2_bytes, 1048576.0),
-        near_bytes: count(record.l1d_bytes, 32768.0),
-        memory_bytes: count(record.memory_bytes, 0.0),
-        generation: 0.0,
-    }
 }
 
 fn question(record: &Record, device: u32) -> std::result::Result<Question, String> {

@@ -76,7 +76,7 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     };
     use datasets::Source::{Measured, Simulated};
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
-    let error = gather(&records, &Policy::default()).expect_err("no record has a task").to_string();
+    let error = gather(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
     for reason in [
         "1 rows: another TVM than the most frequent, 2",
         "1 rows: source `simulated`",

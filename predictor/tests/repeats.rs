@@ -35,7 +35,7 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
 #[test]
 fn measurements_of_one_experiment_are_one_sample() {
     let records = [record(64, 100.0), record(128, 210.0), record(64, 130.0), record(64, 110.0)];
-    let samples = gather(&records, &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
     let times: Vec<f64> = samples.rows.iter().map(|sample| sample.time_ns).collect();
     assert_eq!(times, [110.0, 210.0]);
     assert_eq!(samples.rows[0].measured_ns, [100.0, 110.0, 130.0]);
@@ -51,7 +51,7 @@ fn measurements_of_one_experiment_are_one_sample() {
 #[test]
 fn another_machine_is_another_experiment() {
     let records = [record(64, 100.0), record_on("there", 64, 300.0)];
-    let samples = gather(&records, &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0, 300.0]);
 }
 
@@ -59,7 +59,7 @@ fn another_machine_is_another_experiment() {
 fn only_what_measurements_agree_about_is_asked() {
     let twice = |elements, one, other| [record(elements, one), record(elements, other)];
     let records = [twice(64, 100.0, 102.0), twice(128, 200.0, 300.0), twice(256, 400.0, 404.0)].concat();
-    let samples = gather(&records, &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
     let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
     let asked = |most| {
         let found = evaluate(&samples, &Plan { score_apart: most, ..plan.clone() }).expect("an evaluation");
@@ -73,7 +73,7 @@ fn only_what_measurements_agree_about_is_asked() {
 #[test]
 fn schedules_are_ranked_within_a_division() {
     let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
-    let samples = gather(&records, &Policy::default()).expect("samples");
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
     let plan = Plan { seeds: (0..5).collect(), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert_eq!(found.learners["roofline"].rows, 30);

@@ -17,6 +17,7 @@ fn device() -> Device {
         near_bytes: 49152.0,
         memory_bytes: 0.0,
         generation: 0.0,
+        peaks: None,
     }
 }
 

@@ -159,8 +159,9 @@ fn the_report_has_its_fields() {
     ]
     .assert_eq(&fields(&report));
     expect_test::expect!["broken build_ms counts left run_ms"].assert_eq(&fields(&report["outcomes"]));
-    expect_test::expect!["batch missing model rows total_ns"].assert_eq(&fields(&report["models"][0]));
-    expect_test::expect!["count default_over_best difference gflops measured median_ns roofline schedule share spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
+    expect_test::expect!["batch missing model rows total_ns total_spread uncertain_share"]
+        .assert_eq(&fields(&report["models"][0]));
+    expect_test::expect!["count default_over_best difference gflops measured median_ns roofline schedule share share_spread spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
     let rows = report["models"][0]["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 4, "one row per task of the model");
     let total: f64 = rows.iter().map(|row| row["median_ns"].as_f64().expect("a time")).sum();
@@ -172,6 +173,33 @@ fn the_report_has_its_fields() {
             (Some("mlp"), report["host_class"].as_str().expect("a text"))
         );
         assert_eq!(record.config_hash.as_deref(), report["config_hash"].as_str());
+    }
+}
+
+/// What a host can do at best is a fact of the host and not of a call: the same record has the same roofline whenever a table
+/// shows it, in a merged store, too.
+#[test]
+fn peaks_stay_with_the_store() {
+    let bench = Bench::new();
+    let first = run(collect(&bench, &format!("{FEW} --store store"))).expect(0).json();
+    let peaks = &first["peaks"];
+    assert!(peaks["compute"].as_array().is_some_and(|compute| !compute.is_empty()), "{peaks}");
+    let again = run(collect(&bench, &format!("{FEW} --store store"))).expect(0).json();
+    run(bench.opcollect("dataset merge --store merged store")).expect(0);
+    let merged = run(collect(&bench, &format!("{FEW} --store merged"))).expect(0).json();
+    for (store, other) in [("store", again), ("merged", merged)] {
+        match stores::files(&bench.path(store).join("hosts")).len() {
+            1 => assert_eq!((&other["peaks"], &other["models"]), (peaks, &first["models"]), "{store}"),
+            // Minutes have passed, so the peaks were measured once more.
+            count => assert!(count == 2 && other["peaks"]["compute"][0]["measurements"] == 2, "{other}"),
+        }
+    }
+    check_sound(&bench, "store");
+    let rows =
+        first["models"].as_array().expect("models").iter().flat_map(|model| model["rows"].as_array().expect("rows"));
+    let certain = rows.filter(|row| row["spread"].as_f64().is_some_and(|spread| spread <= 0.02));
+    for row in certain {
+        assert!(row["roofline"].as_f64().is_none_or(|part| part <= 1.0 + 1e-9), "{row}");
     }
 }
 

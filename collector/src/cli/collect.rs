@@ -12,8 +12,8 @@ use crate::campaign::{
     Artifacts, Attempt, Bases, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_modules, planned_tasks,
 };
 use crate::host::Facts;
-use crate::report::operators::{Peaks, Summary, render, summarise};
-use datasets::{Journal, Origin, Outcome, Record, SealOptions, Shard, Store};
+use crate::report::operators::{Summary, render, summarise};
+use datasets::{Journal, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, SealOptions, Shard, Store};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -106,10 +106,12 @@ impl Job<'_> {
         planned.retain(|attempt| {
             self.shard.is_none_or(|shard| shard.contains(attempt.key)) && !self.repeat.agreed.contains(&attempt.key)
         });
-        let done = self.make(planned, artifacts, workers)?;
+        let done = self.make(planned, &base, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
-        let has_peaks = done.signal == 0 && target.kind == "llvm";
-        let peaks = if has_peaks { peaks::measure(config, target, &facts, workers) } else { Peaks::default() };
+        let peaks = match done.signal == 0 && target.kind != "cuda" {
+            true => peaks::of_host(&self.store, &base, (config, target), (&facts, &done.reached), workers)?,
+            false => Peaks::default(),
+        };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if self.as_json {
@@ -130,6 +132,9 @@ impl Job<'_> {
             for summary in &summaries {
                 print(&format!("{}\n", render(summary, &paper())))?;
             }
+            if let Some(peaks) = peaks::describe(&peaks) {
+                print(&peaks)?;
+            }
             print(&footer(&done, &self.store, seconds))?;
         }
         Ok(match done.signal {
@@ -140,7 +145,13 @@ impl Job<'_> {
     }
 
     /// Makes the attempts that the store lacks.
-    fn make(&self, mut todo: Vec<Attempt>, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<Done> {
+    fn make(
+        &self,
+        mut todo: Vec<Attempt>,
+        base: &Record,
+        artifacts: &mut dyn Artifacts,
+        workers: &mut Workers,
+    ) -> Result<Done> {
         let failed = |error: datasets::Error| Failure::environment(chain(&error));
         // What earlier runs left behind when they were killed.
         self.store.seal(SealOptions::default()).map_err(failed)?;
@@ -174,21 +185,33 @@ impl Job<'_> {
         if let Some(why) = &outcomes.broken {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
         }
-        let mut records = Vec::new();
+        let (mut records, mut reached) = (Vec::new(), Reached::default());
         for record in self.store.records().map_err(failed)? {
             let record = record.map_err(failed)?;
+            if record.host == base.host && record.host_class == base.host_class {
+                reached.take(&record);
+            }
             if wanted.contains(&record.key) {
                 records.push(for_report(record));
             }
         }
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
-        Ok(Done { attempts, known_before, outcomes, losses, signal: signal.load(Ordering::Relaxed), records })
+        let signal = signal.load(Ordering::Relaxed);
+        Ok(Done { attempts, known_before, outcomes, losses, signal, records, reached })
     }
 }
 
 /// A record without its long columns, of which the report shows none.
 fn for_report(record: Record) -> Record {
-    Record { samples_ns: Vec::new(), features: None, counters: None, task: None, places: None, ..record }
+    Record {
+        samples_ns: Vec::new(),
+        features: None,
+        counters: None,
+        counter_origins: None,
+        task: None,
+        places: None,
+        ..record
+    }
 }
 
 /// The part of the work that is ours, by flag or by the scheduler's variables.
@@ -224,6 +247,8 @@ pub struct Done {
     pub signal: usize,
     /// Records of all planned attempts, the best of each.
     pub records: Vec<Record>,
+    /// What any operator on this host reached, those of earlier campaigns included.
+    pub reached: Reached,
 }
 
 fn origin(host: &str) -> Origin {
@@ -254,15 +279,6 @@ fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<
         .collect()
 }
 
-/// Whether the median's interval is wider than the default plan wants.
-fn is_noisy(record: &Record) -> bool {
-    const WIDE: f64 = 0.02;
-    match (record.median_interval_ns, record.median_ns) {
-        (Some(half_width), Some(median)) => half_width > WIDE * median,
-        _ => false,
-    }
-}
-
 fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     let counts: Vec<String> =
         done.outcomes.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
@@ -274,9 +290,13 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     if done.outcomes.left > 0 {
         text.push_str(&format!(", {} left", done.outcomes.left));
     }
-    let noisy = done.records.iter().filter(|record| is_noisy(record)).count();
-    if noisy > 0 {
-        text.push_str(&format!("; {noisy} medians are known to no better than 2 %: a quieter machine helps"));
+    let has_time = |record: &&Record| record.outcome == Outcome::Ok;
+    let uncertain = done.records.iter().filter(has_time).filter(|record| !record.is_known_well()).count();
+    if uncertain > 0 {
+        let percent = 100.0 * KNOWN_WELL;
+        text.push_str(&format!(
+            "; {uncertain} medians are known to no better than {percent} %: a quieter machine helps"
+        ));
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
     text

@@ -1,45 +1,96 @@
-//! What this machine can do at best, measured beside the campaign for the roofline of its table.
+//! What this host can do at best: measured beside its campaigns, a few times in all, and kept in the store.
 
+use super::Result;
+use super::dataset::failed;
 use super::settings::allowed_cpus;
+use crate::campaign::collect::now_us;
 use crate::campaign::{Config, Workers, builders::Build};
 use crate::counters::{Backend, CounterRequest};
 use crate::host::{Facts, Streaming, bandwidth};
 use crate::job::{BuildJob, RunJob, RunReply};
 use crate::measure::{Method, Plan};
-use crate::report::operators::{ComputePeak, MemoryPeak, Peaks};
 use crate::space::{Schedule, space};
 use crate::target::Target;
+use datasets::peaks::{ComputePeak, ComputeRate, MemoryRate};
+use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use models::Task;
+use report::{number, or_unknown};
 use std::time::Duration;
 
-/// Measures the peaks for the thread counts of a campaign. What cannot be measured is left out.
-pub fn measure(config: &Config, target: &Target, facts: &Facts, workers: &mut Workers) -> Peaks {
-    let Ok(cpus) = allowed_cpus() else { return Peaks::default() };
-    let mut peaks = Peaks::default();
-    for &threads in &config.threads {
-        let cpus = cpus[..threads.min(cpus.len())].to_vec();
-        if let Some(flops_per_second) = multiply_adds(target, &cpus, workers) {
-            peaks.compute.push(ComputePeak { threads, flops_per_second });
-        }
-        for working_set_bytes in working_sets(facts, threads) {
-            let streaming = Streaming { bytes: working_set_bytes, passes: 20, cpus: cpus.clone() };
+/// Measurements of a host that are enough.
+const ENOUGH: usize = 5;
+/// They are so far apart, in microseconds: a busy neighbour stays for minutes.
+const APART_US: i64 = 120_000_000;
+
+/// The peaks of the host of a campaign, by all measurements in its store, one more where they are few, and what operators
+/// reached.
+pub fn of_host(
+    store: &Store,
+    base: &Record,
+    (config, target): (&Config, &Target),
+    (facts, reached): (&Facts, &Reached),
+    workers: &mut Workers,
+) -> Result<Peaks> {
+    let known = measurements(store, base)?;
+    let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
+    if target.kind == "llvm" && !missing.is_empty() {
+        let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
+        measure(&missing, target, facts, workers, &mut measured);
+        store.keep_peaks(&measured).map_err(failed)?;
+    }
+    // Read again: another campaign on this host may have measured meanwhile.
+    let mut peaks = Peaks::of(&measurements(store, base)?);
+    peaks.raise(reached);
+    Ok(peaks)
+}
+
+/// All measurements of this host that a store has.
+fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
+    let mut known = store.peaks().map_err(failed)?;
+    known.retain(|measured| measured.host == base.host && measured.host_class == base.host_class);
+    Ok(known)
+}
+
+/// Whether the peaks of some threads are to be measured once more.
+fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
+    let has = |measured: &&PeaksMeasured| measured.compute.iter().any(|rate| rate.threads as usize == threads);
+    let mut taken: Vec<i64> = known.iter().filter(has).map(|measured| measured.taken_at_us).collect();
+    taken.sort_unstable();
+    taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
+}
+
+/// Measures the peaks of some thread counts. What cannot be measured is left out.
+fn measure(counts: &[usize], target: &Target, facts: &Facts, workers: &mut Workers, measured: &mut PeaksMeasured) {
+    /// Passes over each working set; the best counts.
+    const PASSES: u32 = 20;
+    let Ok(cpus) = allowed_cpus() else { return };
+    for &count in counts {
+        let cpus = cpus[..count.min(cpus.len())].to_vec();
+        let threads = u32::try_from(count).unwrap_or(u32::MAX);
+        let compute = multiply_adds(target, &cpus, workers);
+        measured.compute.extend(compute.map(|flops_per_second| ComputeRate { threads, flops_per_second }));
+        for working_set_bytes in working_sets(facts, count) {
+            let streaming = Streaming { bytes: working_set_bytes, passes: PASSES, cpus: cpus.clone() };
             let best = bandwidth(&streaming).ok().and_then(|measured| measured.last().cloned());
-            peaks.memory.extend(best.map(|best| MemoryPeak {
+            measured.memory.extend(best.map(|best| MemoryRate {
                 threads,
                 working_set_bytes,
                 bytes_per_second: best.read_bytes_per_second.max(best.triad_bytes_per_second),
             }));
         }
     }
-    peaks
 }
 
-/// Half of the threads' second-level caches, and a size that they do not hold; no larger than needed, because it is
-/// most of the memory of this process.
-fn working_sets(facts: &Facts, threads: usize) -> Vec<u64> {
-    let second = facts.caches.iter().find(|cache| cache.level == 2).map_or(1 << 20, |cache| cache.size_bytes);
-    let all = second * threads as u64;
-    vec![all / 2, (2 * all).max(16 << 20)]
+/// Powers of two from half of the threads' first-level caches to a size that their second level does not hold; no larger than
+/// needed, because it is most of the memory of this process.
+fn working_sets(facts: &Facts, threads: usize) -> impl Iterator<Item = u64> {
+    let level = |level: u32, other: u64| {
+        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
+        data.map_or(other, |cache| cache.size_bytes) * threads as u64
+    };
+    let (first, second) = (level(1, 32 << 10), level(2, 1 << 20));
+    let (least, most) = ((first / 2).max(1).ilog2(), (2 * second).max(16 << 20).ilog2());
+    (least..=most).map(|power| 1 << power)
 }
 
 /// The fastest of two operators, so large that waking the threads is a small part of their time: a product whose right
@@ -85,4 +136,26 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], workers: &mut W
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
         Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => None,
     }
+}
+
+/// The peaks in a line: what rooflines are shares of.
+pub fn describe(peaks: &Peaks) -> Option<String> {
+    let one = |peak: &ComputePeak| {
+        let (rate, certainty) = (number(peak.flops_per_second * 1e-9), peak.certainty);
+        let how = match (certainty.is_reached, certainty.measurements) {
+            (true, _) => "reached by an operator".to_owned(),
+            (false, 1) => "measured once".to_owned(),
+            (false, times) => {
+                let spread = or_unknown(certainty.spread, |spread| format!("{:.0} %", 100.0 * spread));
+                format!("measured {times} times, ± {spread}")
+            }
+        };
+        format!("{rate} GFLOP/s on {} ({how})", threads(peak.threads))
+    };
+    let all: Vec<String> = peaks.compute.iter().map(one).collect();
+    (!all.is_empty()).then(|| format!("peaks of this host: {}", all.join(", ")))
+}
+
+fn threads(count: u32) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }

@@ -106,7 +106,7 @@ fn with_threads(streaming: &Streaming, cpus: &[usize]) -> Result<Bandwidth, Stre
         let times = threads.into_iter().map(|thread| thread.join().map_err(|_| StreamingError::Thread)?);
         times.collect::<Result<_, StreamingError>>()
     })?;
-    let array_bytes = (elements * 8 * cpus.len()) as f64;
+    let array_bytes = (elements * turns(elements) * 8 * cpus.len()) as f64;
     Ok(Bandwidth {
         threads: u32::try_from(cpus.len()).unwrap_or(u32::MAX),
         read_bytes_per_second: array_bytes / best(&times, 0).as_secs_f64(),
@@ -126,6 +126,13 @@ fn best(times: &[Passes], kind: usize) -> Duration {
     (0..passes).map(whole).min().unwrap_or(Duration::MAX).max(Duration::from_nanos(1))
 }
 
+/// How often arrays of so many elements are gone through in one pass, so that a pass of little memory lasts long enough for the
+/// clock.
+fn turns(elements: usize) -> usize {
+    const ELEMENTS_MIN: usize = 1 << 17;
+    (ELEMENTS_MIN / elements.max(1)).max(1)
+}
+
 fn stream(cpu: usize, elements: usize, passes: u32, barrier: &Barrier) -> Result<Passes, StreamingError> {
     // A failure must not leave the others at the barrier, so it is kept until all have passed.
     let pinned = affinity::pin(&[cpu]);
@@ -142,13 +149,17 @@ fn stream(cpu: usize, elements: usize, passes: u32, barrier: &Barrier) -> Result
             (start, Instant::now())
         };
         let read = timed(&mut || {
-            black_box(sum(&left));
+            for _ in 0..turns(elements) {
+                black_box(sum(black_box(&left)));
+            }
         });
         let triad = timed(&mut || {
-            for ((sum, left), right) in sums.iter_mut().zip(&left).zip(&right) {
-                *sum = left + 3.0 * right;
+            for _ in 0..turns(elements) {
+                for ((sum, left), right) in sums.iter_mut().zip(black_box(&left)).zip(black_box(&right)) {
+                    *sum = left + 3.0 * right;
+                }
+                black_box(&mut sums);
             }
-            black_box(&mut sums);
         });
         times.push([read, triad]);
     }

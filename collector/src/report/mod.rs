@@ -1,3 +1,6 @@
 //! From records to what a person reads. Values in, texts out; nothing here prints.
 
 pub mod operators;
+
+#[cfg(test)]
+mod tests;

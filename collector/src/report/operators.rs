@@ -1,55 +1,16 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
+//!
+//! The best is not the least median, which among many attempts is the most disturbed one, but the one whose interval ends
+//! lowest. What is not known is `–` and never zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use crate::space::{Knobs, Schedule, space};
 use crate::target::Machine;
-use datasets::{Outcome, Record};
+use datasets::{KNOWN_WELL, Outcome, Peaks, Record};
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::HashMap;
-
-/// What the machine can do at best, as measured in this run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Peaks {
-    /// Operations per second, by threads.
-    pub compute: Vec<ComputePeak>,
-    /// Bytes per second, by threads and by how much is read again and again.
-    pub memory: Vec<MemoryPeak>,
-}
-
-/// The best rate of multiply-adds seen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ComputePeak {
-    /// Threads at work.
-    pub threads: usize,
-    /// Operations per second.
-    pub flops_per_second: f64,
-}
-
-/// The best rate of streaming seen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct MemoryPeak {
-    /// Threads at work.
-    pub threads: usize,
-    /// Bytes that were streamed again and again: which cache level that is, is the machine's business.
-    pub working_set_bytes: u64,
-    /// Bytes per second.
-    pub bytes_per_second: f64,
-}
-
-impl Peaks {
-    /// The least time of some work on this many threads, in nanoseconds; nothing when a peak is not known.
-    ///
-    /// Operands are taken to come from the smallest measured working set that holds them, as they do when an
-    /// operator is run again and again.
-    pub fn attainable_ns(&self, threads: usize, flops: f64, bytes: f64) -> Option<f64> {
-        let compute = self.compute.iter().find(|peak| peak.threads == threads)?;
-        let mut memory: Vec<&MemoryPeak> = self.memory.iter().filter(|peak| peak.threads == threads).collect();
-        memory.sort_by_key(|peak| peak.working_set_bytes);
-        let memory = memory.iter().find(|peak| peak.working_set_bytes as f64 >= bytes).or(memory.last())?;
-        Some((flops / compute.flops_per_second).max(bytes / memory.bytes_per_second) * 1e9)
-    }
-}
 
 /// One task of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,14 +29,16 @@ pub struct Row {
     pub threads: i64,
     /// Its median, in nanoseconds.
     pub median_ns: f64,
-    /// Half the width of the median's interval over the median.
-    pub spread: f64,
+    /// Half the width of the median's interval over the median; nothing where there is no interval.
+    pub spread: Option<f64>,
     /// Operations per nanosecond.
     pub gflops: f64,
     /// Attainable time over median, if the peaks are known.
     pub roofline: Option<f64>,
     /// Part of the model's time.
     pub share: f64,
+    /// Half the width of that part's interval; nothing where an operator has none.
+    pub share_spread: Option<f64>,
     /// Median of the default schedule over the best, at the same threads.
     pub default_over_best: Option<f64>,
     /// Attempts that gave a time, and all.
@@ -95,6 +58,10 @@ pub struct Summary {
     pub missing: Vec<String>,
     /// Sum of median × count over the rows, in nanoseconds.
     pub total_ns: f64,
+    /// Half the width of its interval over it; nothing where an operator has none.
+    pub total_spread: Option<f64>,
+    /// Part of the total that is medians known no better than [`KNOWN_WELL`].
+    pub uncertain_share: f64,
 }
 
 /// Sums up the records of one model of the campaign.
@@ -131,12 +98,48 @@ pub fn summarise(
             None => missing.push(module.describe()),
         }
     }
-    // Not `sum`, which makes a negative zero of nothing.
-    let total_ns = rows.iter().map(|row| row.median_ns * row.count as f64).fold(0.0, |sum, time| sum + time);
-    for row in &mut rows {
-        row.share = row.median_ns * row.count as f64 / total_ns;
+    let total_ns = sum(rows.iter().map(Row::time_ns));
+    let half_widths: Option<Vec<f64>> = rows.iter().map(Row::half_width_ns).collect();
+    let total_spread = half_widths.filter(|widths| !widths.is_empty()).map(|widths| {
+        share_out(&mut rows, total_ns, &widths);
+        sum(widths.iter().map(|width| width.powi(2))).sqrt() / total_ns
+    });
+    rows.iter_mut().for_each(|row| row.share = row.time_ns() / total_ns);
+    let uncertain = rows.iter().filter(|row| !row.is_known_well());
+    let uncertain_share = sum(uncertain.map(|row| row.share));
+    Summary { model: model.1.label(), batch: model.1.batch, rows, missing, total_ns, total_spread, uncertain_share }
+}
+
+/// Not `Iterator::sum`, which makes a negative zero of nothing.
+fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
+}
+
+/// How well the rows' shares are known: errors of different operators are taken to be independent, those of the places of
+/// one operator are the same.
+fn share_out(rows: &mut [Row], total_ns: f64, half_widths: &[f64]) {
+    let squares = sum(half_widths.iter().map(|width| width.powi(2)));
+    for (row, width) in rows.iter_mut().zip(half_widths) {
+        let (own, others) = (width.powi(2), squares - width.powi(2));
+        let (time, rest) = (row.time_ns(), total_ns - row.time_ns());
+        let variance = rest.powi(2) * own + time.powi(2) * others.max(0.0);
+        row.share_spread = Some(variance.sqrt() / total_ns.powi(2));
     }
-    Summary { model: model.1.label(), batch: model.1.batch, rows, missing, total_ns }
+}
+
+impl Row {
+    /// What the model spends on it, in nanoseconds.
+    fn time_ns(&self) -> f64 {
+        self.median_ns * self.count as f64
+    }
+
+    fn is_known_well(&self) -> bool {
+        self.spread.is_some_and(|spread| spread <= KNOWN_WELL)
+    }
+
+    fn half_width_ns(&self) -> Option<f64> {
+        Some(self.spread? * self.time_ns())
+    }
 }
 
 fn best_row(
@@ -152,7 +155,7 @@ fn best_row(
         .filter(|record| record.outcome == Outcome::Ok)
         .filter_map(|record| Some((*record, record.median_ns?)))
         .collect();
-    let (best, median_ns) = measured.iter().copied().min_by(|left, right| left.1.total_cmp(&right.1))?;
+    let (best, median_ns) = measured.iter().copied().min_by(|left, right| by_upper_end(left, right))?;
     let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.hash());
     let default = measured.iter().find(|(record, _)| {
         record.schedule_hash.is_some()
@@ -164,7 +167,9 @@ fn best_row(
     let flops = best.flops.unwrap_or(0) as f64;
     let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].iter().map(|b| b.unwrap_or(0)).sum::<i64>() as f64;
     let threads = best.threads.unwrap_or(1);
-    let attainable = peaks.attainable_ns(usize::try_from(threads).unwrap_or(1), flops, bytes);
+    // Peaks are those of 32-bit floats: of others nothing is measured.
+    let is_float = best.macs.unwrap_or(0) == 0 || best.dtype.as_deref() == Some("f32");
+    let attainable = is_float.then(|| peaks.attainable_ns(u32::try_from(threads).unwrap_or(1), flops, bytes)).flatten();
     Some(Row {
         task,
         task_hash,
@@ -176,19 +181,48 @@ fn best_row(
         },
         threads,
         median_ns,
-        spread: best.median_interval_ns.unwrap_or(0.0) / median_ns,
+        spread: best.uncertainty(),
         gflops: flops / median_ns,
         roofline: attainable.map(|attainable| attainable / median_ns),
         share: 0.0,
+        share_spread: None,
         default_over_best: default.map(|(_, default)| default / median_ns),
         measured: (measured.len(), attempts.len()),
     })
 }
 
-/// A median whose interval is wider than this part of it is marked as uncertain.
-const WIDE: f64 = 0.02;
 /// Below this part of the attainable speed there is something to gain.
 const SLOW: f64 = 0.25;
+
+/// Lower ends of intervals come first; medians without one come last.
+fn by_upper_end(left: &(&Record, f64), right: &(&Record, f64)) -> Ordering {
+    let rank = |(record, median_ns): &(&Record, f64)| match record.uncertainty() {
+        Some(uncertainty) => (0, median_ns * (1.0 + uncertainty)),
+        None => (1, *median_ns),
+    };
+    let (left, right) = (rank(left), rank(right));
+    left.0.cmp(&right.0).then(left.1.total_cmp(&right.1))
+}
+
+/// Why some operators seem faster than the host can be: its peaks are at least what any operator that is known well reached.
+fn above_roofline(summary: &Summary) -> String {
+    let above: Vec<&Row> = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0)).collect();
+    let uncertain = above.iter().filter(|row| !row.is_known_well()).count();
+    let known = 100.0 * KNOWN_WELL;
+    let mut text = String::new();
+    if uncertain > 0 {
+        text.push_str(&format!(
+            "\nroofline above 100 % in {uncertain}: their medians are known to no better than {known} %, so they raise no peak"
+        ));
+    }
+    if above.len() > uncertain {
+        text.push_str(&format!(
+            "\nroofline above 100 % in {}: they need not move all the bytes that are counted",
+            above.len() - uncertain
+        ));
+    }
+    text
+}
 
 /// The summary as a table.
 pub fn render(summary: &Summary, paper: &Paper) -> String {
@@ -209,15 +243,18 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{} (batch {})\n{}\ntotal of {calls} operators, each at its best: {}",
+        "{} (batch {})\n{}\ntotal of {calls} operators, each by the schedule whose interval ends lowest: {} ± {}",
         summary.model,
         summary.batch,
         table.on(paper),
-        duration(summary.total_ns)
+        duration(summary.total_ns),
+        or_unknown(summary.total_spread, percent),
     );
-    if summary.rows.iter().any(|row| row.roofline.is_some_and(|part| part > 1.0)) {
-        text.push_str("\nroofline above 100 %: operands came from a nearer cache than the peak was measured in");
+    if summary.uncertain_share > 0.0 {
+        let (share, known) = (percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
+        text.push_str(&format!("; {share} of it are medians known to no better than {known} %"));
     }
+    text.push_str(&above_roofline(summary));
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
     }
@@ -225,17 +262,18 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
 }
 
 fn cells(row: &Row) -> [Cell; 10] {
-    let spread = Cell::from(percent(row.spread));
+    let spread = Cell::from(or_unknown(row.spread, percent));
+    let share = format!("{:.1} ± {}", row.share * 100.0, or_unknown(row.share_spread, percent));
     let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));
     [
         row.task.as_str().into(),
         row.count.to_string().into(),
         row.threads.to_string().into(),
         duration(row.median_ns).into(),
-        if row.spread <= WIDE { spread } else { spread.uncertain() },
+        if row.is_known_well() { spread } else { spread.uncertain() },
         number(row.gflops).into(),
         if row.roofline.is_some_and(|part| part < SLOW) { roofline.bad() } else { roofline },
-        percent(row.share).into(),
+        share.into(),
         or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")).into(),
         row.difference.as_str().into(),
     ]

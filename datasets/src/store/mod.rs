@@ -5,6 +5,7 @@
 //!   opcollect-store.json                         marks the folder and its schema version
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
 //!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
+//!   hosts/<host>/peaks-<hash>.json               what a host can do at best, one file per measurement of it
 //!   manifest.json                                what the last compaction left
 //! ```
 //!
@@ -21,6 +22,7 @@ mod index;
 mod journal;
 mod merge;
 mod names;
+mod peaks;
 mod seal;
 mod stats;
 mod transfer;

@@ -62,6 +62,7 @@ impl Store {
                 let is_new = self.copy_part(&part, &self.dataset_folder().join(other.name_of(&part)))?;
                 *if is_new { &mut report.parts } else { &mut report.known } += 1;
             }
+            self.merge_peaks(other)?;
             Ok(report)
         })
     }

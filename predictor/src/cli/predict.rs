@@ -322,6 +322,8 @@ fn remarks(answer: &Answer) -> report::Cell {
     };
     let choice = answer.choice.iter().map(short);
     let outside = (!answer.outside.is_empty()).then(|| format!("outside: {}", answer.outside.join("; ")));
-    let cell = report::Cell::from(choice.chain(outside).collect::<Vec<_>>().join("; "));
+    let is_beyond = answer.time_ns < answer.attainable_ns;
+    let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
+    let cell = report::Cell::from(choice.chain(outside).chain(beyond).collect::<Vec<_>>().join("; "));
     if answer.outside.is_empty() { cell } else { cell.uncertain() }
 }

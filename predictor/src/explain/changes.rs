@@ -209,6 +209,7 @@ mod tests {
             near_bytes: 0.0,
             memory_bytes: 0.0,
             generation: 0.0,
+            peaks: None,
         };
         let about = About {
             program_version: String::new(),

@@ -16,7 +16,7 @@ pub struct Limits {
     pub arithmetic_ns: f64,
     /// Time that the compulsory bytes alone take at its bandwidth.
     pub memory_ns: f64,
-    /// Share of the roofline that is reached.
+    /// Share of the roofline that is reached; above 1 only where such operators were measured to do so.
     pub utilisation: f64,
     /// Compulsory bytes over the bytes of the cache that all units share.
     pub bytes_of_cache: f64,
@@ -45,6 +45,10 @@ pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<L
             let share = percent((overhead_ns / answer.time_ns).min(1.0));
             ("overhead", format!("starting any such operator takes {share} of the time"))
         }
+        _ if utilisation > 1.0 => {
+            let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
+            (side, beyond(predictor, ask.operator, &percent(utilisation)))
+        }
         _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
             ("memory", format!("it moves its bytes at {} of the bandwidth", percent(utilisation)))
         }
@@ -64,6 +68,15 @@ pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<L
         }
     };
     Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
+}
+
+/// What to think of an answer that is faster than the device's figures allow.
+fn beyond(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
+    let best = 100.0 * (-predictor.learned.operators[operator].facts.best_log).exp();
+    format!(
+        "it is faster than the device's figures allow ({utilisation} of the roofline), as such operators were where they were \
+         measured (up to {best:.0} % of it, with the overhead): they need not do all that is counted, or the figures are too low"
+    )
 }
 
 fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {

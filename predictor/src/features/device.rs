@@ -1,5 +1,6 @@
 //! What runs an operator, in the few numbers that bound it.
 
+use datasets::Peaks;
 use serde::{Deserialize, Serialize};
 
 /// A device as a predictor sees it.
@@ -25,12 +26,29 @@ pub struct Device {
     /// Architecture generation as a number that grows, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
+    /// What it can do at best by threads and by how much is moved, where that was measured. It then bounds times; the figures
+    /// above still tell devices apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peaks: Option<Peaks>,
 }
 
 impl Device {
     /// Operations in one nanosecond on all units.
     pub fn flops_per_ns(&self) -> f64 {
-        self.units * self.flops_per_cycle * self.clock_ghz
+        self.flops_per_ns_on(self.units)
+    }
+
+    /// Operations in one nanosecond on some threads.
+    pub fn flops_per_ns_on(&self, threads: f64) -> f64 {
+        let measured = self.peaks.as_ref().and_then(|peaks| peaks.flops_per_second(threads));
+        let by_figures = || self.units * self.flops_per_cycle * self.clock_ghz * (threads / self.units).min(1.0);
+        measured.map_or_else(by_figures, |rate| rate * 1e-9)
+    }
+
+    /// Bytes in one nanosecond on some threads, when so many are moved again and again.
+    pub fn bytes_per_ns_on(&self, threads: f64, bytes: f64) -> f64 {
+        let measured = self.peaks.as_ref().and_then(|peaks| peaks.bytes_per_second(threads, bytes));
+        measured.map_or(self.bandwidth_gb_per_s, |rate| rate * 1e-9)
     }
 
     /// Bytes in one nanosecond.
@@ -44,5 +62,6 @@ impl Device {
         let known = [self.near_bytes, self.memory_bytes, self.generation];
         needed.iter().all(|number| number.is_finite() && *number > 0.0)
             && known.iter().all(|number| number.is_finite() && *number >= 0.0)
+            && self.peaks.as_ref().is_none_or(Peaks::is_sound)
     }
 }

@@ -208,12 +208,12 @@ pub const FEATURES: &[Feature] = features! {
 
 /// Time the arithmetic alone takes at the device's peak.
 pub(super) fn compute_ns(s: &Situation<'_>) -> f64 {
-    s.work.flops / (s.device.flops_per_ns() * (s.threads / s.device.units).min(1.0))
+    s.work.flops / s.device.flops_per_ns_on(s.threads)
 }
 
 /// Time the compulsory bytes alone take at the device's bandwidth.
 pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
-    s.work.bytes() / s.device.bytes_per_ns()
+    s.work.bytes() / s.device.bytes_per_ns_on(s.threads, s.work.bytes())
 }
 
 /// Trailing zero bits, up to five: what vector widths and address alignment see of a size.

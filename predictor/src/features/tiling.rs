@@ -177,6 +177,7 @@ mod tests {
             near_bytes: 49152.0,
             memory_bytes: 0.0,
             generation: 0.0,
+            peaks: None,
         };
         let mut extras = knobs.iter().map(|(name, value)| (format!("knob.{name}"), *value)).collect();
         add(work, &device, 2.0, &mut extras);

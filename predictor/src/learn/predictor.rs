@@ -150,7 +150,8 @@ impl Predictor {
         let view = View::of_extras(ask.extras);
         let usual_ns = || operator.facts.overhead_ns(ask.device, busy_threads);
         let overhead_ns = adapted.map_or_else(usual_ns, |adapted| adapted.overhead_ns);
-        let roofline_ns = features::attainable_ns(ask.work, device, threads);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
+        let roofline_ns = arithmetic_ns.max(memory_ns);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
         features::describe(ask.work, device, threads, &mut row);
         let extra = |name: &String| match name.as_str() {
@@ -165,7 +166,6 @@ impl Predictor {
             outside.insert(0, "the device was not learned from".to_owned());
         }
         let spread = operator.facts.spread(ask.device, view);
-        let memory_ns = ask.work.bytes() / device.bytes_per_ns();
         let bound = match () {
             () if overhead_ns > roofline_ns => "overhead",
             () if memory_ns >= roofline_ns => "memory",

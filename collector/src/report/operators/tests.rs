@@ -11,10 +11,11 @@ fn summary() -> Summary {
         difference: "outer=space pad_at=outer parallel=3 split_r=16 tile_x=2 tile_y=2".to_owned(),
         threads: 2,
         median_ns: 1.06e6,
-        spread: 0.008,
+        spread: Some(0.008),
         gflops: 220.4,
         roofline: Some(0.72),
         share: 0.984,
+        share_spread: Some(0.012),
         default_over_best: Some(1.9),
         measured: (8, 8),
     };
@@ -23,7 +24,7 @@ fn summary() -> Summary {
         count: 1,
         difference: "default".to_owned(),
         median_ns: 35.0e3,
-        spread: 2.09,
+        spread: Some(2.09),
         gflops: 29.2,
         roofline: Some(0.11),
         share: 0.016,
@@ -31,7 +32,7 @@ fn summary() -> Summary {
         ..row.clone()
     };
     let missing = vec!["softmax f32[1,1000]".to_owned()];
-    Summary { model: "small".to_owned(), batch: 1, rows: vec![row, uncertain], missing, total_ns: 2.155e6 }
+    Summary { model: "small".to_owned(), batch: 1, rows: vec![row, uncertain], missing, total_ns: 2.155e6, total_spread: Some(0.035), uncertain_share: 0.016 }
 }
 
 fn check(width: usize, wanted: Expect) {

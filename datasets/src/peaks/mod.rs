@@ -1,0 +1,220 @@
+//! What a host can do at best: facts of the host, which every roofline needs.
+//!
+//! One measurement beside other load says too little, and one lucky turn too much. So peaks are measured several times,
+//! minutes apart, and the best that lasts counts; and no peak is below what an operator of the records reached.
+
+mod measured;
+mod reached;
+
+pub use measured::{ComputeRate, MemoryRate, PeaksMeasured};
+pub use reached::Reached;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rates that no operator of a host goes beyond.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peaks {
+    /// Operations on 32-bit floats, by threads.
+    pub compute: Vec<ComputePeak>,
+    /// Bytes, by threads and by how much is read again and again; the larger that is, the lower or equal the rate.
+    pub memory: Vec<MemoryPeak>,
+}
+
+/// The best rate of multiply-adds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComputePeak {
+    /// Threads at work.
+    pub threads: u32,
+    /// Operations per second.
+    pub flops_per_second: f64,
+    /// How well that is known.
+    #[serde(flatten)]
+    pub certainty: Certainty,
+}
+
+/// The best rate of streaming.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPeak {
+    /// Threads at work.
+    pub threads: u32,
+    /// Bytes that are moved again and again: which cache level that is, is the machine's business.
+    pub working_set_bytes: u64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// How well that is known.
+    #[serde(flatten)]
+    pub certainty: Certainty,
+}
+
+/// Where a peak comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Certainty {
+    /// Measurements of it; 0 where it was assumed.
+    pub measurements: u32,
+    /// Half of what lies between the best and the worst of them, over the peak; nothing with fewer than two.
+    pub spread: Option<f64>,
+    /// Whether an operator of the records reached more than was measured.
+    pub is_reached: bool,
+}
+
+impl Peaks {
+    /// The best that lasts of several measurements of one host.
+    pub fn of<'a>(measured: impl IntoIterator<Item = &'a PeaksMeasured>) -> Peaks {
+        let mut compute: BTreeMap<u32, Vec<(i64, f64)>> = BTreeMap::new();
+        let mut memory: BTreeMap<(u32, u64), Vec<(i64, f64)>> = BTreeMap::new();
+        for one in measured {
+            for rate in &one.compute {
+                compute.entry(rate.threads).or_default().push((one.taken_at_us, rate.flops_per_second));
+            }
+            for rate in &one.memory {
+                let of_size = memory.entry((rate.threads, rate.working_set_bytes)).or_default();
+                of_size.push((one.taken_at_us, rate.bytes_per_second));
+            }
+        }
+        let compute = compute.into_iter().map(|(threads, rates)| {
+            let (flops_per_second, certainty) = lasting(rates);
+            ComputePeak { threads, flops_per_second, certainty }
+        });
+        let memory = memory.into_iter().map(|((threads, working_set_bytes), rates)| {
+            let (bytes_per_second, certainty) = lasting(rates);
+            MemoryPeak { threads, working_set_bytes, bytes_per_second, certainty }
+        });
+        let mut peaks = Peaks { compute: compute.collect(), memory: memory.collect() };
+        peaks.level();
+        peaks
+    }
+
+    /// Sets what was not measured on some threads: from what was on others, else these operations and bytes per second. Bytes are
+    /// told apart by the sizes that operators were seen at.
+    pub fn assume(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
+        let count = f64::from(threads);
+        if self.compute.iter().all(|peak| peak.threads != threads) {
+            let flops_per_second = self.flops_per_second(count).unwrap_or(compute);
+            self.compute.push(ComputePeak { threads, flops_per_second, certainty: Certainty::default() });
+            self.compute.sort_by_key(|peak| peak.threads);
+        }
+        if self.memory.iter().all(|peak| peak.threads != threads) {
+            let sizes = reached.memory.keys().filter(|(of, _)| *of == threads).map(|(_, bytes)| *bytes);
+            let assumed = sizes.chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
+                threads,
+                working_set_bytes,
+                bytes_per_second: self.bytes_per_second(count, working_set_bytes as f64).unwrap_or(memory),
+                certainty: Certainty::default(),
+            });
+            let assumed: Vec<MemoryPeak> = assumed.collect();
+            self.memory.extend(assumed);
+            self.level();
+        }
+    }
+
+    /// Whether every number is usable, and the lists are in order.
+    pub fn is_sound(&self) -> bool {
+        let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+        let order = |peak: &MemoryPeak| (peak.threads, peak.working_set_bytes);
+        self.compute.iter().all(|peak| peak.threads > 0 && is_rate(peak.flops_per_second))
+            && self.memory.iter().all(|peak| peak.threads > 0 && is_rate(peak.bytes_per_second))
+            && self.compute.is_sorted_by(|left, right| left.threads < right.threads)
+            && self.memory.is_sorted_by(|left, right| order(left) < order(right))
+    }
+
+    /// No peak is below what an operator reached.
+    pub fn raise(&mut self, reached: &Reached) {
+        for peak in &mut self.compute {
+            let best = reached.compute.get(&peak.threads).copied().unwrap_or(0.0);
+            if best > peak.flops_per_second {
+                peak.flops_per_second = best;
+                peak.certainty.is_reached = true;
+            }
+        }
+        for (&(threads, bytes), &best) in &reached.memory {
+            if let Some(peak) =
+                set_of(&mut self.memory, threads, bytes as f64).filter(|peak| best > peak.bytes_per_second)
+            {
+                peak.bytes_per_second = best;
+                peak.certainty.is_reached = true;
+            }
+        }
+        self.level();
+    }
+
+    /// What moves often in little memory is at least as fast as in more.
+    fn level(&mut self) {
+        self.memory.sort_by_key(|peak| (peak.threads, peak.working_set_bytes));
+        for place in (1..self.memory.len()).rev() {
+            let (slower, faster) = (self.memory[place], &mut self.memory[place - 1]);
+            if faster.threads == slower.threads && faster.bytes_per_second < slower.bytes_per_second {
+                faster.bytes_per_second = slower.bytes_per_second;
+                faster.certainty = slower.certainty;
+            }
+        }
+    }
+
+    /// The least time of some work on this many threads, in nanoseconds; nothing when no peak of so many is known.
+    pub fn attainable_ns(&self, threads: u32, flops: f64, bytes: f64) -> Option<f64> {
+        let is_known = self.compute.iter().any(|peak| peak.threads == threads)
+            && self.memory.iter().any(|peak| peak.threads == threads);
+        let (compute, memory) =
+            (self.flops_per_second(f64::from(threads))?, self.bytes_per_second(f64::from(threads), bytes)?);
+        is_known.then(|| (flops / compute).max(bytes / memory) * 1e9)
+    }
+
+    /// Operations per second on any number of threads; between those that are known in proportion.
+    pub fn flops_per_second(&self, threads: f64) -> Option<f64> {
+        between(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
+    }
+
+    /// Bytes per second on any number of threads.
+    ///
+    /// Operands are taken to come from the largest known working set that they fill, as they do at best when an operator is run
+    /// again and again.
+    pub fn bytes_per_second(&self, threads: f64, bytes: f64) -> Option<f64> {
+        let per_thread = self.memory.chunk_by(|left, right| left.threads == right.threads).map(|sets| {
+            let filled = sets.iter().rfind(|set| set.working_set_bytes as f64 <= bytes);
+            (f64::from(sets[0].threads), filled.unwrap_or(&sets[0]).bytes_per_second)
+        });
+        between(per_thread, threads)
+    }
+}
+
+/// The working set whose rate operands of so many bytes are moved at.
+fn set_of(memory: &mut [MemoryPeak], threads: u32, bytes: f64) -> Option<&mut MemoryPeak> {
+    let of_threads: Vec<usize> = (0..memory.len()).filter(|place| memory[*place].threads == threads).collect();
+    let filled = of_threads.iter().rfind(|place| memory[**place].working_set_bytes as f64 <= bytes);
+    let place = *filled.or(of_threads.first())?;
+    memory.get_mut(place)
+}
+
+/// The rate at some threads of rates by threads, ascending: in proportion between two that are known and below the first, that
+/// of the last beyond it.
+fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64> {
+    let mut below = (0.0, 0.0);
+    for (count, rate) in rates {
+        if threads <= count {
+            let part = (threads - below.0) / (count - below.0);
+            return Some(below.1 + part * (rate - below.1));
+        }
+        below = (count, rate);
+    }
+    (below.1 > 0.0).then_some(below.1)
+}
+
+/// The best of some rates with their times that another one, taken at another time, confirms; where none does, the best: other
+/// work on the host only lowers them.
+fn lasting(mut rates: Vec<(i64, f64)>) -> (f64, Certainty) {
+    /// Measurements are of different times when so far apart, in microseconds.
+    const APART_US: u64 = 60_000_000;
+    const CONFIRMS: f64 = 0.95;
+    rates.sort_by(|left, right| right.1.total_cmp(&left.1));
+    let confirmed = rates.iter().find(|(taken, rate)| {
+        let confirms = |(other, near): &(i64, f64)| {
+            other.abs_diff(*taken) >= APART_US && (CONFIRMS..=1.0 / CONFIRMS).contains(&(near / rate))
+        };
+        rates.iter().any(confirms)
+    });
+    let (_, peak) = *confirmed.unwrap_or(&rates[0]);
+    let range = rates[0].1 - rates[rates.len() - 1].1;
+    let measurements = u32::try_from(rates.len()).unwrap_or(u32::MAX);
+    (peak, Certainty { measurements, spread: (rates.len() > 1).then(|| range / 2.0 / peak), is_reached: false })
+}

@@ -1,0 +1,159 @@
+//! What hosts can do at best, kept beside the records.
+#![allow(missing_docs)]
+
+use datasets::peaks::{ComputeRate, MemoryRate};
+use datasets::{Json, Outcome, Peaks, PeaksMeasured, Reached, Record, Store};
+
+const MINUTE_US: i64 = 60_000_000;
+
+/// Rates of one thread, taken at a minute: operations, and bytes from 32 KiB and from 16 MiB.
+fn measured(minute: i64, flops: f64, near: f64, far: f64) -> PeaksMeasured {
+    let memory = |working_set_bytes, bytes_per_second| MemoryRate { threads: 1, working_set_bytes, bytes_per_second };
+    PeaksMeasured {
+        compute: vec![ComputeRate { threads: 1, flops_per_second: flops }],
+        memory: vec![memory(1 << 15, near), memory(1 << 24, far)],
+        ..PeaksMeasured::new("bench-1", "class", "0.1.0", minute * MINUTE_US)
+    }
+}
+
+fn best(measured: &[PeaksMeasured]) -> (f64, Option<f64>) {
+    let peak = Peaks::of(measured).compute[0];
+    (peak.flops_per_second, peak.certainty.spread)
+}
+
+/// A record of a product of 64 × 64 × 64 on one thread.
+fn product(median_ns: f64, half_width_ns: Option<f64>) -> Record {
+    Record {
+        outcome: Outcome::Ok,
+        op_kind: "matmul".to_owned(),
+        op_name: "matmul".to_owned(),
+        dtype: Some("f32".to_owned()),
+        flops: Some(524288),
+        macs: Some(262144),
+        bytes_in: Some(32768),
+        bytes_out: Some(16384),
+        threads: Some(1),
+        median_ns: Some(median_ns),
+        median_interval_ns: half_width_ns,
+        ..Record::default()
+    }
+}
+
+#[test]
+fn the_best_that_lasts_is_the_peak() {
+    let of = |rates: &[(i64, f64)]| {
+        let all: Vec<PeaksMeasured> =
+            rates.iter().map(|(minute, flops)| measured(*minute, *flops, 2e10, 1e10)).collect();
+        best(&all)
+    };
+    assert_eq!(of(&[(0, 155e9)]), (155e9, None), "one measurement has no spread");
+    assert_eq!(
+        of(&[(0, 155e9), (5, 228e9), (9, 225e9)]),
+        (228e9, Some(73e9 / 2.0 / 228e9)),
+        "beside other load it was less"
+    );
+    assert_eq!(of(&[(0, 400e9), (3, 228e9), (9, 225e9)]).0, 228e9, "nothing confirms the first");
+    assert_eq!(of(&[(0, 100e9), (9, 228e9)]).0, 228e9, "other load only lowers");
+    assert_eq!(of(&[(0, 400e9), (0, 399e9), (3, 228e9), (9, 225e9)]).0, 228e9, "twice at once is once");
+}
+
+#[test]
+fn no_peak_is_below_what_an_operator_reached() {
+    let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
+    let mut reached = Reached::default();
+    // 524288 operations in 4 µs are 131 GFLOP/s; the wide one would be 524.
+    reached.take(&product(4000.0, Some(10.0)));
+    reached.take(&product(1000.0, Some(2000.0)));
+    reached.take(&product(1000.0, None));
+    reached.take(&Record { co_run: Some(Json::new(&["other"]).expect("JSON")), ..product(1000.0, Some(1.0)) });
+    peaks.raise(&reached);
+    let peak = peaks.compute[0];
+    assert_eq!((peak.flops_per_second, peak.certainty.is_reached), (524288.0 / 4e-6, true));
+    let attainable = peaks.attainable_ns(1, 524288.0, 49152.0).expect("one thread is known");
+    assert!((attainable - 4000.0).abs() < 1e-6, "{attainable}");
+    assert_eq!(peaks.attainable_ns(2, 524288.0, 49152.0), None, "of two threads nothing was measured");
+}
+
+/// What is counted and not always needed says nothing of the memory, and integers nothing of floats.
+#[test]
+fn only_what_surely_is_moved_counts() {
+    let of = |record: Record| {
+        let mut reached = Reached::default();
+        reached.take(&Record { median_ns: Some(10.0), median_interval_ns: Some(0.0), ..record });
+        (reached.compute.len(), reached.memory.len())
+    };
+    let plain = |kind: &str, flops: i64| Record {
+        op_kind: kind.to_owned(),
+        op_name: kind.to_owned(),
+        flops: Some(flops),
+        macs: Some(0),
+        ..product(10.0, Some(0.0))
+    };
+    assert_eq!(of(product(10.0, None)), (1, 1));
+    assert_eq!(of(Record { dtype: Some("i8".to_owned()), ..product(10.0, None) }), (0, 1));
+    assert_eq!(
+        of(Record { op_kind: "conv2d".to_owned(), ..product(10.0, None) }),
+        (1, 0),
+        "steps may leave pixels out"
+    );
+    assert_eq!(of(plain("relu", 8192)), (0, 1));
+    assert_eq!(of(plain("slice", 0)), (0, 0));
+    assert_eq!(of(plain("max_pool", 100)), (0, 0), "fewer operations than elements");
+    assert_eq!(of(Record { op_name: "slice+relu".to_owned(), ..plain("slice", 8192) }), (0, 0));
+    assert_eq!(of(Record { outcome: Outcome::WrongResult, ..product(10.0, None) }), (0, 0));
+}
+
+/// More memory is never faster than less, and operands count as the largest set that they fill.
+#[test]
+fn memory_is_slower_the_more_is_moved() {
+    let peaks = Peaks::of(&[measured(0, 1e9, 1e10, 3e10)]);
+    assert_eq!(peaks.bytes_per_second(1.0, 4096.0), Some(3e10), "a disturbed measurement of little memory");
+    let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
+    let rates = [1e3, 4e4, 1.6e7, 1e9].map(|bytes| peaks.bytes_per_second(1.0, bytes).expect("known"));
+    assert_eq!(rates, [9e10, 9e10, 9e10, 1e10]);
+}
+
+#[test]
+fn threads_between_are_in_proportion() {
+    let mut two = measured(0, 100e9, 2e10, 1e10);
+    two.compute.push(ComputeRate { threads: 4, flops_per_second: 160e9 });
+    let peaks = Peaks::of(&[two]);
+    let rates = [1.0, 2.0, 4.0, 8.0].map(|threads| peaks.flops_per_second(threads).expect("known"));
+    assert_eq!(rates, [100e9, 120e9, 160e9, 160e9]);
+    assert_eq!(Peaks::default().flops_per_second(1.0), None);
+}
+
+#[test]
+fn measurements_stay_with_their_store_and_are_merged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = |name: &str| Store::create(&folder.path().join(name)).expect("a store");
+    let (one, two) = (store("one"), store("two"));
+    let (first, second) = (measured(0, 1e9, 2e9, 1e9), measured(7, 2e9, 2e9, 1e9));
+    one.keep_peaks(&first).expect("kept");
+    one.keep_peaks(&first).expect("the same again is one");
+    two.keep_peaks(&second).expect("kept");
+    assert_eq!(one.peaks().expect("read"), [first.clone()]);
+    for _ in 0..2 {
+        one.merge(&two).expect("merged");
+        assert_eq!(one.peaks().expect("read"), [first.clone(), second.clone()]);
+    }
+    assert!(one.verify().expect("looked at").problems.is_empty());
+
+    // One flipped bit is a measurement that nobody made; a host's name may be anything.
+    let other = PeaksMeasured { host: "../../etc".to_owned(), ..second.clone() };
+    two.keep_peaks(&other).expect("kept");
+    let files = |store: &Store| walk(&store.root().join("hosts"));
+    assert_eq!((files(&one).len(), files(&two).len()), (2, 2));
+    for path in files(&two) {
+        let text = std::fs::read_to_string(&path).expect("text");
+        std::fs::write(&path, text.replace("2000000000", "9000000000")).expect("written");
+    }
+    assert_eq!(two.peaks().expect("read"), []);
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let folders = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    folders
+        .flat_map(|host| std::fs::read_dir(host).expect("a folder").map(|file| file.expect("a file").path()))
+        .collect()
+}

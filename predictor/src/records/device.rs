@@ -1,0 +1,106 @@
+//! The device of records: what it can do at best by the measurements of its hosts, and never less than an operator reached.
+//!
+//! What was not measured is assumed, the same for learning and asking, because what is learned is the ratio to it. Of a GPU
+//! nothing is measured apart from operators: the best of them stand for it.
+
+use crate::features::Device;
+use datasets::{Peaks, PeaksMeasured, Reached, Record, Target};
+use std::collections::BTreeSet;
+
+/// Operations per second and bytes per second.
+type Rates = (f64, f64);
+
+/// The device that ran these records, at least one.
+pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured]) -> Device {
+    let is_gpu = records[0].target == Target::Cuda;
+    let figures = if is_gpu { gpu() } else { cpu(records[0]) };
+    let mut reached = Reached::default();
+    records.iter().for_each(|record| reached.take(record));
+    let is_here = |measured: &&PeaksMeasured| {
+        !is_gpu && records.iter().any(|record| record.host == measured.host && record.host_class == measured.host_class)
+    };
+    let mut peaks = Peaks::of(hosts.iter().filter(is_here));
+    let is_measured = !peaks.compute.is_empty();
+    let counts: BTreeSet<u32> =
+        records.iter().filter_map(|record| u32::try_from(record.threads.unwrap_or(1)).ok()).collect();
+    for threads in counts.into_iter().chain([figures.units as u32]) {
+        let assumed = if is_gpu { reached_rates(&reached) } else { nominal(&figures, threads) };
+        peaks.assume(threads, assumed, &reached);
+    }
+    peaks.raise(&reached);
+    described(figures, peaks, is_measured || is_gpu)
+}
+
+/// The figures by which devices are told apart, from the peaks where those say more.
+fn described(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
+    let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
+    let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);
+    let (clock_ghz, bandwidth_gb_per_s) = match is_measured {
+        true => (alone.unwrap_or(figures.clock_ghz), memory.unwrap_or(figures.bandwidth_gb_per_s)),
+        false => (figures.clock_ghz, figures.bandwidth_gb_per_s),
+    };
+    Device { clock_ghz, bandwidth_gb_per_s, peaks: Some(peaks), ..figures }
+}
+
+/// What is assumed of a CPU.
+fn cpu(record: &Record) -> Device {
+    /// GHz under vector load, and bytes per nanosecond and core, of a server of these years.
+    const CLOCK_GHZ: f64 = 2.5;
+    const BYTES_PER_NS: f64 = 10.0;
+    let target = record.target_text.as_deref().unwrap_or_default();
+    let is_wide = ["avx512", "rapids", "icelake", "skylake-avx512", "cascadelake", "znver4", "znver5"];
+    let arch = record.cpu_arch.as_deref().unwrap_or_default();
+    let flops_per_cycle = match () {
+        () if is_wide.iter().any(|word| target.contains(word)) => 64.0,
+        () if arch.starts_with("arm") || arch.starts_with("aarch") => 16.0,
+        () => 32.0,
+    };
+    let count = |value: Option<i64>, other: f64| value.filter(|value| *value > 0).map_or(other, |value| value as f64);
+    let units = count(record.logical_cpus, 1.0);
+    Device {
+        units,
+        flops_per_cycle,
+        clock_ghz: CLOCK_GHZ,
+        bandwidth_gb_per_s: BYTES_PER_NS * units,
+        cache_bytes: count(record.l2_bytes, 1048576.0),
+        near_bytes: count(record.l1d_bytes, 32768.0),
+        memory_bytes: count(record.memory_bytes, 0.0),
+        generation: 0.0,
+        peaks: None,
+    }
+}
+
+/// A GPU as a whole: records say nothing of its parts, and those of the host that feeds it are not its own.
+fn gpu() -> Device {
+    Device {
+        units: 1.0,
+        flops_per_cycle: 256.0,
+        clock_ghz: 1.0,
+        bandwidth_gb_per_s: 100.0,
+        cache_bytes: 4194304.0,
+        near_bytes: 0.0,
+        memory_bytes: 0.0,
+        generation: 0.0,
+        peaks: None,
+    }
+}
+
+fn nominal(figures: &Device, threads: u32) -> Rates {
+    let used = (f64::from(threads) / figures.units).min(1.0);
+    (figures.units * figures.flops_per_cycle * figures.clock_ghz * used * 1e9, figures.bandwidth_gb_per_s * 1e9)
+}
+
+/// The best that operators reached, whatever their threads; where one of the two is not known, from the other.
+fn reached_rates(reached: &Reached) -> Rates {
+    /// Operations per byte, as devices of these years have.
+    const BALANCE: f64 = 10.0;
+    let best = |rates: &mut dyn Iterator<Item = &f64>| rates.copied().reduce(f64::max);
+    // What stays in a cache says little about what does not: the largest that were moved.
+    let largest = reached.memory.iter().max_by_key(|((_, bytes), _)| *bytes).map(|(_, rate)| *rate);
+    match (best(&mut reached.compute.values()), largest) {
+        (Some(compute), Some(memory)) => (compute, memory),
+        (Some(compute), None) => (compute, compute / BALANCE),
+        (None, Some(memory)) => (memory * BALANCE, memory),
+        (None, None) => (1e12, 1e11),
+    }
+}
