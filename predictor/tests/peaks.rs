@@ -69,6 +69,7 @@ fn peaks_of_a_store_bound_what_is_learned() {
     assert!(over_best(&here).iter().all(|ratio| (1.0..1.2).contains(ratio)), "{:?}", over_best(&here));
     let other = PeaksMeasured { host: "bench-2".to_owned(), ..measured() };
     let elsewhere = gather(&records, &[other], &Policy::default()).expect("samples");
+    assert_eq!(device(&elsewhere).flops_per_ns_on(2.0), 320.0, "as much again");
     assert_eq!(device(&elsewhere).flops_per_ns_on(1.0), 160.0, "of this host nothing was measured: 2.5 GHz × 64");
 }
 

@@ -90,17 +90,21 @@ impl Peaks {
     /// told apart by the sizes that operators were seen at.
     pub fn assume(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
         let count = f64::from(threads);
+        // What was assumed for other threads says nothing of these.
+        let has_compute = self.compute.iter().any(|peak| peak.certainty.measurements > 0);
+        let has_memory = self.memory.iter().any(|peak| peak.certainty.measurements > 0);
         if self.compute.iter().all(|peak| peak.threads != threads) {
-            let flops_per_second = self.flops_per_second(count).unwrap_or(compute);
+            let flops_per_second = self.flops_per_second(count).filter(|_| has_compute).unwrap_or(compute);
             self.compute.push(ComputePeak { threads, flops_per_second, certainty: Certainty::default() });
             self.compute.sort_by_key(|peak| peak.threads);
         }
         if self.memory.iter().all(|peak| peak.threads != threads) {
             let sizes = reached.memory.keys().filter(|(of, _)| *of == threads).map(|(_, bytes)| *bytes);
+            let known = |bytes: u64| self.bytes_per_second(count, bytes as f64).filter(|_| has_memory);
             let assumed = sizes.chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
                 threads,
                 working_set_bytes,
-                bytes_per_second: self.bytes_per_second(count, working_set_bytes as f64).unwrap_or(memory),
+                bytes_per_second: known(working_set_bytes).unwrap_or(memory),
                 certainty: Certainty::default(),
             });
             let assumed: Vec<MemoryPeak> = assumed.collect();
