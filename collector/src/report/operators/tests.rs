@@ -32,7 +32,15 @@ fn summary() -> Summary {
         ..row.clone()
     };
     let missing = vec!["softmax f32[1,1000]".to_owned()];
-    Summary { model: "small".to_owned(), batch: 1, rows: vec![row, uncertain], missing, total_ns: 2.155e6, total_spread: Some(0.035), uncertain_share: 0.016 }
+    Summary {
+        model: "small".to_owned(),
+        batch: 1,
+        rows: vec![row, uncertain],
+        missing,
+        total_ns: 2.155e6,
+        total_spread: Some(0.035),
+        uncertain_share: 0.016,
+    }
 }
 
 fn check(width: usize, wanted: Expect) {
