@@ -12,8 +12,40 @@ pub struct Page {
     pub complaints: Vec<String>,
 }
 
+/// Widths of a window at which pages are looked at: a laptop's and a telephone's.
+pub const WIDTHS: [u32; 2] = [1280, 400];
+
 /// Opens a file in headless Chromium; `None`, said aloud, where there is no Chromium.
 pub fn open(path: &Path) -> Option<Page> {
+    open_at(path, "", WIDTHS[0])
+}
+
+/// Parts that reach beyond the window, at each width of it, with the place in the page (`#…`) that is shown; and, where
+/// the window is wide, tables that do not fit into their place. `None` as above.
+pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
+    // Parts that scroll by themselves may be wider than a narrow window, and what lies in them with them.
+    const LOOK: &str = "<script>addEventListener('load', () => setTimeout(() => {
+        const scrolls = (part) => part && (getComputedStyle(part).overflowX !== 'visible' || scrolls(part.parentElement));
+        const found = [...document.body.querySelectorAll('*')].filter((part) => part.offsetParent && !scrolls(part.parentElement)
+            && (part.getBoundingClientRect().right > innerWidth + 1
+                || (innerWidth > 1000 && part.scrollWidth > part.clientWidth + 1 && getComputedStyle(part).display !== 'inline')));
+        const name = (part) => `${part.tagName} #${part.id} .${part.className}: ${part.scrollWidth} in ${part.clientWidth}`;
+        document.documentElement.dataset.overflow = `[[${found.map(name).join('; ')}]]`;
+    }, 500));</script>";
+    let text = std::fs::read_to_string(path).expect("a page is text");
+    let copy = path.with_file_name("overflow.html");
+    std::fs::write(&copy, text + LOOK).expect("the folder is writable");
+    let mut found = Vec::new();
+    for width in WIDTHS {
+        let page = open_at(&copy, place, width)?.text;
+        let told = page.split_once("data-overflow=\"[[").and_then(|(_, rest)| rest.split_once("]]"));
+        let (told, _) = told.unwrap_or_else(|| panic!("the page did not tell: {page}"));
+        found.extend((!told.is_empty()).then(|| format!("at {width}: {told}")));
+    }
+    Some(found)
+}
+
+fn open_at(path: &Path, place: &str, width: u32) -> Option<Page> {
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).is_file())
     });
@@ -27,7 +59,8 @@ pub fn open(path: &Path) -> Option<Page> {
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"])
         .args(["--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", path.display()));
+        .arg(format!("--window-size={width},1000"))
+        .arg(format!("file://{}{place}", path.display()));
     let ran = run(command).expect(0);
     let complaints = ran.stderr.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
     Some(Page { text: ran.stdout, complaints })

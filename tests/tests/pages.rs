@@ -24,6 +24,21 @@ fn a_tpu_capture_shows_itself() {
 }
 
 #[test]
+fn a_tpu_capture_fits_into_the_window() {
+    let bench = Bench::new();
+    let cores: Vec<_> = (0..8).map(|core| (core, capture::small_core(core))).collect();
+    let input = capture::write(&bench.path(""), &cores);
+    let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy();
+    run(bench.opcollect(&format!("tpu view {name} out"))).expect(0);
+    for tab in ["overview", "timelines", "compare"] {
+        let Some(found) = browser::overflow(&bench.path("out/PerfWeb/result.html"), &format!("#/{tab}")) else {
+            return;
+        };
+        assert_eq!(found, Vec::<String>::new(), "{tab}");
+    }
+}
+
+#[test]
 fn a_graph_is_drawn() {
     let bench = Bench::new();
     run(bench.opcollect("graph --modelsource local --modelname mlp --html graph.html")).expect(0);
