@@ -513,6 +513,8 @@ pub enum TpuCommand {
     /// Add a capture's operators to a store, as rows with the source `imported`
     Import(TpuImport),
     /// Show which operators got slower between two captures, the costliest first
+    ///
+    /// Operators that are as often and as long in both are counted and not listed.
     Compare(TpuCompare),
     /// Run a command with profiling switched on, and view the capture it writes
     Capture(TpuCapture),
@@ -604,6 +606,16 @@ pub struct TpuImport {
     /// Clock of the tensor unit in MHz, instead of the capture's own
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What makes a comparison fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// An operator, or the whole, that got slower.
+    Slower,
 }
 
 /// Two captures of the same work.
@@ -616,6 +628,15 @@ pub struct TpuCompare {
     /// Only this many rows
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// End with exit code 4 when an operator's mean or the whole time grew by more than --threshold
+    ///
+    /// The mean of an operator must besides have grown by more than three standard errors of its runs. Exit code 1, for
+    /// parts of a capture that were skipped, gives way to it.
+    #[arg(long, value_name = "WHAT")]
+    pub fail_on: Option<FailOn>,
+    /// Growth in percent up to which nothing counts as slower
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = some_percent)]
+    pub threshold: f64,
     /// Clock of the tensor unit in MHz, instead of the captures' own
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
@@ -651,6 +672,7 @@ pub struct TpuCapture {
 pub enum TraceCommand {
     /// Answer a question in SQL about a trace
     ///
+    /// A question reads the trace's tables and nothing else, and ends when its time is over.
     /// The tables are those of Perfetto's trace processor: slice (id, ts, dur, track_id, category, name, depth,
     /// parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts, track_id, value) and args (arg_set_id,
     /// flat_key, key, int_value, string_value, real_value, value_type, display_value).
@@ -659,8 +681,26 @@ pub enum TraceCommand {
         file: PathBuf,
         /// The question, such as "select name, sum(dur) from slice group by name order by 2 desc"
         sql: String,
+        /// How long the answer may take, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
+        seconds: f64,
+        /// How much memory trace and answer may take, in MiB
+        #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+        memory_mib: u32,
         /// Print a JSON array of rows
         #[arg(long)]
         json: bool,
     },
+}
+
+/// A growth.
+fn some_percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("give 0 to 1000000".to_owned()) }
+}
+
+/// A time that a clock can wait for.
+fn some_seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
 }

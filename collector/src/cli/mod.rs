@@ -34,6 +34,8 @@ type Result<T> = std::result::Result<T, Failure>;
 const DONE: u8 = 0;
 /// Done, but some attempts gave no time.
 const DONE_WITH_LOSSES: u8 = 1;
+/// Done, and what was compared got slower, which the caller asked to be told.
+const SLOWER: u8 = 4;
 
 /// Runs the program.
 pub fn run() -> ExitCode {

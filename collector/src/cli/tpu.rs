@@ -1,15 +1,15 @@
 //! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
 
-use super::arguments::{TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
+use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
 use crate::campaign::collect::now_us;
 use crate::tpu::compare::{self, Change};
 use crate::tpu::import::{self, Per, Provenance};
 use crate::tpu::loss::Losses;
 use crate::tpu::{self, Reading, Timeline, capture};
 use datasets::{Format, Store};
-use report::{Cell, Table, duration, figures, words};
+use report::{Cell, Table, duration, figures, number, words};
 use std::io::Write;
 use std::path::Path;
 
@@ -34,12 +34,14 @@ fn view(input: &Path, output: &Path, outputs: &TpuOutputs) -> Result<u8> {
     let reading = Reading { tiu_mhz: outputs.tiu_freq, compat: outputs.compat };
     let mut timeline = tpu::read(input, &reading).map_err(failed)?;
     let summary = tpu::summary::summarise(&timeline);
+    let mut written = Vec::new();
     if !outputs.disable_summary
         && let Some(summary) = &summary
     {
         print(&summary.table().on(&paper()))?;
         tpu::output::write(&output.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))
             .map_err(failed)?;
+        written.push("summary.txt".to_owned());
     }
     let mut losses = std::mem::take(&mut timeline.losses);
     if outputs.writes_trace() {
@@ -47,16 +49,24 @@ fn view(input: &Path, output: &Path, outputs: &TpuOutputs) -> Result<u8> {
         let host = outputs.trace_file.as_deref().map(|path| tpu::trace::host::read(path, tail, &mut losses));
         let host = host.transpose().map_err(failed)?;
         tpu::trace::write(&timeline, host.as_ref(), &output.join("perfetto.pftrace")).map_err(failed)?;
+        written.push("perfetto.pftrace".to_owned());
     }
     if outputs.writes_registers() {
-        tpu::reginfo::write(&timeline, output).map_err(failed)?;
+        let count = tpu::reginfo::write(&timeline, output).map_err(failed)?;
+        written.push(format!("{count} register reports (*RegInfo_*.txt)"));
     }
     if outputs.writes_book() {
         tpu::book::write(&timeline, output, outputs.num_core).map_err(failed)?;
+        written.extend([tpu::book::BOOK, tpu::book::TABLE].map(|name| format!("{}/{name}", tpu::book::FOLDER)));
     }
     if outputs.writes_page() {
         tpu::page::write(&timeline, summary.as_ref(), output).map_err(failed)?;
+        written.push(format!("{}/{}", tpu::page::FOLDER, tpu::page::FILE));
     }
+    print(&match written.is_empty() {
+        true => "wrote nothing: every output is switched off".to_owned(),
+        false => format!("wrote into `{}`: {}", output.display(), written.join(", ")),
+    })?;
     Ok(tell_losses(&losses))
 }
 
@@ -89,7 +99,18 @@ fn import(arguments: &TpuImport) -> Result<u8> {
     records.iter().try_for_each(|record| writer.write(record)).map_err(dataset)?;
     writer.finish().map_err(dataset)?;
     let report = store.import(&path, Format::Parquet).map_err(dataset)?;
-    print_json(&report)?;
+    if arguments.json {
+        print_json(&report)?;
+    } else {
+        let (rows, capture, store) = (report.rows, arguments.input.display(), arguments.store.display());
+        print(&match (rows, per) {
+            (0, _) => format!("no command of `{capture}` is work of the card: no rows for the store `{store}`"),
+            (_, Per::Operator) => {
+                format!("{rows} rows of `{capture}`, one per operator and core, are in the store `{store}`")
+            }
+            (_, Per::Command) => format!("{rows} rows of `{capture}`, one per command, are in the store `{store}`"),
+        })?;
+    }
     Ok(tell_losses(&timeline.losses))
 }
 
@@ -115,12 +136,55 @@ fn compare(arguments: &TpuCompare) -> Result<u8> {
     let before = tpu::read(&arguments.before, &reading).map_err(failed)?;
     let after = tpu::read(&arguments.after, &reading).map_err(failed)?;
     let comparison = compare::compare(&before, &after);
+    let share = arguments.threshold / 100.0;
     let codes = [tell_losses(&before.losses), tell_losses(&after.losses)];
-    let code = codes.into_iter().max().unwrap_or(DONE);
-    if arguments.json {
-        print_json(&compare_json(&comparison))?;
-        return Ok(code);
+    let mut code = codes.into_iter().max().unwrap_or(DONE);
+    if arguments.fail_on == Some(FailOn::Slower) && comparison.is_slower(share) {
+        code = SLOWER;
     }
+    if arguments.json {
+        print_json(&compare_json(&comparison, share))?;
+    } else {
+        print(&compare_text(&comparison, share, arguments.limit.unwrap_or(usize::MAX)))?;
+    }
+    Ok(code)
+}
+
+fn compare_text(comparison: &compare::Comparison, share: f64, limit: usize) -> String {
+    let (before, after) = comparison.spans_ns;
+    if comparison.is_equal() {
+        let (count, time) = (comparison.changes.len(), duration(before as f64));
+        return format!("nothing differs: {count} operators, each as often and as long in both captures of {time}");
+    }
+    let (changed, equal): (Vec<_>, Vec<_>) = comparison.changes.iter().partition(|change| change.differs());
+    let mut lines = Vec::new();
+    if !changed.is_empty() {
+        lines.push(changes_table(&changed[..changed.len().min(limit)], share));
+    }
+    for (what, list) in [("only before", &comparison.gone), ("only after", &comparison.new)] {
+        let each = list.iter().take(limit);
+        lines.extend(each.map(|(operator, time)| format!("{what}: {} ({})", operator.text(), duration(*time as f64))));
+    }
+    let lost: f64 = comparison.changes.iter().map(Change::lost_ns).sum();
+    let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
+    let slower = changed.iter().filter(|change| change.is_slower(share)).count();
+    lines.push(format!(
+        "{} operators in both, {} of them equal, {slower} slower by more than {} % and chance; together they {what} {}",
+        comparison.changes.len(),
+        equal.len(),
+        number(share * 100.0),
+        duration(time)
+    ));
+    lines.push(format!(
+        "the captures took {} and {}, {:.3} times as long",
+        duration(before as f64),
+        duration(after as f64),
+        comparison.ratio()
+    ));
+    lines.join("\n")
+}
+
+fn changes_table(changes: &[&Change], share: f64) -> String {
     let mut table = Table::new([
         words("operator"),
         figures("before").drops(2),
@@ -129,29 +193,21 @@ fn compare(arguments: &TpuCompare) -> Result<u8> {
         figures("mean after"),
         figures("ratio"),
         figures("lost"),
+        words(""),
     ]);
-    let limit = arguments.limit.unwrap_or(usize::MAX);
-    for change in comparison.changes.iter().take(limit) {
-        let Change { operator, before, after } = change;
+    for change in changes {
         table.row([
-            operator.text().into(),
-            before.0.to_string().into(),
-            duration(before.1).into(),
-            after.0.to_string().into(),
-            duration(after.1).into(),
+            change.operator.text().into(),
+            change.before.count.to_string().into(),
+            duration(change.before.mean_ns).into(),
+            change.after.count.to_string().into(),
+            duration(change.after.mean_ns).into(),
             ratio(change.ratio()),
             duration(change.lost_ns()).into(),
+            if change.is_slower(share) { Cell::from("slower").bad() } else { Cell::from("") },
         ]);
     }
-    print(&table.on(&paper()))?;
-    for (what, list) in [("only before", &comparison.gone), ("only after", &comparison.new)] {
-        for (operator, time) in list.iter().take(limit) {
-            print(&format!("{what}: {} ({})", operator.text(), duration(*time as f64)))?;
-        }
-    }
-    let lost: f64 = comparison.changes.iter().map(Change::lost_ns).sum();
-    print(&format!("{} operators in both; together they lost {}", comparison.changes.len(), duration(lost)))?;
-    Ok(code)
+    table.on(&paper())
 }
 
 /// A ratio that says whether an operator got slower or faster by more than its third digit.
@@ -165,17 +221,18 @@ fn ratio(ratio: f64) -> Cell {
     }
 }
 
-fn compare_json(comparison: &compare::Comparison) -> serde_json::Value {
+fn compare_json(comparison: &compare::Comparison, share: f64) -> serde_json::Value {
     let changes = comparison.changes.iter().map(|change| {
         serde_json::json!({
             "operator": change.operator.text(),
             "engine": change.operator.engine.name(),
-            "before_count": change.before.0,
-            "before_mean_ns": change.before.1,
-            "after_count": change.after.0,
-            "after_mean_ns": change.after.1,
+            "before_count": change.before.count,
+            "before_mean_ns": change.before.mean_ns,
+            "after_count": change.after.count,
+            "after_mean_ns": change.after.mean_ns,
             "ratio": change.ratio(),
             "lost_ns": change.lost_ns(),
+            "slower": change.is_slower(share),
         })
     });
     let list = |list: &[(tpu::operators::Operator, i64)]| -> Vec<serde_json::Value> {
@@ -186,6 +243,10 @@ fn compare_json(comparison: &compare::Comparison) -> serde_json::Value {
         "changes": changes.collect::<Vec<_>>(),
         "only_before": list(&comparison.gone),
         "only_after": list(&comparison.new),
+        "before_ns": comparison.spans_ns.0,
+        "after_ns": comparison.spans_ns.1,
+        "equal": comparison.is_equal(),
+        "slower": comparison.is_slower(share),
     })
 }
 

@@ -3,22 +3,32 @@
 use super::arguments::TraceCommand;
 use super::failure::Failure;
 use super::{DONE, Result, paper, print, print_json};
-use crate::trace::{self, Answer, Error};
+use crate::trace::{self, Answer, Bounds, Error};
 use report::{Table, figures, words};
+use std::time::Duration;
 
 /// Does one of them.
 pub fn run(command: &TraceCommand) -> Result<u8> {
-    let TraceCommand::Query { file, sql, json } = command;
-    let answer = trace::query(file, sql).map_err(|error| match error {
-        Error::Query(_) => Failure::usage(error).with_hint("the tables are slice, track, counter and args"),
-        _ => Failure::usage(error),
-    })?;
+    let TraceCommand::Query { file, sql, seconds, memory_mib, json } = command;
+    let bounds = Bounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..Bounds::default() };
+    let answer = trace::query(file, sql, &bounds).map_err(failed)?;
     if *json {
         print_json(&rows(&answer))?
     } else {
         print(&table(&answer))?
     }
     Ok(DONE)
+}
+
+fn failed(error: Error) -> Failure {
+    let hint = match error {
+        Error::Query(_) | Error::Refused { .. } => "the tables are slice, track, counter and args",
+        Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
+        Error::Memory { .. } => "narrow it with `where` or `limit`, or give more with `--memory-mib`",
+        Error::Long { .. } => "narrow it with `where` or `limit`, or sum up with `group by`",
+        _ => return Failure::usage(error),
+    };
+    Failure::usage(error).with_hint(hint)
 }
 
 fn rows(answer: &Answer) -> Vec<serde_json::Map<String, serde_json::Value>> {

@@ -37,6 +37,8 @@ impl<'a> Rows<'a> {
 pub struct Stream {
     /// In order of time.
     pub records: Vec<Record>,
+    /// How many records its file holds, those that are dropped later included.
+    pub read: u64,
     blocks: Vec<(u32, usize)>,
     stride: usize,
 }
@@ -58,6 +60,7 @@ impl Stream {
         }
         self.blocks.push((first, block.start));
         self.records.extend(pmu::records(chip, engine, &source.bytes[block.clone()], first));
+        self.read += (block.len() / self.stride) as u64;
     }
 }
 
@@ -96,6 +99,15 @@ impl Core {
     /// Its file, for messages.
     pub fn source(&self) -> Source<'_> {
         Source { path: &self.path, bytes: &self.bytes }
+    }
+
+    /// Whether its file tells any of its commands.
+    pub fn has_commands(&self) -> bool {
+        // Those of the preamble are no longer in the lists.
+        !self.nodes.commands.is_empty()
+            || self.nodes.lists.iter().any(|list| !list.is_empty())
+            || !self.nodes.ports.is_empty()
+            || self.statics.iter().any(|blocks| !blocks.is_empty())
     }
 
     /// The sections of what this core asked a port to do.

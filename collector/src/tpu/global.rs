@@ -1,6 +1,7 @@
 //! `global.profile`: a few lines of text that say what the other files mean.
 
 use super::chip::Chip;
+use super::declared::Declared;
 use super::loss::Losses;
 use super::{Error, Result};
 use std::io::Read;
@@ -10,6 +11,8 @@ use std::path::Path;
 const MAX_BYTES: u64 = 1 << 20;
 /// More cores than any chip has are a mistake, and each becomes a row of the reports.
 const MAX_CORES: u32 = 64;
+/// A year: the host does not wait longer for the profiler to end, and times of both must add up in 64 bits.
+const MAX_TAIL_NS: u64 = 31_536_000_000_000_000;
 
 /// What it says.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +27,8 @@ pub struct Global {
     pub cores: u32,
     /// Host time between the end of the records and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
+    /// How many records the streams should have.
+    pub declared: Declared,
 }
 
 /// Reads it.
@@ -38,7 +43,7 @@ pub fn read(directory: &Path, losses: &mut Losses) -> Result<Global> {
 
 fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
     let (mut arch, mut is_bmodel, mut tiu_mhz, mut cores, mut tail) = (None, false, None, 0, None);
-    let mut limit = 0;
+    let (mut limit, mut declared) = (0, Declared::default());
     for line in text.lines().map(str::trim) {
         if line.contains("bmodel") {
             is_bmodel = true;
@@ -62,20 +67,23 @@ fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
             },
             "max_record_num" => limit = number.unwrap_or(0),
             "tail_offset_ns" => match number {
-                Ok(offset) => tail = Some(offset),
-                Err(_) => refuse(losses),
+                Ok(offset) if offset.unsigned_abs() <= MAX_TAIL_NS => tail = Some(offset),
+                _ => refuse(losses),
             },
-            key if key.ends_with("_record") => match number {
-                Ok(count) if limit != 0 && count >= limit => {
-                    losses.note(format!("`{key}` reached max_record_num ({limit}): the capture ends early"));
+            key if key.ends_with("_record") => match number.map(|count| (count, u64::try_from(count))) {
+                Ok((count, Ok(records))) => {
+                    declared.add(key, records);
+                    if limit != 0 && count >= limit {
+                        losses.note(format!("`{key}` reached max_record_num ({limit}): the capture ends early"));
+                    }
                 }
-                Ok(_) => {}
-                Err(_) => refuse(losses),
+                _ => refuse(losses),
             },
             _ => {}
         }
     }
+    declared.set_limit(u64::try_from(limit).unwrap_or(0));
     let name = arch.ok_or_else(|| Error::NoArch { path: path.to_owned() })?;
     let chip = Chip::from_name(&name).ok_or_else(|| Error::UnknownArch { path: path.to_owned(), name })?;
-    Ok(Global { chip, is_bmodel, tiu_mhz, cores, tail_offset_ns: tail })
+    Ok(Global { chip, is_bmodel, tiu_mhz, cores, tail_offset_ns: tail, declared })
 }

@@ -165,7 +165,11 @@ fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Ru
         let speed = runs.bytes as f64 / total;
         counters.insert("tpu_stall_cycles".to_owned(), (runs.stalls as f64 / count).into());
         counters.insert("tpu_bandwidth_gb_per_s".to_owned(), speed.into());
-        let limit = if operator.direction.contains("DDR") { facts.ddr_gb_per_s } else { facts.l2_gb_per_s };
+        let limit = match operator.direction {
+            direction if direction.contains("DDR") => facts.ddr_gb_per_s,
+            direction if direction.contains("L2") => facts.l2_gb_per_s,
+            _ => 0.0,
+        };
         if limit > 0.0 {
             counters.insert("tpu_bandwidth_utilisation".to_owned(), (speed / limit).into());
         }

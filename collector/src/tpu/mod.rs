@@ -6,7 +6,8 @@
 //! result is a `Timeline` of compact records; every output (`summary`, `reginfo`, `trace`, `book`, `page`, `import`) asks
 //! it for events and writes one thing.
 //!
-//! Everything here was written by strangers: the smallest broken unit is skipped and counted (`loss`). Formulas and
+//! Everything here was written by strangers: the smallest broken unit is skipped and counted (`loss`), and so is what the
+//! capture declares and does not hold (`declared`). Formulas and
 //! names follow the vendor's tool where it is right; `docs/tpu.md` lists where it is not, and `Reading::compat` gives its
 //! figures back.
 
@@ -19,6 +20,7 @@ pub mod chip;
 pub mod clean;
 pub mod compare;
 pub mod core;
+pub mod declared;
 pub mod descriptor;
 pub mod error;
 pub mod event;

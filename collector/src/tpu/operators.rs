@@ -83,7 +83,8 @@ impl Operator {
         let (dtype, direction) = if is_tiu {
             (tiu::result_type(event).map_or("", names::dtype), "")
         } else {
-            (dma::dtype(event), dma::traffic(event).direction())
+            // Reports print the zeros of a command that is not known as INT8 and DDR->DDR; rows leave them out.
+            (dma::known_dtype(event), if dma::knows_ends(event) { dma::traffic(event).direction() } else { "" })
         };
         let mut sizes = Vec::new();
         if let Some(descriptor) = event.descriptor {

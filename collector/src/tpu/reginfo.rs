@@ -4,7 +4,7 @@ use super::chip::Engine;
 use super::event::{Event, Value};
 use super::timeline::Timeline;
 use super::{Result, output};
-use std::fs::File;
+use datasets::output::Output;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ enum Job<'a> {
     Port(&'a super::cdma::Port),
 }
 
-fn write_file(timeline: &Timeline, file: &mut BufWriter<File>, job: &Job<'_>) -> std::io::Result<()> {
+fn write_file(timeline: &Timeline, file: &mut BufWriter<Output>, job: &Job<'_>) -> std::io::Result<()> {
     let mut out = Report { file, text: Vec::with_capacity(PIECE) };
     out.text.extend_from_slice(b"__CHIP_ARCH_ARGS__\n");
     for (key, value) in timeline.settings.chip.parameters(timeline.settings.tiu_mhz) {
@@ -55,7 +55,7 @@ fn write_file(timeline: &Timeline, file: &mut BufWriter<File>, job: &Job<'_>) ->
 }
 
 struct Report<'a> {
-    file: &'a mut BufWriter<File>,
+    file: &'a mut BufWriter<Output>,
     text: Vec<u8>,
 }
 

@@ -72,6 +72,7 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
     }
     let settings = Settings { chip: global.chip, is_bmodel: global.is_bmodel, tiu_mhz, compat: reading.compat };
     let mut found = files::find(directory, facts.ports, &mut losses)?;
+    let numbers: Vec<u32> = found.cores.iter().map(|(number, _)| *number).collect();
     if reading.compat {
         // The vendor's tool counts files instead of reading their names.
         found.cores.iter_mut().zip(0..).for_each(|(file, position)| file.0 = position);
@@ -80,6 +81,9 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
         parallel::map(found.ports.len(), |index| cdma::read(&settings, found.ports[index].0, &found.ports[index].1));
     let cores =
         parallel::map(found.cores.len(), |index| core::read(&settings, found.cores[index].0, &found.cores[index].1));
+    let shown = shown_cores(&cores, global.cores);
+    let named: Vec<(u32, &Core)> = numbers.into_iter().zip(&cores).collect();
+    global.declared.check(directory, &named, &ports, shown, &mut losses);
     let mut timeline = assemble(directory, settings, global.cores, cores, ports, losses);
     if timeline.record_count() == 0 {
         let losses = match timeline.losses.described.first() {
@@ -138,8 +142,13 @@ pub fn assemble(
     timeline
 }
 
+/// How many cores are shown, those without a file included.
+fn shown_cores(cores: &[Core], at_least: u32) -> u32 {
+    cores.last().map_or(0, |core| core.id + 1).max(at_least)
+}
+
 fn fill_gaps(cores: Vec<Core>, shown: u32, directory: &Path, losses: &mut Losses) -> Vec<Core> {
-    let count = cores.last().map_or(0, |core| core.id + 1).max(shown);
+    let count = shown_cores(&cores, shown);
     let mut filled: Vec<Core> = (0..count).map(|id| Core::new(id, Path::new(""))).collect();
     for core in cores {
         let place = core.id as usize;

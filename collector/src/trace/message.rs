@@ -1,12 +1,5 @@
 //! The messages of a trace that are read; everything else in a packet is skipped by its length.
 
-/// A file.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    pub packet: Vec<Packet>,
-}
-
 /// A packet.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Packet {

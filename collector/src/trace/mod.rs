@@ -4,13 +4,24 @@
 //! queries written for it run here without it. Traces of other programs are read the same way; what is not a track
 //! event is left out.
 
+pub mod bounds;
 mod message;
+mod packets;
 mod tables;
 
-use message::Trace;
-use prost::Message;
+pub use bounds::Bounds;
+use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
+use rusqlite::{Batch, Connection};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// A file larger than this is refused; protocol buffers end there too.
+const MAX_BYTES: u64 = 2 << 30;
+/// How long after its time a question may take to notice that it is over: one step may be a long one.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Why a trace cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +42,44 @@ pub enum Error {
         /// Why.
         source: prost::DecodeError,
     },
+    /// The file is larger than any trace we read.
+    #[error("`{}` has more than {} MiB; questions are answered about smaller traces", path.display(), MAX_BYTES >> 20)]
+    Large {
+        /// The file.
+        path: PathBuf,
+    },
     /// The query is wrong, or the tables could not be filled.
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
+    /// Nothing was asked, or too much at once.
+    #[error("a question is one statement, such as \"select count(*) from slice\"")]
+    Statements,
+    /// The query wants to do more than read the trace.
+    #[error("a question can only read the trace: {what}")]
+    Refused {
+        /// What it wants.
+        what: String,
+    },
+    /// The answer takes too long.
+    #[error("no answer after {seconds} s")]
+    Late {
+        /// The time there was.
+        seconds: f64,
+    },
+    /// The tables or the answer are too large.
+    #[error("trace and answer need more than {mib} MiB of memory")]
+    Memory {
+        /// The memory there was.
+        mib: u32,
+    },
+    /// The answer is too long.
+    #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
+    Long {
+        /// Rows that are allowed.
+        rows: usize,
+        /// Bytes that are allowed.
+        bytes: usize,
+    },
 }
 
 /// A value of an answer.
@@ -60,20 +106,87 @@ pub struct Answer {
 }
 
 /// Asks a trace in a file.
-pub fn query(path: &Path, sql: &str) -> Result<Answer, Error> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let trace = Trace::decode(bytes.as_slice()).map_err(|source| Error::Decode { path: path.to_owned(), source })?;
-    let database = tables::load(&trace)?;
+pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+    let decode = |source| Error::Decode { path: path.to_owned(), source };
+    let database = load(&read(path)?, bounds).map_err(|error| match error {
+        tables::Error::Decode(source) => decode(source),
+        tables::Error::Fill(source) => bounds::explain(source, &Default::default(), bounds),
+    })?;
+    ask_in_time(database, sql.to_owned(), *bounds)
+}
+
+/// Reads the bytes of a trace into tables.
+pub fn load(bytes: &[u8], bounds: &Bounds) -> Result<Connection, tables::Error> {
+    let database = Connection::open_in_memory()?;
+    bounds::bound_memory(&database, bounds)?;
+    tables::fill(&database, bytes)?;
     database.pragma_update(None, "query_only", true)?;
-    let mut statement = database.prepare(sql)?;
-    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    Ok(database)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::Large { path: path.to_owned() });
+    }
+    Ok(bytes)
+}
+
+/// Waits for the answer on another thread: SQLite looks at the clock between its steps, and a single step, such as one
+/// comparison of a long text with a pattern, may take hours. A thread that is left behind ends with the process.
+fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
+    let (sender, receiver) = sync_channel(1);
+    let asking = std::thread::spawn(move || {
+        // Nobody listens any longer when the time is over.
+        let _ = sender.send(ask(&mut database, &sql, &bounds));
+    });
+    match receiver.recv_timeout(bounds.time.saturating_add(GRACE)) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => Err(Error::Late { seconds: bounds.time.as_secs_f64() }),
+        Err(RecvTimeoutError::Disconnected) => match asking.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("an answer is sent before the thread ends"),
+        },
+    }
+}
+
+/// Asks tables that are filled.
+pub fn ask(database: &mut Connection, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+    let refused = bounds::confine(database, tables::names(database)?, bounds)?;
+    answer(database, sql, bounds).map_err(|error| match error {
+        Error::Query(error) => bounds::explain(error, &refused, bounds),
+        error => error,
+    })
+}
+
+fn answer(database: &Connection, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+    let mut statements = Batch::new(database, sql);
+    let mut statement = statements.next()?.ok_or(Error::Statements)?;
+    if statements.next()?.is_some() {
+        return Err(Error::Statements);
+    }
+    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let mut answer = Answer { columns, rows: Vec::new() };
-    let mut rows = statement.query([])?;
+    let (mut rows, mut bytes) = (statement.query([])?, 0);
     while let Some(row) = rows.next()? {
         let cells = (0..answer.columns.len()).map(|index| Ok(value(row.get_ref(index)?)));
-        answer.rows.push(cells.collect::<Result<_, rusqlite::Error>>()?);
+        let cells: Vec<Value> = cells.collect::<Result<_, rusqlite::Error>>()?;
+        bytes += cells.iter().map(Value::bytes).sum::<usize>();
+        if answer.rows.len() == bounds.rows || bytes > bounds.bytes {
+            return Err(Error::Long { rows: bounds.rows, bytes: bounds.bytes });
+        }
+        answer.rows.push(cells);
     }
     Ok(answer)
+}
+
+impl Value {
+    fn bytes(&self) -> usize {
+        size_of::<Value>() + if let Value::Text(text) = self { text.len() } else { 0 }
+    }
 }
 
 fn value(value: ValueRef<'_>) -> Value {

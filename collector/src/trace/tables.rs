@@ -1,6 +1,7 @@
 //! Fills tables with what a trace holds.
 
-use super::message::{Annotation, Interned, Packet, STATE_CLEARED, Text, Trace, kind};
+use super::message::{Annotation, Interned, Packet, STATE_CLEARED, Text, kind};
+use super::packets;
 use rusqlite::{Connection, Statement, params};
 use std::collections::HashMap;
 
@@ -60,20 +61,41 @@ struct Slice {
     parent: Option<usize>,
 }
 
-/// A database with all of it, in memory.
-pub fn load(trace: &Trace) -> Result<Connection, rusqlite::Error> {
-    let database = Connection::open_in_memory()?;
-    database.execute_batch(SCHEMA)?;
-    database.execute_batch("BEGIN")?;
-    let tracks = add_tracks(&database, trace)?;
-    add_events(&database, trace, &tracks)?;
-    database.execute_batch("COMMIT")?;
-    database.execute_batch(INDICES)?;
-    Ok(database)
+/// Why a trace did not become tables.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is none.
+    #[error(transparent)]
+    Decode(#[from] prost::DecodeError),
+    /// The database refuses it.
+    #[error(transparent)]
+    Fill(#[from] rusqlite::Error),
 }
 
-fn add_tracks(database: &Connection, trace: &Trace) -> Result<HashMap<u64, i64>, rusqlite::Error> {
-    let descriptors: Vec<_> = trace.packet.iter().filter_map(|packet| packet.track.as_ref()).collect();
+/// Fills an empty database with all of a trace.
+pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
+    database.execute_batch(SCHEMA)?;
+    database.execute_batch("BEGIN")?;
+    let tracks = add_tracks(database, trace)?;
+    add_events(database, trace, &tracks)?;
+    database.execute_batch("COMMIT")?;
+    database.execute_batch(INDICES)?;
+    Ok(())
+}
+
+/// The tables and views of a filled database.
+pub fn names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
+    let mut statement = database.prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    names.collect()
+}
+
+fn add_tracks(database: &Connection, trace: &[u8]) -> Result<HashMap<u64, i64>, Error> {
+    let mut descriptors = Vec::new();
+    packets::each(trace, &mut |packet| {
+        descriptors.extend(packet.track);
+        Ok::<_, Error>(())
+    })?;
     let ids: HashMap<u64, i64> = descriptors.iter().enumerate().map(|(id, track)| (track.uuid, id as i64)).collect();
     let mut insert = database.prepare("INSERT INTO track VALUES (?, ?, ?, ?)")?;
     for (id, track) in descriptors.iter().enumerate() {
@@ -83,14 +105,16 @@ fn add_tracks(database: &Connection, trace: &Trace) -> Result<HashMap<u64, i64>,
     Ok(ids)
 }
 
-fn add_events(database: &Connection, trace: &Trace, tracks: &HashMap<u64, i64>) -> Result<(), rusqlite::Error> {
+fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -> Result<(), Error> {
     let mut texts: HashMap<u32, Texts> = HashMap::new();
     let mut args = database.prepare("INSERT INTO args VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut counters = database.prepare("INSERT INTO counter VALUES (NULL, ?, ?, ?)")?;
     let mut slices: Vec<Slice> = Vec::new();
     // Begins and ends by track and time; the order in the file decides between equal times.
     let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
-    for (order, packet) in trace.packet.iter().enumerate() {
+    let mut order = 0;
+    packets::each(trace, &mut |packet| {
+        order += 1;
         let texts = texts.entry(packet.sequence).or_default();
         if packet.flags & STATE_CLEARED != 0 {
             texts.0.clear();
@@ -98,7 +122,7 @@ fn add_events(database: &Connection, trace: &Trace, tracks: &HashMap<u64, i64>) 
         if let Some(interned) = &packet.interned {
             texts.learn(interned);
         }
-        let Packet { timestamp: Some(at), event: Some(event), .. } = packet else { continue };
+        let Packet { timestamp: Some(at), event: Some(event), .. } = packet else { return Ok(()) };
         match event.kind {
             kind::BEGIN | kind::INSTANT => {
                 let id = slices.len();
@@ -106,21 +130,22 @@ fn add_events(database: &Connection, trace: &Trace, tracks: &HashMap<u64, i64>) 
                 let category = event.categories.first().cloned();
                 let category = category.or_else(|| named(CATEGORY, *event.category_iids.first()?));
                 let name = event.name.clone().or_else(|| named(NAME, event.name_iid));
-                let end = (event.kind == kind::INSTANT).then_some(*at);
-                slices.push(Slice { start: *at, end, track: event.track, category, name, depth: 0, parent: None });
+                let end = (event.kind == kind::INSTANT).then_some(at);
+                slices.push(Slice { start: at, end, track: event.track, category, name, depth: 0, parent: None });
                 add_args(&mut args, texts, id, "debug", &event.annotations, 0)?;
                 if end.is_none() {
-                    edges.push((event.track, *at, order, Some(id)));
+                    edges.push((event.track, at, order, Some(id)));
                 }
             }
-            kind::END => edges.push((event.track, *at, order, None)),
+            kind::END => edges.push((event.track, at, order, None)),
             kind::COUNTER => {
                 let value = event.double_counter.or(event.counter.map(|value| value as f64));
-                counters.execute(params![*at as i64, tracks.get(&event.track), value])?;
+                counters.execute(params![at as i64, tracks.get(&event.track), value])?;
             }
             _ => {}
         }
-    }
+        Ok::<_, Error>(())
+    })?;
     nest(&mut slices, &mut edges);
     let mut insert = database.prepare("INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for (id, slice) in slices.iter().enumerate() {

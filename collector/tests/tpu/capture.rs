@@ -12,9 +12,9 @@ pub const EXTRAS: u32 = 6;
 pub const DDR: u32 = 0;
 pub const LMEM: u32 = 2;
 
-/// A file being written.
+/// A file being written, and the streams of records it was given, which stay when its bytes are damaged.
 #[derive(Clone, Default)]
-pub struct File(pub Vec<u8>);
+pub struct File(pub Vec<u8>, pub Vec<(&'static str, usize)>);
 
 fn words(values: &[u32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
@@ -28,9 +28,15 @@ impl File {
         self
     }
 
+    fn declare(mut self, stream: &'static str, count: usize) -> File {
+        self.1.push((stream, count));
+        self
+    }
+
     /// Adds TIU records: start, end, id, last word.
     pub fn tiu(self, records: &[[u32; 4]]) -> File {
-        self.block(TIU, &records.iter().flat_map(|record| words(record)).collect::<Vec<_>>())
+        self.declare("tiu", records.len())
+            .block(TIU, &records.iter().flat_map(|record| words(record)).collect::<Vec<_>>())
     }
 
     /// Adds GDMA records: start, end, id, bytes written to DDR, bytes written to local memory, handshakes.
@@ -40,7 +46,7 @@ impl File {
             (row[0], row[1], row[2], row[5], row[10], row[12]) = (*start, *end, *id, *out, *local, *handshakes);
             words(&row)
         };
-        self.block(GDMA, &records.iter().flat_map(record).collect::<Vec<_>>())
+        self.declare("gdma", records.len()).block(GDMA, &records.iter().flat_map(record).collect::<Vec<_>>())
     }
 
     /// Adds nodes.
@@ -62,6 +68,11 @@ impl File {
 /// A command node.
 pub fn node(engine: u32, op: u32, sub: u32, extra: u32) -> u32 {
     1 | engine << 7 | op << 10 | sub << 15 | extra << 20
+}
+
+/// A command node of a generator: its number and its variant.
+pub fn generated(engine: u32, function: u32, variant: u32) -> u32 {
+    13 | engine << 7 | function << 10 | (variant & 31) << 15 | (variant >> 5) << 20
 }
 
 /// The rest of a node of an engine that moves data.
@@ -116,9 +127,19 @@ pub fn small_core(shift: u32) -> File {
 
 /// Writes a capture of AKS into a folder; `cores` are the files by number.
 pub fn write(folder: &Path, cores: &[(u32, File)]) -> PathBuf {
+    write_of("5", folder, cores)
+}
+
+/// The same of any chip.
+pub fn write_of(arch: &str, folder: &Path, cores: &[(u32, File)]) -> PathBuf {
     let capture = folder.join("cdm_profile_data_dev0-0");
     std::fs::create_dir_all(&capture).unwrap();
-    let text = "arch=5\ntpu_freq=1000\nmax_record_num=4096\ncore0_tiu_record=4\ncore0_gdma_record=4\n";
+    let mut text = format!("arch={arch}\ntpu_freq=1000\nmax_record_num=4096\n");
+    for (number, file) in cores {
+        for (stream, count) in &file.1 {
+            text.push_str(&format!("core{number}_{stream}_record={count}\n"));
+        }
+    }
     std::fs::write(capture.join("global.profile"), text).unwrap();
     for (number, file) in cores {
         std::fs::write(capture.join(format!("cdmlib0_{number}.profile")), &file.0).unwrap();

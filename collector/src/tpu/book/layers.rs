@@ -78,7 +78,7 @@ impl<'a> Shown<'a> {
                 let Some(place) = layers.place_of(&event) else { continue };
                 let (sums, traffic) = (&mut sums[place], dma::traffic(&event));
                 let side = match traffic.to {
-                    dma::Memory::Ddr | dma::Memory::L2 => &mut sums.store,
+                    dma::Memory::Ddr | dma::Memory::L2 | dma::Memory::L2Address => &mut sums.store,
                     dma::Memory::Local | dma::Memory::Unknown => &mut sums.load,
                 };
                 side.bytes += traffic.bytes;

@@ -2,8 +2,8 @@
 //! for a compiled model whose layers are known, two sheets about these come first.
 //!
 //! Sheets, columns and their order are those of the vendor's tool. Sheets are made and deflated on all threads, a row at
-//! a time. The XML is written by hand: at two million cells for 100,000 records, a general writer's cell objects cost
-//! several times what everything else does.
+//! a time. The XML is written by hand: at five million cells for 100,000 records with registers, a general writer costs
+//! thirteen times as much (docs/decisions/0007-own-sheets.md).
 
 mod columns;
 mod engines;
@@ -27,10 +27,12 @@ use std::path::Path;
 use sums::{DmaSums, TiuSums};
 use zip::{Member, Packed};
 
-/// The folder, and the names of what is in it.
-const FOLDER: &str = "PerfDoc";
-const BOOK: &str = "PerfAI_output.xlsx";
-const TABLE: &str = "PerfAI_output.csv";
+/// The folder of the workbook.
+pub const FOLDER: &str = "PerfDoc";
+/// The workbook.
+pub const BOOK: &str = "PerfAI_output.xlsx";
+/// The records of its sheets as one table.
+pub const TABLE: &str = "PerfAI_output.csv";
 /// Columns of a record that stand out.
 const KEYS: usize = 20;
 

@@ -29,13 +29,14 @@ struct Shape {
     engine: Engine,
     layout: *const Layout,
     kind: *const u8,
+    is_generated: bool,
 }
 
 fn shape(event: &Event<'_>) -> Shape {
     let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const Layout);
     // System commands lack a key that others have.
     let kind = event.names().kind.as_ptr();
-    Shape { engine: event.engine, layout, kind }
+    Shape { engine: event.engine, layout, kind, is_generated: event.is_generated() }
 }
 
 /// The columns of a sheet of some events: those that any of them has, or all when none has registers.
@@ -133,6 +134,6 @@ fn dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
         let result = value("opt_res0_prec");
         return (value("opt_opd0_prec").or(result), result);
     }
-    let code = tiu::result_type(event).or((event.names().kind != "sys").then_some(0));
+    let code = tiu::result_type(event).or(tiu::has_type(event).then_some(0));
     (code, code)
 }

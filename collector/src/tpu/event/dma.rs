@@ -15,6 +15,8 @@ pub enum Memory {
     Ddr,
     /// Shared by the cores.
     L2,
+    /// The same where an address of CV84X6 says so, which the vendor's tool calls by another name.
+    L2Address,
     /// A core's own.
     Local,
     /// A code that stands for nothing.
@@ -27,6 +29,7 @@ impl Memory {
         match self {
             Memory::Ddr => "DDR",
             Memory::L2 => "L2M",
+            Memory::L2Address => "L2",
             Memory::Local => "LMEM",
             Memory::Unknown => "MEM3",
         }
@@ -57,11 +60,12 @@ pub struct Traffic {
 impl Traffic {
     /// The two ends, as printed.
     pub fn direction(&self) -> &'static str {
-        const TABLE: [[&str; 4]; 4] = [
-            ["DDR->DDR", "DDR->L2M", "DDR->LMEM", "DDR->MEM3"],
-            ["L2M->DDR", "L2M->L2M", "L2M->LMEM", "L2M->MEM3"],
-            ["LMEM->DDR", "LMEM->L2M", "LMEM->LMEM", "LMEM->MEM3"],
-            ["MEM3->DDR", "MEM3->L2M", "MEM3->LMEM", "MEM3->MEM3"],
+        const TABLE: [[&str; 5]; 5] = [
+            ["DDR->DDR", "DDR->L2M", "DDR->L2", "DDR->LMEM", "DDR->MEM3"],
+            ["L2M->DDR", "L2M->L2M", "L2M->L2", "L2M->LMEM", "L2M->MEM3"],
+            ["L2->DDR", "L2->L2M", "L2->L2", "L2->LMEM", "L2->MEM3"],
+            ["LMEM->DDR", "LMEM->L2M", "LMEM->L2", "LMEM->LMEM", "LMEM->MEM3"],
+            ["MEM3->DDR", "MEM3->L2M", "MEM3->L2", "MEM3->LMEM", "MEM3->MEM3"],
         ];
         TABLE[self.from as usize][self.to as usize]
     }
@@ -73,7 +77,7 @@ impl Traffic {
 
     /// Whether the shared memory is one of the ends.
     pub fn touches_l2(&self) -> bool {
-        self.from == Memory::L2 || self.to == Memory::L2
+        [self.from, self.to].iter().any(|end| matches!(end, Memory::L2 | Memory::L2Address))
     }
 }
 
@@ -86,7 +90,7 @@ pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if event.engine == Engine::Cdma {
         return names::cdma(op.unwrap_or(UNKNOWN), sub);
     }
-    if let Some(command) = event.command.filter(|_| event.is_rvt() && event.chip() == Chip::Cv84x6) {
+    if let Some(command) = event.command.filter(|_| event.is_generated()) {
         return names::rvt(op.unwrap_or(UNKNOWN), sub, command.extra());
     }
     let names = names::dma(event.chip(), op.unwrap_or(UNKNOWN), sub);
@@ -129,8 +133,8 @@ pub fn ends(event: &Event<'_>) -> (Memory, Memory) {
     if event.engine == Engine::Cdma {
         return (Memory::Ddr, Memory::Ddr);
     }
-    if event.is_rvt() && event.chip() == Chip::Cv84x6 {
-        return rvt_ends(event);
+    if event.is_generated() {
+        return rvt_ends(event).unwrap_or((Memory::Ddr, Memory::Ddr));
     }
     (Memory::of_code(extra >> 4), Memory::of_code(extra >> 6))
 }
@@ -141,22 +145,23 @@ fn cv_memory(address: u64) -> Memory {
     let (tag, low) = (address >> 40 & 31, address & ((1 << 40) - 1));
     match tag {
         1 | 2 => Memory::Ddr,
-        _ if WINDOW.contains(&low) => Memory::L2,
-        30 => Memory::L2,
+        _ if WINDOW.contains(&low) => Memory::L2Address,
+        30 => Memory::L2Address,
         _ => Memory::Local,
     }
 }
 
-fn rvt_ends(event: &Event<'_>) -> (Memory, Memory) {
+/// What the name of a generator's variant says about the ends.
+fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     let (op, sub) = event.operation();
     let extra = event.command.map_or(0, |command| command.extra());
     let name = names::rvt(op.unwrap_or(UNKNOWN), sub, extra).name;
     if ["_ld", "_ldt", "_ldbc", "_mld"].iter().any(|end| name.ends_with(end)) {
-        (Memory::Ddr, Memory::Local)
+        Some((Memory::Ddr, Memory::Local))
     } else if ["_st", "_stt", "_mst"].iter().any(|end| name.ends_with(end)) {
-        (Memory::Local, Memory::Ddr)
+        Some((Memory::Local, Memory::Ddr))
     } else {
-        (Memory::Ddr, Memory::Ddr)
+        None
     }
 }
 
@@ -232,10 +237,22 @@ fn transactions(event: &Event<'_>) -> u64 {
     }
 }
 
-/// Name of the element type; classes without one have none.
+/// Whether command or registers say where data came from and went to; where not, reports print DDR for both.
+pub fn knows_ends(event: &Event<'_>) -> bool {
+    event.command.is_some() && (!event.is_generated() || rvt_ends(event).is_some())
+}
+
+/// Name of the element type, empty where nothing says it.
+pub fn known_dtype(event: &Event<'_>) -> &'static str {
+    if event.command.is_some() { dtype(event) } else { "" }
+}
+
+/// Name of the element type as reports print it, the zero of a command that is not known included; classes without
+/// one and generators have none.
 pub fn dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot(bytes, Hot::Format).map_or("", names::dtype),
+        None if event.is_generated() => "",
         None => names::dtype(u64::from(extra(event) & 15)),
     }
 }
@@ -260,7 +277,9 @@ fn direction(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
 
 fn operation(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let (op, sub) = event.operation();
-    add("src_data_format", Value::Int(i64::from(extra(event) & 15)));
+    if !event.is_generated() {
+        add("src_data_format", Value::Int(i64::from(extra(event) & 15)));
+    }
     add("cmd_type", Value::Int(i64::from(op.unwrap_or(UNKNOWN))));
     add("cmd_special_function", Value::Int(i64::from(sub)));
 }
@@ -302,11 +321,17 @@ fn node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'
     add("src_start_addr", Value::Int(0));
 }
 
-fn cv_sizes(traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
-    add("gmem_xfer_bytes(B)", count(traffic.bytes));
-    add("gmem_dma_data_size(B)", count(traffic.bytes));
-    add("lmem_xfer_bytes", count(traffic.bytes));
-    add("lmem_dma_data_size(B)", count(traffic.bytes));
+fn cv_sizes(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
+    let (outer, inner) = (if traffic.touches_ddr() { traffic.bytes } else { 0 }, sum(event.row, [10, 11]));
+    add("gmem_xfer_bytes(B)", count(outer));
+    add("gmem_dma_data_size(B)", count(outer));
+    add("lmem_xfer_bytes", count(inner));
+    add("lmem_dma_data_size(B)", count(inner));
+}
+
+fn cv_speeds(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
+    add("gmem_bandwidth", bandwidth(traffic.ddr));
+    add("lmem_bandwidth", Value::Float(rate(event, traffic.bytes)));
 }
 
 fn cv_delays(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Value<'static>)) {
@@ -335,13 +360,13 @@ fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Valu
     direction(traffic, add);
     operation(event, add);
     named(event, add);
-    add("Data Type", Value::Text(dtype(event)));
+    if !event.is_generated() {
+        add("Data Type", Value::Text(dtype(event)));
+    }
     cv_delays(event, traffic, add);
     add("DMA data size(B)", count(traffic.bytes));
-    cv_sizes(traffic, add);
-    let whole = Value::Float(rate(event, traffic.bytes));
-    add("gmem_bandwidth", whole);
-    add("lmem_bandwidth", whole);
+    cv_sizes(event, traffic, add);
+    cv_speeds(event, traffic, add);
     add("DDR Bandwidth(GB/s)", bandwidth(traffic.ddr));
     add("L2M Bandwidth(GB/s)", bandwidth(traffic.l2));
     add("gmem_xact_cnt", count(transactions(event)));
@@ -474,11 +499,9 @@ fn cv_decoded(
     add("Data Type", Value::Text(dtype(event)));
     add("Asic Cycle", Value::Int(event.record.cycles));
     cv_delays(event, traffic, add);
-    cv_sizes(traffic, add);
+    cv_sizes(event, traffic, add);
     add("DMA data size(B)", count(traffic.bytes));
-    let whole = Value::Float(rate(event, traffic.bytes));
-    add("gmem_bandwidth", whole);
-    add("lmem_bandwidth", whole);
+    cv_speeds(event, traffic, add);
     add("DDR Bandwidth(GB/s)", bandwidth(traffic.ddr));
     add("gmem_xact_cnt", count(transactions(event)));
     add("lmem_xact_cnt", count(sum(event.row, [14, 15])));

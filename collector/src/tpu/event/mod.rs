@@ -140,6 +140,11 @@ impl<'a> Event<'a> {
         self.command.is_some_and(|command| command.origin == Origin::Rvt)
     }
 
+    /// Whether all that its node says is the number of a generator and of its variant: no element type, no memories.
+    pub fn is_generated(&self) -> bool {
+        self.is_rvt() && self.chip() == Chip::Cv84x6
+    }
+
     /// Whether it is a message or a marker instead of work.
     pub fn is_system(&self) -> bool {
         !self.is_rvt() && self.operation().0 == Some(self.engine.system_op())

@@ -13,9 +13,7 @@ pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
         return Names { kind: &layout.class, name: Decoder::of(event.chip()).name(layout, bytes) };
     }
     match event.command {
-        Some(command) if event.is_rvt() && event.chip() == Chip::Cv84x6 => {
-            names::rvt(op.unwrap_or(0), sub, command.extra())
-        }
+        Some(command) if event.is_generated() => names::rvt(op.unwrap_or(0), sub, command.extra()),
         _ => names::tiu(op.unwrap_or(UNKNOWN), sub),
     }
 }
@@ -43,9 +41,14 @@ pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
 pub fn result_type(event: &Event<'_>) -> Option<u64> {
     match (event.descriptor, event.command) {
         (Some(descriptor), _) => descriptor.layout.value(descriptor.bytes, "opt_res0_prec"),
-        (None, Some(command)) if event.names().kind != "sys" => Some(u64::from(command.extra() & 0x7f)),
+        (None, Some(command)) if has_type(event) => Some(u64::from(command.extra() & 0x7f)),
         _ => None,
     }
+}
+
+/// Whether a record without registers is shown with an element type, be it the zero of a command that is not known.
+pub fn has_type(event: &Event<'_>) -> bool {
+    !event.is_generated() && event.names().kind != "sys"
 }
 
 /// Cycles lost to bank conflicts, as the record counts them.
@@ -91,24 +94,26 @@ fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     times(event, add);
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
-    cv_conflicts(event, add);
+    // The vendor's tool divides by the plain cycles here, and by a little more where it knows the registers.
+    cv_conflicts(event, event.record.cycles.max(1) as f64, add);
     one_operation(add);
     add("Sim Power(W)", Value::Int(0));
 }
 
-fn cv_conflicts(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+fn cv_conflicts(event: &Event<'_>, cycles: f64, add: &mut impl FnMut(&str, Value<'static>)) {
     let conflicts = conflicts(event);
     add("Bank Conflict Cycle", Value::Int(i64::from(conflicts)));
-    add("Bank Conflict Ratio", Value::Percent(ratio(f64::from(conflicts), event)));
+    add("Bank Conflict Ratio", Value::Percent(f64::from(conflicts) / cycles));
     add("Thread Id", Value::Int(i64::from(word(event.row, 3) & 1)));
 }
 
-fn ratio(cycles: f64, event: &Event<'_>) -> f64 {
-    cycles / (event.record.cycles as f64 + 0.0001)
+/// The cycles that the ratios of a decoded command are parts of.
+fn decoded_cycles(event: &Event<'_>) -> f64 {
+    event.record.cycles as f64 + 0.0001
 }
 
 fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
-    let (names, work) = (event.names(), work(event));
+    let (names, work, cycles) = (event.names(), work(event), decoded_cycles(event));
     let rate = Value::Percent(rate(event, &work));
     add("Function Name", Value::Text(names.name));
     add("Function Type", Value::Text(names.kind));
@@ -123,11 +128,11 @@ fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     }
     add("Alg Cycle", Value::Big(work.cycles));
     add("uArch Rate", rate);
-    add("Initial Cycle Ratio", Value::Percent(ratio(work.initial as f64, event)));
+    add("Initial Cycle Ratio", Value::Percent(work.initial as f64 / cycles));
     if event.chip() == Chip::Cv84x6 {
-        cv_conflicts(event, add);
+        cv_conflicts(event, cycles, add);
     } else {
-        add("Bank Conflict Ratio", Value::Percent(ratio(work.conflicts as f64, event)));
+        add("Bank Conflict Ratio", Value::Percent(work.conflicts as f64 / cycles));
     }
     add("Sim Power(W)", Value::Int(0));
 }
@@ -157,7 +162,7 @@ pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)
     add("des_", "tsk_typ", number(op.unwrap_or(UNKNOWN)));
     add("des_", "tsk_eu_typ", number(sub));
     add("", "extra_info", number(rest));
-    if event.names().kind != "sys" {
+    if has_type(event) {
         add("des_", "opt_res0_prec", number(rest & 0x7f));
     }
 }

@@ -14,8 +14,10 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-const FOLDER: &str = "PerfWeb";
-const FILE: &str = "result.html";
+/// The folder of the page.
+pub const FOLDER: &str = "PerfWeb";
+/// The page.
+pub const FILE: &str = "result.html";
 /// No batch is known.
 const NO_BATCH: u32 = u32::MAX;
 
@@ -243,7 +245,7 @@ impl Columns {
             return;
         }
         let traffic = dma::traffic(event);
-        self.dtype.push(self::place(&mut lists.dtypes, dma::dtype(event)) as u8);
+        self.dtype.push(self::place(&mut lists.dtypes, dma::known_dtype(event)) as u8);
         self.value.push(traffic.ddr.unwrap_or(0.0).max(traffic.l2.unwrap_or(0.0)) as f32);
         self.direction.push(self::place(&mut lists.directions, traffic.direction()) as u8);
         self.bytes.push(traffic.bytes as f64);

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 
 /// One call on the host.
@@ -43,17 +44,24 @@ pub const LIBRARY: &str = "tpudnn";
 const SWITCHES: [&str; 5] =
     ["PyTorch Profiler (0)", "enable_profile", "my_ops::enable_profile", "disable_profile", "my_ops::disable_profile"];
 
+/// Times farther from zero than this, in microseconds, are none: sums of several must fit into nanoseconds of 64 bits.
+/// Those since 1970 reach it in 2043.
+const FARTHEST: f64 = 2.3e15;
+/// A file larger than this is no trace that anybody can look at.
+const MAX_BYTES: u64 = 4 << 30;
+
 /// A time that may be written as a number or as text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Micros(Option<f64>);
 
 impl<'de> Deserialize<'de> for Micros {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Micros, D::Error> {
-        Ok(match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Number(number) => Micros(number.as_f64()),
-            serde_json::Value::String(text) => Micros(text.trim().parse().ok()),
-            _ => Micros(None),
-        })
+        let time = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::Number(number) => number.as_f64(),
+            serde_json::Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        Ok(Micros(time.filter(|time: &f64| time.abs() <= FARTHEST)))
     }
 }
 
@@ -121,7 +129,14 @@ impl<'de> Visitor<'de> for Collect<'_> {
 
 /// Reads a trace; `tail` is the end of the last record and the host time from there to the end of `disable_profile`.
 pub fn read(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let problem = format!("it has more than {} GiB", MAX_BYTES >> 30);
+        return Err(Error::HostTrace { path: path.to_owned(), problem });
+    }
     parse(path, &bytes, tail, losses)
 }
 
@@ -152,7 +167,8 @@ fn ns(micros: f64) -> i64 {
 
 /// Calls in the order they are listed.
 fn join(path: &Path, events: Vec<Raw>, losses: &mut Losses) -> Vec<Slice> {
-    let latest = events.iter().filter_map(|event| Some(event.ts.0? + event.dur.0.unwrap_or(0.0))).fold(0.0, f64::max);
+    let ends = events.iter().filter_map(|event| Some(event.ts.0? + event.dur.0.unwrap_or(0.0)));
+    let latest = ends.fold(0.0, f64::max).min(FARTHEST);
     let mut open: HashMap<(String, String), Vec<usize>> = HashMap::new();
     let mut slices: Vec<Slice> = Vec::new();
     for event in events {
@@ -160,13 +176,16 @@ fn join(path: &Path, events: Vec<Raw>, losses: &mut Losses) -> Vec<Slice> {
             continue;
         }
         let Some(start) = event.ts.0 else {
-            losses.skip(path, None, format!("the event `{}` has no time", event.name));
+            losses.skip(path, None, format!("the event `{}` has no time that can be shown", event.name));
             continue;
         };
         let thread = (event.pid, event.tid);
         if event.ph == "E" {
             match open.get_mut(&thread).and_then(Vec::pop) {
-                Some(index) => (slices[index].end, slices[index].is_incomplete) = (ns(start), false),
+                Some(index) => {
+                    let begun = &mut slices[index];
+                    (begun.end, begun.is_incomplete) = (ns(start).max(begun.start), false);
+                }
                 None => losses.skip(path, None, format!("an end without a begin on thread {}", thread.1)),
             }
             continue;
@@ -179,7 +198,7 @@ fn join(path: &Path, events: Vec<Raw>, losses: &mut Losses) -> Vec<Slice> {
             name: event.name,
             category: event.cat,
             start: ns(start),
-            end: ns(duration.map_or(latest, |duration| start + duration.max(0.0))),
+            end: ns(duration.map_or(latest, |duration| start + duration.max(0.0)).clamp(start, FARTHEST)),
             is_incomplete: duration.is_none(),
         });
     }

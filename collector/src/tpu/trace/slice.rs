@@ -74,7 +74,9 @@ fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>
 
 fn transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
     let traffic = dma::traffic(event);
-    annotations.text(key::DATA_TYPE, dma::dtype(event));
+    if !event.is_generated() {
+        annotations.text(key::DATA_TYPE, dma::dtype(event));
+    }
     if let Some(descriptor) = event.descriptor
         && let Some(value) = descriptor.layout.hot(descriptor.bytes, Hot::Dependency)
     {

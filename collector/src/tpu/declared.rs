@@ -1,0 +1,100 @@
+//! How many records `global.profile` declares for each stream, against how many there are: a file that was emptied, or
+//! cut where a block ends, shows no other trace of it.
+
+use super::cdma::Port;
+use super::chip::Engine;
+use super::core::{Core, ENGINES};
+use super::loss::Losses;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Declared counts of records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// By engine and the number of its core or port.
+    counts: BTreeMap<(Engine, u32), u64>,
+    /// How many records a stream has room for; 0 when nothing says.
+    limit: u64,
+}
+
+impl Declared {
+    /// Takes a line `core3_gdma_record = 17` or `cdma_port2_record = 17`; other names say nothing about a file.
+    pub fn add(&mut self, key: &str, count: u64) {
+        if let Some(stream) = stream(key) {
+            self.counts.insert(stream, count);
+        }
+    }
+
+    /// Tells how many records a stream has room for.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Tells what is missing, of cores with the numbers in their files' names; those below `shown` without a file are
+    /// told elsewhere.
+    pub fn check(&self, directory: &Path, cores: &[(u32, &Core)], ports: &[Port], shown: u32, losses: &mut Losses) {
+        for (&(engine, number), &count) in self.counts.iter().filter(|(_, count)| **count > 0) {
+            let found = match engine {
+                Engine::Cdma => {
+                    let port = ports.iter().find(|port| port.number == number);
+                    port.map(|port| (&port.path, port.stream.read))
+                }
+                _ => {
+                    let core = cores.iter().find(|(known, _)| *known == number);
+                    core.map(|(_, core)| (&core.path, core.streams[super::node::slot(engine)].read))
+                }
+            };
+            match found {
+                Some((path, read)) if self.falls_short(read, count) => {
+                    losses.skip(path, None, missing(engine, read, count))
+                }
+                None if engine == Engine::Cdma => {
+                    losses.skip(&directory.join(format!("cdma_{number}.profile")), None, missing(engine, 0, count));
+                }
+                None if number >= shown => {
+                    losses.skip(&directory.join(format!("cdmlib0_{number}.profile")), None, missing(engine, 0, count));
+                }
+                _ => {}
+            }
+        }
+        note_cores_without_commands(cores, losses);
+    }
+
+    /// A buffer that was full holds as much as it could: then only an empty stream is a loss.
+    fn falls_short(&self, read: u64, count: u64) -> bool {
+        let is_full = self.limit != 0 && count >= self.limit;
+        read < count && (read == 0 || !is_full)
+    }
+}
+
+fn missing(engine: Engine, read: u64, count: u64) -> String {
+    let name = engine.name();
+    match read {
+        0 => format!("none of the {count} {name} records that global.profile declares"),
+        _ => format!("only {read} of the {count} {name} records that global.profile declares"),
+    }
+}
+
+fn stream(key: &str) -> Option<(Engine, u32)> {
+    let name = key.strip_suffix("_record")?;
+    if let Some(port) = name.strip_prefix("cdma_port") {
+        return Some((Engine::Cdma, port.parse().ok()?));
+    }
+    let (number, engine) = name.strip_prefix("core")?.split_once('_')?;
+    let engine = ENGINES.into_iter().find(|known| known.name().eq_ignore_ascii_case(engine))?;
+    Some((engine, number.parse().ok()?))
+}
+
+/// Commands are not declared. A core with records and none of them, beside cores that have some, may have lost them.
+fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
+    let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
+    if !cores.iter().any(|(_, core)| core.has_commands()) {
+        return;
+    }
+    for (_, core) in cores.iter().filter(|(_, core)| !core.has_commands() && has_records(core)) {
+        losses.note(format!(
+            "{}: records without any command, while other cores have theirs; the file may be cut",
+            core.path.display()
+        ));
+    }
+}

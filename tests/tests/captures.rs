@@ -1,0 +1,147 @@
+//! Captures of TPU cards and their traces, by the commands a person gives.
+#![allow(missing_docs)]
+
+#[allow(dead_code, reason = "the tests of the reader use all of it")]
+#[path = "../../collector/tests/tpu/capture.rs"]
+mod capture;
+
+use capture::{File, small_core};
+use tests::{Bench, run};
+
+/// Two captures, `before` and `after`, each with the cores given.
+fn captures(bench: &Bench, cores: [File; 2]) {
+    for (name, core) in ["before", "after"].into_iter().zip(cores) {
+        let written = capture::write(&bench.path(name), &[(0, core)]);
+        std::fs::rename(written, bench.path(&format!("{name}-0"))).expect("renamed");
+    }
+}
+
+/// A core whose matrix product takes some cycles, three times.
+fn product_of(cycles: [u32; 3]) -> File {
+    let (mut tiu, gdma, mut nodes) = capture::preamble();
+    nodes.extend(capture::kernel("mm"));
+    nodes.push(capture::reset(0));
+    for (at, cycles) in [2000, 12_000, 22_000].into_iter().zip(cycles) {
+        tiu.push([at, at + cycles - 1, tiu.len() as u32 - 2, 0]);
+        nodes.push(capture::node(0, 2, 4, 1));
+    }
+    // A record at the end that is equal in all, so that the captures take the same time.
+    tiu.push([40_000, 40_499, 3, 0]);
+    nodes.push(capture::node(0, 3, 14, 1));
+    File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes)
+}
+
+#[test]
+fn equal_captures_say_so() {
+    let bench = Bench::new();
+    captures(&bench, [small_core(0), small_core(0)]);
+    let ran = run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(0);
+    assert_eq!(
+        ran.stdout, "nothing differs: 4 operators, each as often and as long in both captures of 1.21 µs\n",
+        "{ran}"
+    );
+    let ran = run(bench.opcollect("tpu compare before-0 after-0 --json")).expect(0);
+    let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    assert_eq!((&json["equal"], &json["slower"]), (&true.into(), &false.into()));
+    assert_eq!(json["changes"].as_array().map(Vec::len), Some(4), "scripts get them all");
+}
+
+#[test]
+fn a_slower_capture_fails_when_asked_to() {
+    let bench = Bench::new();
+    captures(&bench, [product_of([1000, 1010, 990]), product_of([1200, 1210, 1190])]);
+    let ran = run(bench.opcollect("tpu compare before-0 after-0")).expect(0);
+    assert!(ran.stdout.contains("MM2_NN") && ran.stdout.contains("1.200"), "{ran}");
+    assert!(!ran.stdout.contains("data_convert"), "equal operators are not listed\n{ran}");
+    assert!(ran.stdout.contains("2 operators in both, 1 of them equal, 1 slower"), "{ran}");
+    run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(4);
+    run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower --json")).expect(4);
+    run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower --threshold 30")).expect(0);
+    run(bench.opcollect("tpu compare after-0 before-0 --fail-on slower")).expect(0);
+    run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower --threshold=-1")).expect(2);
+    // The same growth of the mean between runs that differ as much says nothing.
+    let bench = Bench::new();
+    captures(&bench, [product_of([500, 1000, 1500]), product_of([700, 1200, 1700])]);
+    run(bench.opcollect("tpu compare before-0 after-0 --fail-on slower")).expect(0);
+}
+
+#[test]
+fn an_import_tells_a_person_and_a_script() {
+    let bench = Bench::new();
+    captures(&bench, [small_core(0), small_core(5)]);
+    let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
+    assert_eq!(ran.stdout, "4 rows of `before-0`, one per operator and core, are in the store `store`\n");
+    let ran = run(bench.opcollect("tpu import before-0 --store store --commands --json")).expect(0);
+    let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    assert_eq!(json["rows"], 4, "{ran}");
+    // Work that nothing but messages is left of.
+    let (tiu, gdma, nodes) = capture::preamble();
+    let sends = [[900, 911, 0, 0, 0, 0], [1050, 1061, 1, 0, 0, 0], [1100, 1111, 2, 0, 0, 0], [1300, 1311, 3, 0, 0, 0]];
+    let idle = File::default().tiu(&tiu).gdma(&sends).nodes(&nodes);
+    drop(gdma);
+    captures(&bench, [idle.clone(), idle]);
+    let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
+    assert!(ran.stdout.starts_with("no command of `before-0` is work of the card"), "{ran}");
+}
+
+#[test]
+fn a_view_says_what_it_wrote_and_what_is_missing() {
+    let bench = Bench::new();
+    captures(&bench, [small_core(0), small_core(5)]);
+    let ran = run(bench.opcollect("tpu view before-0 out")).expect(0);
+    assert_eq!(
+        ran.stdout.lines().last(),
+        Some(
+            "wrote into `out`: summary.txt, perfetto.pftrace, 2 register reports (*RegInfo_*.txt), \
+             PerfDoc/PerfAI_output.xlsx, PerfDoc/PerfAI_output.csv, PerfWeb/result.html"
+        ),
+        "{ran}"
+    );
+    for name in ["summary.txt", "perfetto.pftrace", "PerfDoc/PerfAI_output.xlsx", "PerfWeb/result.html"] {
+        assert!(bench.path("out").join(name).is_file(), "{name}");
+    }
+    let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
+    assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: every output is switched off\n");
+    // Every command that reads it tells a core whose file was emptied beside one that was not.
+    let both = capture::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
+    std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");
+    let name = both.file_name().expect("a name").to_string_lossy();
+    for command in [
+        format!("tpu view {name} out"),
+        format!("tpu import {name} --store store"),
+        format!("tpu compare before-0 {name}"),
+    ] {
+        let ran = run(bench.opcollect(&command)).expect(1);
+        assert!(ran.stderr.contains("none of the 4 TIU records that global.profile declares"), "{ran}");
+        assert!(ran.stderr.contains("2 parts of the capture were skipped"), "{ran}");
+    }
+}
+
+#[test]
+fn questions_end_in_time_and_memory() {
+    let bench = Bench::new();
+    captures(&bench, [small_core(0), small_core(5)]);
+    run(bench.opcollect("tpu view before-0 out --disable_doc --disable_web")).expect(0);
+    let ask = |question: &str, flags: &[&str]| {
+        let mut command = bench.opcollect("trace query out/perfetto.pftrace");
+        command.arg(question).args(flags);
+        run(command)
+    };
+    ask("select count(*) from slice", &[]).expect(0);
+    let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select max(x) from t";
+    let ran = ask(endless, &["--seconds", "0.2"]).expect(2);
+    assert!(ran.stderr.starts_with("error: no answer after 0.2 s\nhint: "), "{ran}");
+    // One step of SQLite that would take years.
+    let pattern = format!("select hex(zeroblob(1000000)) like '{}1'", "%0".repeat(40));
+    let ran = ask(&pattern, &["--seconds", "0.2"]).expect(2);
+    assert!(ran.stderr.starts_with("error: no answer after 0.2 s"), "{ran}");
+    let growing = "with recursive t(x) as (select 1 union select x + 1 from t) select max(x) from t";
+    let ran = ask(growing, &["--memory-mib", "16"]).expect(2);
+    assert!(ran.stderr.starts_with("error: trace and answer need more than 16 MiB of memory"), "{ran}");
+    let ran = ask("attach 'other.db' as other", &[]).expect(2);
+    assert!(ran.stderr.starts_with("error: a question can only read the trace: no other database"), "{ran}");
+    assert!(!bench.path("other.db").exists());
+    for seconds in ["0", "-1", "nan", "1e300"] {
+        ask("select 1", &["--seconds", seconds]).expect(2);
+    }
+}
