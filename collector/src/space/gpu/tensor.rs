@@ -66,10 +66,13 @@ pub(in crate::space) fn operands(task: &Task, capability: u32) -> Option<Operand
     (is_whole && depth % product.depth() == 0).then_some(operands)
 }
 
+/// More columns than this are no block's; knobs are read from records of strangers and hold any number.
+const MAX_COLUMNS: i64 = 1 << 20;
+
 /// The columns of a convolution's windows that a block works on.
 pub(in crate::space) fn columns(knobs: &Knobs) -> i64 {
     let number = |name: &str| knobs.number(name).unwrap_or(1);
-    FRAGMENT * number("fragments_x") * number("warps_x")
+    FRAGMENT.saturating_mul(number("fragments_x")).saturating_mul(number("warps_x")).clamp(1, MAX_COLUMNS)
 }
 
 /// Axes of the points on tensor cores that are numbers.

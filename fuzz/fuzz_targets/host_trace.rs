@@ -1,0 +1,30 @@
+//! Feeds arbitrary bytes to the reader of host traces and merges what it finds with a small capture; it must answer with
+//! an error, or with a trace that can be asked.
+//!
+//! Run with `. scripts/env` and `cargo +nightly fuzz run host_trace`; good starts are traces of Chrome or of PyTorch's
+//! profiler, after eight bytes that say how long the host waited for the profiler to end.
+
+#![no_main]
+
+use collector::tpu::{Reading, loss::Losses, read, trace};
+use collector::trace::Bounds;
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+#[path = "../../collector/tests/tpu/capture.rs"]
+#[allow(dead_code)]
+mod capture;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((offset, text)) = bytes.split_first_chunk::<8>() else { return };
+    let tail = (1210, Some(i64::from_le_bytes(*offset) >> 8));
+    let mut losses = Losses::default();
+    let Ok(host) = trace::host::parse(Path::new("fuzz"), text, tail, &mut losses) else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let capture = capture::write(folder.path(), &[(0, capture::small_core(0))]);
+    let timeline = read(&capture, &Reading::default()).expect("our own capture");
+    let path = folder.path().join("perfetto.pftrace");
+    trace::write(&timeline, Some(&host), &path).expect("the folder is writable");
+    let question = "select count(*), sum(dur) from slice";
+    collector::trace::query(&path, question, &Bounds::default()).expect("our own trace");
+});
