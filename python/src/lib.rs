@@ -102,7 +102,7 @@ impl Predictor {
         extrapolate: bool,
     ) -> PyResult<String> {
         let setting = Setting { device, threads, extrapolate, ..Setting::default() };
-        py.detach(|| {
+        py.detach(|| -> predictor::Result<String> {
             let layers = asking::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
             let answers = asking::ask(&self.predictor, &layers, &setting)?;
             let total = asking::total(&layers, &answers, &Run::default());

@@ -90,7 +90,7 @@ fn mistakes() {
     check(
         "relu:shape=4,dtype=f31",
         expect![
-            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`, `f16` or `bf16`?; for example `relu:shape=1x64x56x56`"
+            "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
         ],
     );
     check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
