@@ -7,7 +7,7 @@ const OFFERED: usize = 3;
 /// No name is longer than this; what follows would only slow the search for the nearest.
 const LONGEST: usize = 64;
 /// More names than these are not read.
-const LISTED: usize = 48;
+const LISTED: usize = 256;
 
 /// The index of the entry that has this name or alias; else the nearest names. Case, `-`, `_` and `.` never matter.
 pub(crate) fn find<'a>(
@@ -94,8 +94,8 @@ mod tests {
         assert_eq!(hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
         assert_eq!(hint("banana", []), "there is none");
         assert_eq!(hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
-        let many: Vec<String> = (0..100).map(|number| format!("counter_{number}_of_many")).collect();
-        assert_eq!(hint("ö", many.iter().map(String::as_str)), "none of 100 is near it");
+        let many: Vec<String> = (0..300).map(|number| format!("counter_{number}_of_many")).collect();
+        assert_eq!(hint("ö", many.iter().map(String::as_str)), "none of 300 is near it");
     }
 
     #[test]

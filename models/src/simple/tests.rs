@@ -108,7 +108,7 @@ fn mistakes() {
     );
     let unknown = build("squash").unwrap_err().to_string();
     assert!(
-        unknown.starts_with("simple operator `squash`: there is no operator `squash`; known: `conv1d`"),
+        unknown.starts_with("simple operator `squash`: there is no operator `squash`; did you mean `square`?"),
         "{unknown}"
     );
 }

@@ -137,7 +137,7 @@ fn check_refused(name: &str, options: Options, says: &str) {
 fn what_cannot_be_built_is_refused_in_words() {
     let usual = Options::default();
     let decode = Options { phase: Phase::Decode, ..usual };
-    check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased`?");
+    check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased` or `bart-base`?");
     check_refused("bert", decode, "`bert` reads all tokens at once and has no decoding steps");
     check_refused("bert", Options { sequence: 513, ..usual }, "place 512 is beyond the 512 of");
     check_refused("bert", Options { sequence: 0, ..usual }, "a sequence of 0 must be from 1 to 1048576");
