@@ -132,8 +132,8 @@ impl Job<'_> {
             for summary in &summaries {
                 print(&format!("{}\n", render(summary, &paper())))?;
             }
-            if let Some(peaks) = peaks::describe(&peaks) {
-                print(&peaks)?;
+            for peak in peaks::describe(&peaks) {
+                print(&peak)?;
             }
             print(&footer(&done, &self.store, seconds))?;
         }

@@ -138,8 +138,8 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], workers: &mut W
     }
 }
 
-/// The peaks in a line: what rooflines are shares of.
-pub fn describe(peaks: &Peaks) -> Option<String> {
+/// The peaks of arithmetic in lines: what rooflines are shares of.
+pub fn describe(peaks: &Peaks) -> Vec<String> {
     let one = |peak: &ComputePeak| {
         let (rate, certainty) = (number(peak.flops_per_second * 1e-9), peak.certainty);
         let how = match (certainty.is_reached, certainty.measurements) {
@@ -150,12 +150,8 @@ pub fn describe(peaks: &Peaks) -> Option<String> {
                 format!("measured {times} times, ± {spread}")
             }
         };
-        format!("{rate} GFLOP/s on {} ({how})", threads(peak.threads))
+        let threads = if peak.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", peak.threads) };
+        format!("peak on {threads}: {rate} GFLOP/s ({how})")
     };
-    let all: Vec<String> = peaks.compute.iter().map(one).collect();
-    (!all.is_empty()).then(|| format!("peaks of this host: {}", all.join(", ")))
-}
-
-fn threads(count: u32) -> String {
-    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+    peaks.compute.iter().map(one).collect()
 }

@@ -208,18 +208,13 @@ fn by_upper_end(left: &(&Record, f64), right: &(&Record, f64)) -> Ordering {
 fn above_roofline(summary: &Summary) -> String {
     let above: Vec<&Row> = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0)).collect();
     let uncertain = above.iter().filter(|row| !row.is_known_well()).count();
-    let known = 100.0 * KNOWN_WELL;
     let mut text = String::new();
     if uncertain > 0 {
-        text.push_str(&format!(
-            "\nroofline above 100 % in {uncertain}: their medians are known to no better than {known} %, so they raise no peak"
-        ));
+        text.push_str(&format!("\nroofline above 100 % in {uncertain}: medians known badly raise no peak"));
     }
     if above.len() > uncertain {
-        text.push_str(&format!(
-            "\nroofline above 100 % in {}: they need not move all the bytes that are counted",
-            above.len() - uncertain
-        ));
+        let others = above.len() - uncertain;
+        text.push_str(&format!("\nroofline above 100 % in {others}: not all counted bytes must move"));
     }
     text
 }
@@ -235,6 +230,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
         figures("GFLOP/s").drops(5),
         figures("roofline").drops(1),
         figures("share"),
+        figures("± share").drops(7),
         figures("default").drops(4),
         words("best schedule, where it differs").least(20).drops(6),
     ]);
@@ -243,7 +239,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{} (batch {})\n{}\ntotal of {calls} operators, each by the schedule whose interval ends lowest: {} ± {}",
+        "{} (batch {})\n{}\ntotal of {calls} operators, each at its best: {} ± {}",
         summary.model,
         summary.batch,
         table.on(paper),
@@ -252,8 +248,9 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     );
     if summary.uncertain_share > 0.0 {
         let (share, known) = (percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
-        text.push_str(&format!("; {share} of it are medians known to no better than {known} %"));
+        text.push_str(&format!("\n{share} of it are medians known to no better than {known} %"));
     }
+    text.push_str("\nbest: the interval of the median ends lowest");
     text.push_str(&above_roofline(summary));
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));
@@ -261,9 +258,8 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     text
 }
 
-fn cells(row: &Row) -> [Cell; 10] {
+fn cells(row: &Row) -> [Cell; 11] {
     let spread = Cell::from(or_unknown(row.spread, percent));
-    let share = format!("{:.1} ± {}", row.share * 100.0, or_unknown(row.share_spread, percent));
     let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));
     [
         row.task.as_str().into(),
@@ -273,7 +269,8 @@ fn cells(row: &Row) -> [Cell; 10] {
         if row.is_known_well() { spread } else { spread.uncertain() },
         number(row.gflops).into(),
         if row.roofline.is_some_and(|part| part < SLOW) { roofline.bad() } else { roofline },
-        share.into(),
+        percent(row.share).into(),
+        or_unknown(row.share_spread, percent).into(),
         or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")).into(),
         row.difference.as_str().into(),
     ]
