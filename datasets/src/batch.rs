@@ -135,10 +135,14 @@ impl Batch {
         self.rows += rows.len();
     }
 
-    /// Removes the last row.
-    pub(crate) fn pop(&mut self) {
-        self.rows = self.rows.saturating_sub(1);
-        self.columns.iter_mut().flatten().for_each(|values| values.truncate(self.rows));
+    /// The number of the attempt of a row; 0 where the column is not held.
+    pub(crate) fn attempt(&self, row: usize) -> i64 {
+        if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
+    }
+
+    /// Gives every row another number.
+    pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
+        self.put(ColumnId::attempt, Values { levels: None, data: Data::Integer(numbers) });
     }
 
     /// Values in all lists of all rows.
@@ -228,26 +232,6 @@ impl Values {
                     values.extend_from_slice(list);
                 }
                 ends.push(values.len());
-            }
-        }
-    }
-
-    fn truncate(&mut self, rows: usize) {
-        if let Some(levels) = &mut self.levels {
-            levels.truncate(rows);
-        }
-        match &mut self.data {
-            Data::Bool(values) => values.truncate(rows),
-            Data::Integer(values) => values.truncate(rows),
-            Data::Float(values) => values.truncate(rows),
-            Data::Text { ends, text } => {
-                ends.truncate(rows);
-                text.truncate(ends.last().copied().unwrap_or(0));
-            }
-            Data::Key(values) => values.truncate(rows),
-            Data::List { ends, values } => {
-                ends.truncate(rows);
-                values.truncate(ends.last().copied().unwrap_or(0));
             }
         }
     }

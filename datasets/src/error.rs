@@ -145,6 +145,25 @@ impl Counted {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the machine cannot do it now, rather than that what was named or given cannot be what it should.
+    pub fn is_of_machine(&self) -> bool {
+        use std::io::ErrorKind::{
+            InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+        };
+        match self {
+            Error::Full { .. } | Error::Busy { .. } => true,
+            Error::Io { source, .. } => !matches!(
+                source.kind(),
+                InvalidFilename | IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+            ),
+            Error::Row { .. }
+            | Error::Unfit(_)
+            | Error::Damaged { .. }
+            | Error::NotAStore { .. }
+            | Error::Newer { .. } => false,
+        }
+    }
+
     /// The error of a system call, told apart by whether space ran out.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

@@ -25,7 +25,7 @@ pub use peaks::{Peaks, PeaksMeasured, Reached};
 pub use record::SCHEMA_VERSION;
 pub use record::cell::Cell;
 pub use record::certainty::KNOWN_WELL;
-pub use record::choose::choose;
+pub use record::choose::{Choose, choose};
 pub use record::column::{Column, Kind, Known};
 pub use record::json::Json;
 pub use record::key::Key;

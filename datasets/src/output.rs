@@ -6,7 +6,7 @@
 use crate::error::{Error, IoContext, Result};
 use crate::store::files::Scratch;
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub struct Output {
 
 enum Sink {
     /// An ordinary file, for now under another name.
-    Beside { scratch: Scratch, name: OsString, before: Option<Metadata> },
+    Beside { scratch: Scratch, name: OsString, before: Option<Permissions> },
     /// A pipe or a device.
     Through(File),
 }
@@ -35,7 +35,7 @@ impl Output {
             Some(found) if !found.is_file() => {
                 Sink::Through(File::options().write(true).open(&place).context("opening", path)?)
             }
-            _ => Sink::beside(&place, path, before)?,
+            _ => Sink::beside(&place, path, before.map(|found| found.permissions()))?,
         };
         Ok(Output { path: path.to_owned(), sink })
     }
@@ -51,7 +51,7 @@ impl Output {
             Sink::Through(mut file) => file.flush().context("writing", &self.path),
             Sink::Beside { scratch, name, before } => {
                 if let Some(before) = before {
-                    scratch.file().set_permissions(before.permissions()).context("writing", &self.path)?;
+                    scratch.file().set_permissions(before).context("writing", &self.path)?;
                 }
                 scratch.keep(&name).map(|_| ())
             }
@@ -60,13 +60,13 @@ impl Output {
 }
 
 impl Sink {
-    fn beside(place: &Path, path: &Path, before: Option<Metadata>) -> Result<Sink> {
+    fn beside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<Sink> {
         let name = place.file_name().ok_or_else(|| no_file(path, "it ends in no name"))?.to_owned();
         if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(no_file(path, "it ends in a slash"));
         }
         // What may not be changed where it is, is not replaced either.
-        if before.as_ref().is_some_and(|before| before.permissions().readonly()) {
+        if before.as_ref().is_some_and(Permissions::readonly) {
             File::options().write(true).open(place).context("opening", path)?;
         }
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -78,21 +78,17 @@ impl Dialect {
 
 /// The statement that makes a table of records.
 ///
-/// The key is the primary key where the database enforces one. ClickHouse does not, and drops duplicates when it
-/// pleases; so load compacted parts into it, in which every key stands once.
+/// Key and number of the attempt are the primary key where the database enforces one. ClickHouse does not, and drops
+/// duplicates when it pleases; so load compacted parts into it, in which every attempt stands once.
 pub fn schema(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {
-        let key = match (dialect, column.kind) {
-            (Dialect::Postgres | Dialect::DuckDb, Kind::Key) => " PRIMARY KEY",
-            _ => "",
-        };
-        let comma = if index + 1 < COLUMNS.len() { "," } else { "" };
-        writeln!(text, "    \"{}\" {}{key}{comma}", column.name, dialect.column(column)).expect("memory takes it");
+        let comma = if index + 1 < COLUMNS.len() { ",\n" } else { "" };
+        write!(text, "    \"{}\" {}{comma}", column.name, dialect.column(column)).expect("memory takes it");
     }
     text.push_str(match dialect {
-        Dialect::Postgres | Dialect::DuckDb => ");\n",
-        Dialect::ClickHouse => ") ENGINE = MergeTree ORDER BY (\"op_kind\", \"task_hash\", \"key\");\n",
+        Dialect::Postgres | Dialect::DuckDb => ",\n    PRIMARY KEY (\"key\", \"attempt\")\n);\n",
+        Dialect::ClickHouse => "\n) ENGINE = MergeTree ORDER BY (\"op_kind\", \"task_hash\", \"key\", \"attempt\");\n",
     });
     text
 }
@@ -126,7 +122,7 @@ mod tests {
         expect![[r#"
             CREATE TABLE records (
                 "schema_version" bigint NOT NULL,
-                "key" bytea NOT NULL PRIMARY KEY,
+                "key" bytea NOT NULL,
                 "started_at_us" timestamptz NOT NULL,
                 "place" text,
                 "op_kind" text NOT NULL,
@@ -135,6 +131,7 @@ mod tests {
                 "is_virtual_machine" boolean,
                 "median_ns" double precision,
                 "samples_ns" double precision[] NOT NULL,
+                PRIMARY KEY ("key", "attempt")
             );
             CREATE TABLE records (
                 "schema_version" Int64,
@@ -147,10 +144,10 @@ mod tests {
                 "is_virtual_machine" Nullable(Bool),
                 "median_ns" Nullable(Float64),
                 "samples_ns" Array(Float64),
-            ) ENGINE = MergeTree ORDER BY ("op_kind", "task_hash", "key");
+            ) ENGINE = MergeTree ORDER BY ("op_kind", "task_hash", "key", "attempt");
             CREATE TABLE records (
                 "schema_version" BIGINT NOT NULL,
-                "key" BLOB NOT NULL PRIMARY KEY,
+                "key" BLOB NOT NULL,
                 "started_at_us" TIMESTAMP WITH TIME ZONE NOT NULL,
                 "place" VARCHAR,
                 "op_kind" VARCHAR NOT NULL,
@@ -159,6 +156,7 @@ mod tests {
                 "is_virtual_machine" BOOLEAN,
                 "median_ns" DOUBLE,
                 "samples_ns" DOUBLE[] NOT NULL,
+                PRIMARY KEY ("key", "attempt")
             );
         "#]]
         .assert_eq(&text);

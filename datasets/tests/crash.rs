@@ -6,7 +6,7 @@
 mod common;
 
 use common::measured;
-use datasets::{Error, Origin, Outcome, Record, SealOptions, Store};
+use datasets::{Choose, Error, Format, Origin, Outcome, Record, SealOptions, Store};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ fn origin() -> Origin {
 }
 
 fn records(store: &Store) -> Vec<Record> {
-    store.records().unwrap().collect::<Result<_, _>>().unwrap()
+    store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 /// A folder in memory where there is one: a kill does not care, and a hundred rounds of syncs take a while elsewhere.
@@ -104,7 +104,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
         assert!((0..count).all(|number| keys.contains(measured(number).key)), "round {round}: a record is missing");
         if round % 10 == 0 {
             // A kill between sealing and removing the journal leaves rows in both, which is settled when reading.
-            assert_eq!(store.stats().unwrap().rows, count, "round {round}");
+            assert_eq!(store.stats(Choose::All).unwrap().rows, count, "round {round}");
             let report = store.verify().unwrap();
             assert_eq!(report.problems, [], "round {round}");
             torn += report.torn.len();
@@ -112,7 +112,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
     }
     store.seal(SealOptions::default()).unwrap();
     let report = store.compact().unwrap();
-    let stats = store.stats().unwrap();
+    let stats = store.stats(Choose::All).unwrap();
     assert_eq!((report.parts_after, stats.duplicates, stats.journals.count), (1, 0, 0), "{torn} torn tails");
     assert_eq!(store.verify().unwrap().leftovers, Vec::<PathBuf>::new());
 }
@@ -154,11 +154,16 @@ fn a_full_disk_stops_a_journal_between_records() {
 fn child_cannot_seal_nor_export() {
     let Some(store) = store_of_child() else { return };
     let export = store.root().with_extension("csv");
+    let new = store.root().with_extension("new");
     for result in
-        [store.seal(SealOptions::default()).map(|_| ()), store.export(&export, datasets::Format::Csv).map(|_| ())]
+        [store.seal(SealOptions::default()).map(|_| ()), store.export(&export, Format::Csv, Choose::All).map(|_| ())]
     {
         assert!(matches!(result, Err(Error::Full { .. })), "{result:?}");
     }
+    let rows = store.root().with_file_name("rows.csv");
+    let imported = Store::import(&new, &rows, Format::Csv);
+    assert!(matches!(imported, Err(Error::Full { .. })) && !new.exists(), "{imported:?}");
+    assert!(matches!(datasets::output::write(&rows, "half"), Err(Error::Full { .. })));
     assert!(matches!(store.journal(origin()), Err(Error::Full { .. })));
 }
 
@@ -169,11 +174,15 @@ fn a_full_disk_leaves_no_half_of_a_file() {
     let mut journal = store.journal(origin()).unwrap();
     (0..50).for_each(|number| journal.append(&measured(number)).unwrap());
     drop(journal);
+    let rows = folder.path().join("rows.csv");
+    store.export(&rows, Format::Csv, Choose::All).unwrap();
+    let exported = std::fs::read(&rows).unwrap();
     let before = names(folder.path());
     child_with_small_files("child_cannot_seal_nor_export", &store, 0);
     let mut after = names(folder.path());
     after.retain(|name| !name.ends_with("dataset/part_target=llvm") && !name.ends_with("part_host_class=epyc-2"));
     assert_eq!(after, before);
+    assert_eq!(std::fs::read(&rows).unwrap(), exported);
     assert_eq!(records(&store).len(), 50);
 }
 

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{failed, measured};
-use datasets::{Dialect, Format, Json, Origin, Record, Store};
+use datasets::{Choose, Dialect, Format, Json, Origin, Record, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -128,7 +128,7 @@ fn pandas_polars_and_duckdb_read_what_we_write() {
     rows().iter().for_each(|row| journal.append(row).unwrap());
     journal.seal().unwrap();
     let csv = folder.path().join("export.csv");
-    store.export(&csv, Format::Csv).unwrap();
+    store.export(&csv, Format::Csv, Choose::All).unwrap();
     let document = datasets::document::document();
     let queries = document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let mut command = Command::new(python);

@@ -1,10 +1,11 @@
-//! The record: its JSON, its rules, and which of two rows stays.
+//! The record: its JSON, its rules, and the order of several attempts.
 #![allow(missing_docs)]
 
 mod common;
 
 use common::{any_record, failed, measured};
-use datasets::{COLUMNS, Json, Key, Outcome, Record, choose};
+use datasets::record::choose::order;
+use datasets::{COLUMNS, Choose, Json, Key, Outcome, Record, choose};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -197,11 +198,22 @@ fn the_key_of_an_experiment_does_not_drift() {
 }
 
 #[test]
-fn ok_beats_failed_and_the_earlier_beats_the_later() {
-    let late = Record { started_at_us: measured(1).started_at_us + 1, ..measured(1) };
-    let early_failure = Record { started_at_us: 1, ..failed(1) };
-    assert_eq!(choose(&late, &early_failure), Ordering::Less);
-    assert_eq!(choose(&late, &measured(1)), Ordering::Greater);
+fn attempts_are_numbered_by_time_and_met_twice_count_once() {
+    let at = |time: i64, median: f64, attempt| {
+        let times = [Some(median); 4];
+        let [median_ns, mean_ns, p95_ns, min_ns] = times;
+        Record { started_at_us: time, attempt, median_ns, mean_ns, p95_ns, min_ns, ..measured(1) }
+    };
+    let failure = Record { started_at_us: 2, attempt: 1, ..failed(1) };
+    // Two nights that knew nothing of each other, one of them met again under another number, and another experiment.
+    let all = vec![at(9, 30.0, 1), at(5, 10.0, 1), failure, at(9, 30.0, 4), measured(2), at(7, 20.0, 2)];
+    let chosen = |how| -> Vec<(i64, i64)> {
+        let chosen = choose(all.clone(), how);
+        chosen.iter().filter(|row| row.key == all[0].key).map(|row| (row.started_at_us, row.attempt)).collect()
+    };
+    assert_eq!(chosen(Choose::All), [(2, 1), (5, 2), (7, 3), (9, 4)]);
+    assert_eq!((chosen(Choose::Middle), chosen(Choose::Latest)), (vec![(7, 3)], vec![(9, 4)]));
+    assert_eq!(choose(all.clone(), Choose::Middle).len(), 2);
 }
 
 #[test]
@@ -223,8 +235,8 @@ proptest! {
     }
 
     #[test]
-    fn choosing_does_not_depend_on_the_order(left in any_record(), right in any_record()) {
-        prop_assert_eq!(choose(&left, &right), choose(&right, &left).reverse());
-        prop_assert_eq!(choose(&left, &left), Ordering::Equal);
+    fn the_order_of_attempts_does_not_depend_on_the_order_of_files(left in any_record(), right in any_record()) {
+        prop_assert_eq!(order(&left, &right), order(&right, &left).reverse());
+        prop_assert_eq!(order(&left, &Record { attempt: 7, ..left.clone() }), Ordering::Equal);
     }
 }

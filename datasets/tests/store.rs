@@ -1,11 +1,11 @@
-//! The store: what many processes write is all there, once, whatever happened in between.
+//! The store: what many processes write is all there, once, whatever happened in between and whatever the disk did to it.
 #![allow(missing_docs)]
 
 mod common;
 
 use common::{failed, measured};
 use datasets::store::{JournalLeft, SealReport};
-use datasets::{Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
+use datasets::{Choose, Error, Format, Journal, Key, Origin, Outcome, Record, SealOptions, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ fn write(store: &Store, records: &[Record]) -> SealReport {
 }
 
 fn records(store: &Store) -> Vec<Record> {
-    store.records().unwrap().collect::<Result<_, _>>().unwrap()
+    store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 fn sorted(mut records: Vec<Record>) -> Vec<Record> {
@@ -86,24 +86,91 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
     assert_eq!(records(&store), sorted(vec![measured(1), other]));
 }
 
+/// The number and the time of every attempt that is chosen.
+fn attempts(store: &Store, choose: Choose) -> Vec<(i64, i64)> {
+    let records = store.records(choose).unwrap().map(Result::unwrap);
+    records.map(|record| (record.attempt, record.started_at_us)).collect()
+}
+
 #[test]
-fn of_two_rows_with_a_key_one_stays_wherever_they_are() {
-    let (_folder, store) = new_store();
-    let late = Record { started_at_us: measured(1).started_at_us + 9, ..measured(1) };
-    write(&store, &[failed(1), late]);
-    write(&store, &[measured(1), failed(2)]);
+fn every_attempt_is_kept_and_numbered_wherever_it_is() {
+    let (folder, store) = new_store();
+    let start = measured(1).started_at_us;
+    let later = |seconds: i64, median: f64| Record {
+        started_at_us: start + seconds,
+        median_ns: Some(median),
+        p95_ns: Some(1e9),
+        ..measured(1)
+    };
+    // All of them believe that they are the first; the failure was first, and one is in two parts and a journal.
+    write(&store, &[Record { started_at_us: start - 1, ..failed(1) }, later(9, 1003.0)]);
+    write(&store, &[later(9, 1003.0), failed(2)]);
     let mut open = journal(&store);
-    open.append(&failed(1)).unwrap();
-    let expected = sorted(vec![measured(1), failed(2)]);
-    assert_eq!(records(&store), expected);
-    let stats = store.stats().unwrap();
-    assert_eq!((stats.rows, stats.duplicates), (2, 2));
-    store.compact().unwrap();
-    assert_eq!(records(&store), expected);
+    [later(9, 1003.0), later(4, 1001.0), later(5, 1002.0)].iter().for_each(|record| open.append(record).unwrap());
+    let (one, two) = ([(1, start - 1), (2, start + 4), (3, start + 5), (4, start + 9)], (1, failed(2).started_at_us));
+    let check = |store: &Store| {
+        let of = |chosen: &[(i64, i64)]| {
+            let mut all = chosen.to_vec();
+            all.push(two);
+            all.sort();
+            all
+        };
+        for (choose, chosen) in [(Choose::All, &one[..]), (Choose::Middle, &one[2..3]), (Choose::Latest, &one[3..])] {
+            let mut found = attempts(store, choose);
+            found.sort();
+            assert_eq!(found, of(chosen), "{choose:?}");
+            let stats = store.stats(choose).unwrap();
+            assert_eq!(
+                (stats.rows, stats.experiments, stats.measurements),
+                (chosen.len() as u64 + 1, 2, 5),
+                "{choose:?}"
+            );
+        }
+    };
+    check(&store);
+    assert_eq!(store.stats(Choose::All).unwrap().duplicates, 2);
     let keys = store.keys().unwrap();
-    assert_eq!(keys.outcome(measured(1).key), Some(Outcome::Ok));
-    assert_eq!(keys.outcome(measured(2).key), Some(Outcome::TimedOut));
-    assert_eq!(keys.outcome(Key([7; 16])), None);
+    assert_eq!(
+        (keys.outcome(measured(1).key), keys.outcome(failed(2).key)),
+        (Some(Outcome::Ok), Some(Outcome::TimedOut))
+    );
+    assert_eq!((keys.outcome(Key([7; 16])), keys.attempts(Key([7; 16]))), (None, 0));
+    open.seal().unwrap();
+    store.compact().unwrap();
+    check(&store);
+    assert_eq!(store.stats(Choose::All).unwrap().duplicates, 0);
+    assert_eq!(store.keys().unwrap().attempts(measured(1).key), 4);
+    assert_eq!(store.verify().unwrap().problems, []);
+    // Through every file into a store that has one of them, and out again.
+    for &format in Format::ALL {
+        let path = folder.path().join("all").with_extension(format.name());
+        assert_eq!(store.export(&path, format, Choose::All).unwrap().rows, 5);
+        let (_other, other) = new_store();
+        write(&other, &[later(5, 1002.0)]);
+        Store::import(other.root(), &path, format).unwrap();
+        check(&other);
+        let (_merged, merged) = new_store();
+        merged.merge(&other).unwrap();
+        merged.merge(&store).unwrap();
+        check(&merged);
+    }
+}
+
+/// More attempts at one experiment than rows are given out at once.
+#[test]
+fn an_experiment_may_have_any_number_of_attempts() {
+    let (_folder, store) = new_store();
+    let start = measured(1).started_at_us;
+    let many: Vec<Record> = (0..20_001).map(|number| Record { started_at_us: start + number, ..measured(1) }).collect();
+    write(&store, &many[..9000]);
+    write(&store, &[&many[8000..], &[measured(2), measured(7)]].concat());
+    assert_eq!(store.stats(Choose::Latest).unwrap().duplicates, 1000);
+    let all = attempts(&store, Choose::All);
+    assert_eq!(all.iter().map(|(number, _)| *number).max(), Some(20_001));
+    assert_eq!(all.len(), 20_003);
+    assert_eq!(attempts(&store, Choose::Latest).len(), 3);
+    assert!(attempts(&store, Choose::Latest).contains(&(20_001, start + 20_000)));
+    assert!(attempts(&store, Choose::Middle).contains(&(10_001, start + 10_000)));
 }
 
 #[test]
@@ -131,7 +198,7 @@ fn a_torn_tail_is_cut_and_reported() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"schema_version\":1,\"key\":\"00");
     std::fs::write(&path, bytes).unwrap();
-    let torn = store.records().unwrap().torn().to_vec();
+    let torn = store.records(Choose::All).unwrap().torn().to_vec();
     assert_eq!((torn.len(), torn[0].bytes), (1, 29));
     assert_eq!(store.verify().unwrap().torn, torn);
     assert_eq!(store.seal(SealOptions::default()).unwrap().torn, torn);
@@ -162,7 +229,8 @@ fn zeros_in_the_last_line_are_a_torn_tail_and_elsewhere_damage() {
         assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]), "zeros from {from} to {to}");
     }
     with_zeros(lines[1] + 9, lines[1] + 20);
-    assert!(store.records().is_err());
+    assert_eq!(records(&store), sorted(vec![measured(1), measured(3)]));
+    assert_eq!(store.records(Choose::All).unwrap().damage()[0].lines, Some(1));
     with_zeros(lines[0], lines[0]);
     assert_eq!(records(&store).len(), 3);
 }
@@ -180,19 +248,225 @@ fn a_journal_without_a_whole_header_holds_nothing() {
     assert_eq!((report.journals, report.rows), (2, 0));
 }
 
-#[test]
-fn a_damaged_journal_is_an_error_that_names_the_line_and_stays() {
-    let (_folder, store) = new_store();
-    let mut journal = journal(&store);
-    journal.append(&measured(1)).unwrap();
+/// A journal of five records whose process has ended, and where its lines begin.
+fn ended_journal(store: &Store) -> (PathBuf, Vec<u8>, Vec<usize>) {
+    let mut journal = journal(store);
+    (0..5).for_each(|number| journal.append(&measured(number)).unwrap());
     let path = journal.path().to_owned();
     drop(journal);
-    let text = std::fs::read_to_string(&path).unwrap().replace("\"op_kind\":", "\"op_kid\":");
-    std::fs::write(&path, &text).unwrap();
-    let message = store.seal(SealOptions::default()).unwrap_err().to_string();
-    assert!(message.contains(", line 2, field `op_kid`"), "{message}");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    let bytes = std::fs::read(&path).unwrap();
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end + 1);
+    let starts = std::iter::once(0).chain(ends).collect();
+    (path, bytes, starts)
+}
+
+#[test]
+fn a_damaged_byte_anywhere_in_a_journal_costs_its_line_and_nothing_else() {
+    let (_folder, store) = new_store();
+    let (path, whole, starts) = ended_journal(&store);
+    for place in (0..whole.len()).step_by(97).chain(starts[1..].iter().map(|start| start - 1)) {
+        for bit in [0, 7] {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1 << bit;
+            std::fs::write(&path, &bytes).unwrap();
+            let line = starts.iter().rposition(|start| *start <= place).unwrap();
+            let told = format!("bit {bit} of byte {place}, in line {line}");
+            // A line end that is gone takes the next line with it.
+            let lost = if whole[place] == b'\n' { line..line + 2 } else { line..line + 1 };
+            let is_last = place == whole.len() - 1;
+            let expected: Vec<Record> = (0..5).filter(|n| !lost.contains(&(*n as usize + 1))).map(measured).collect();
+            let found = store.records(Choose::All).unwrap();
+            assert!(is_last || found.damage().len() == 1, "{told}: {:?}", found.damage());
+            assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), sorted(expected.clone()), "{told}");
+            assert_eq!(store.keys().unwrap().len(), expected.len(), "{told}");
+            assert_eq!(store.stats(Choose::All).unwrap().rows, expected.len() as u64, "{told}");
+            assert!(is_last || !store.verify().unwrap().problems.is_empty(), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_line_is_set_aside_when_its_journal_is_sealed() {
+    let (_folder, store) = new_store();
+    let (path, mut bytes, starts) = ended_journal(&store);
+    bytes[starts[2] + 40] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let report = store.seal(SealOptions::default()).unwrap();
+    assert_eq!((report.rows, report.damage.len(), report.damage[0].lines), (4, 1, Some(1)));
+    assert!(report.damage[0].problem.starts_with("line 3: "), "{:?}", report.damage);
+    assert!(!path.exists());
+    assert_eq!(std::fs::read(&report.damage[0].file).unwrap(), bytes, "what is set aside stays as it was");
+    assert_eq!(store.quarantined().unwrap(), [report.damage[0].file.clone()]);
+    let report = store.verify().unwrap();
+    assert_eq!((report.problems, report.quarantined.len(), report.rows), (vec![], 1, 4));
+}
+
+/// As programs before checksums wrote them.
+#[test]
+fn lines_without_a_checksum_are_read() {
+    let (_folder, store) = new_store();
+    let (path, bytes, _) = ended_journal(&store);
+    let text = String::from_utf8(bytes).unwrap();
+    let text = text.replace("\"has_checksums\":true,", "").replace(",\"lease_seconds\":900", "");
+    let plain = |line: &str| line.split(",\"checksum\"").next().unwrap().to_owned() + "}\n";
+    std::fs::write(&path, text.lines().map(plain).collect::<String>()).unwrap();
+    assert_eq!(records(&store).len(), 5);
+    assert_eq!(store.verify().unwrap().problems, []);
+    assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
+}
+
+/// Gives the header of a journal another boot, as if another host wrote it, and lets its lock go.
+fn of_another_boot(path: &Path) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let (header, lines) = text.split_once('\n').unwrap();
+    let header = header.split(",\"checksum\"").next().unwrap().to_owned() + "}";
+    let mut header: serde_json::Value = serde_json::from_str(&header).unwrap();
+    header["process"]["boot"] = "another".into();
+    header["has_checksums"] = false.into();
+    std::fs::write(path, format!("{header}\n{lines}")).unwrap();
+}
+
+/// Two hosts may have the same machine id, and share a file system on which locks do not work.
+#[test]
+fn a_journal_of_another_boot_is_left_alone_until_its_lease_runs_out() {
+    let (_folder, store) = new_store();
+    let (path, ..) = ended_journal(&store);
+    of_another_boot(&path);
+    let report = store.seal(SealOptions::default()).unwrap();
+    assert_eq!((report.journals, report.left.len()), (0, 1));
+    assert!(path.exists());
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
+    assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
+    // A journal without a lease, as programs before it wrote them, is nobody's to take.
+    let (path, ..) = ended_journal(&store);
+    of_another_boot(&path);
+    let text = std::fs::read_to_string(&path).unwrap().replace("\"lease_seconds\":900", "\"lease_seconds\":null");
+    std::fs::write(&path, text).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
+    assert_eq!(store.seal(SealOptions::default()).unwrap().left.len(), 1);
+    assert_eq!(store.seal(SealOptions { take_over: true }).unwrap().rows, 5);
+}
+
+#[test]
+fn a_writer_whose_journal_is_taken_away_begins_another_with_all_it_has() {
+    let (_folder, store) = new_store();
+    let mut journal = journal(&store);
+    (0..24).for_each(|number| journal.append(&measured(number)).unwrap());
+    let first = journal.path().to_owned();
+    std::fs::remove_file(&first).unwrap();
+    (24..40).for_each(|number| journal.append(&measured(number)).unwrap());
+    assert_ne!(journal.path(), first);
+    assert_eq!(records(&store).len(), 40);
+    // Another file of the same name is not the journal either.
+    let second = journal.path().to_owned();
+    std::fs::rename(&second, store.root().join("elsewhere")).unwrap();
+    std::fs::write(&second, "").unwrap();
+    journal.append(&measured(40)).unwrap();
+    std::fs::remove_file(journal.path()).unwrap();
+    let report = journal.seal().unwrap();
+    assert_eq!(report.rows, 41, "taken away after the last record");
+    assert_eq!(records(&store).len(), 41);
+    let mut dropped = self::journal(&store);
+    dropped.append(&measured(50)).unwrap();
+    std::fs::remove_file(dropped.path()).unwrap();
+    drop(dropped);
+    assert_eq!(records(&store).len(), 42);
+}
+
+/// Two parts of several pages, and the path of one of them.
+fn two_parts(store: &Store) -> (PathBuf, Vec<u8>) {
+    write(store, &(0..40).map(measured).collect::<Vec<_>>());
+    let part = write(store, &(40..100).map(measured).collect::<Vec<_>>()).parts.remove(0);
+    let content = std::fs::read(&part).unwrap();
+    (part, content)
+}
+
+#[test]
+fn a_part_with_a_flipped_bit_is_never_used_nor_replaced() {
+    let (folder, store) = new_store();
+    let (part, content) = two_parts(&store);
+    let rest: Vec<Record> = sorted((0..40).map(measured).collect());
+    for place in (0..content.len()).step_by(content.len() / 12) {
+        let mut bytes = content.clone();
+        bytes[place] ^= 1 << (place % 8);
+        std::fs::write(&part, &bytes).unwrap();
+        let damage = || store.stats(Choose::All).unwrap().damage;
+        assert_eq!((damage().len(), damage()[0].file.clone()), (1, part.clone()), "byte {place}");
+        assert_eq!((records(&store), store.keys().unwrap().len()), (rest.clone(), 40), "byte {place}");
+        let out = folder.path().join("out.csv");
+        let report = store.export(&out, Format::Csv, Choose::All).unwrap();
+        assert_eq!((report.rows, report.damage.len()), (40, 1), "byte {place}");
+        let report = store.compact().unwrap();
+        assert_eq!((report.rows, report.damage.len()), (40, 1), "byte {place}");
+        assert_eq!(std::fs::read(&part).unwrap(), bytes, "byte {place}: it is left as it is");
+    }
+    // A sound copy from elsewhere takes its place, even though a file of that name is there.
+    let (_other, other) = new_store();
+    two_parts(&other);
+    assert_eq!(store.merge(&other).unwrap().mended, 1);
+    assert_eq!(records(&store).len(), 100);
+    assert_eq!(store.verify().unwrap().problems, []);
+}
+
+#[test]
+fn a_damaged_part_is_set_aside_and_its_rows_are_said_to_be_lost() {
+    let (_folder, store) = new_store();
+    let (part, mut content) = two_parts(&store);
+    store.compact().unwrap();
+    let compacted = files(&store.root().join("dataset")).into_keys().next().unwrap();
+    let compacted = store.root().join("dataset").join(compacted);
+    assert!(!part.exists());
+    content[200] ^= 4;
+    std::fs::write(&part, &content).unwrap();
+    let mut bytes = std::fs::read(&compacted).unwrap();
+    let end = bytes.len() - 1;
+    bytes[end] ^= 1;
+    std::fs::write(&compacted, &bytes).unwrap();
+    let mut report = store.quarantine().unwrap();
+    report.files.sort_by_key(|aside| aside.rows_lost);
+    let lost: Vec<_> = report.files.iter().map(|aside| (aside.file.clone(), aside.rows_lost)).collect();
+    // The footer of one tells how many; of the other the manifest does.
+    assert_eq!(lost, [(part, Some(60)), (compacted, Some(100))]);
+    assert_eq!(std::fs::read(&report.files[0].to).unwrap(), content);
+    let after = store.verify().unwrap();
+    assert_eq!((after.problems, after.quarantined.len(), records(&store).len()), (vec![], 2, 0));
+    assert!(store.quarantine().unwrap().is_empty());
+}
+
+/// What was written so by whoever wrote it, and is not what it says it is.
+#[test]
+fn a_row_with_the_key_of_another_experiment_is_found_and_the_others_are_kept() {
+    let (_folder, store) = new_store();
+    let stranger = Record { key: Key([9; 16]), ..measured(3) };
+    let part = write(&store, &[measured(1), stranger.clone(), measured(2)]).parts.remove(0);
+    let mut open = journal(&store);
+    open.append(&stranger).unwrap();
+    let problems = store.verify().unwrap().problems;
+    assert_eq!(problems.len(), 2);
+    assert!(problems.iter().all(|found| found.problem.contains("key")), "{problems:?}");
+    drop(open);
+    std::fs::remove_dir_all(store.root().join("journal")).unwrap();
+    let report = store.quarantine().unwrap();
+    assert_eq!((report.files.len(), report.files[0].rows_lost), (1, Some(1)));
+    assert!(!part.exists());
+    assert_eq!(records(&store), sorted(vec![measured(1), measured(2)]));
+    assert_eq!(store.verify().unwrap().problems, []);
+}
+
+#[test]
+fn a_damaged_manifest_stops_nothing() {
+    let (_folder, store) = new_store();
+    two_parts(&store);
+    store.compact().unwrap();
+    std::fs::write(store.root().join("manifest.json"), b"\xff{").unwrap();
     assert_eq!(store.verify().unwrap().problems.len(), 1);
+    assert_eq!(records(&store).len(), 100);
+    assert_eq!(store.compact().unwrap().rows, 100);
+    assert_eq!(store.verify().unwrap().problems, []);
+    std::fs::write(store.root().join("manifest.json"), "{").unwrap();
+    assert_eq!(store.quarantine().unwrap().files.len(), 1);
+    assert_eq!(store.verify().unwrap().problems, []);
 }
 
 #[test]
@@ -209,7 +483,7 @@ fn compaction_gives_the_same_bytes_for_any_order_of_parts() {
     other.compact().unwrap();
     assert_eq!(files(one.root()), files(other.root()));
     let report = one.compact().unwrap();
-    assert_eq!((report.parts_before, report.parts_after, report.rows), (1, 1, 300));
+    assert_eq!((report.parts_before, report.parts_after, report.rows), (1, 1, 301));
     assert_eq!(files(one.root()), files(other.root()));
 }
 
@@ -254,8 +528,8 @@ fn a_part_with_another_content_than_its_name_says_is_not_taken() {
     bytes[100] ^= 1;
     std::fs::write(&part, bytes).unwrap();
     let (_to, to) = new_store();
-    assert!(matches!(to.merge(&from).unwrap_err(), Error::Damaged { .. }));
-    assert_eq!(records(&to), []);
+    let report = to.merge(&from).unwrap();
+    assert_eq!((report.parts, report.damage.len(), records(&to)), (0, 1, vec![]));
     assert_eq!(from.verify().unwrap().problems.len(), 1);
 }
 
@@ -278,12 +552,12 @@ fn every_export_imports_to_the_same_rows() {
     write(&store, &all);
     for &format in Format::ALL {
         let path = folder.path().join("export").with_extension(format.name());
-        assert_eq!(store.export(&path, format).unwrap(), 50);
+        assert_eq!(store.export(&path, format, Choose::All).unwrap().rows, 50);
         let (_other, other) = new_store();
-        assert_eq!(other.import(&path, format).unwrap().rows, 50);
+        assert_eq!(Store::import(other.root(), &path, format).unwrap().rows, 50);
         assert_eq!(records(&other), sorted(all.clone()));
-        other.import(&path, format).unwrap();
-        assert_eq!(other.stats().unwrap().parts.count, 1);
+        Store::import(other.root(), &path, format).unwrap();
+        assert_eq!(other.stats(Choose::All).unwrap().parts.count, 1);
     }
 }
 
@@ -292,23 +566,35 @@ fn an_import_that_fails_leaves_what_was_whole() {
     let (folder, store) = new_store();
     let path = folder.path().join("wrong.csv");
     std::fs::write(&path, datasets::codec::csv::header() + "\n1,2,3\n").unwrap();
-    assert!(matches!(store.import(&path, Format::Csv).unwrap_err(), Error::Row { number: 2, .. }));
+    assert!(matches!(Store::import(store.root(), &path, Format::Csv).unwrap_err(), Error::Row { number: 2, .. }));
     assert_eq!(records(&store), []);
+    // More rows than are sealed at once, the last of them wrong: neither rows nor a store.
+    let new = folder.path().join("new");
+    write(&store, &[measured(1)]);
+    store.export(&path, Format::Csv, Choose::All).unwrap();
+    let good = std::fs::read_to_string(&path).unwrap();
+    let row = good.lines().last().unwrap();
+    std::fs::write(&path, [&good, &format!("{row}\n").repeat(50_001), "1,2,3\n"].concat()).unwrap();
+    assert!(matches!(Store::import(&new, &path, Format::Csv).unwrap_err(), Error::Row { .. }));
+    assert!(!new.exists());
+    assert!(matches!(Store::import(folder.path(), &path, Format::Csv).unwrap_err(), Error::NotAStore { .. }));
 }
 
 #[test]
 fn stats_count_what_is_there() {
     let (_folder, store) = new_store();
-    assert_eq!(store.stats().unwrap(), Default::default());
+    assert_eq!(store.stats(Choose::Middle).unwrap(), Default::default());
     write(&store, &[measured(0), measured(1), failed(2)]);
     let mut open = journal(&store);
     open.append(&Record { host: "bench-2".into(), ..measured(30) }).unwrap();
-    let mut stats = store.stats().unwrap();
+    let mut stats = store.stats(Choose::Middle).unwrap();
     assert!(stats.parts.bytes > 1000 && stats.journals.bytes > 100);
     (stats.parts.bytes, stats.journals.bytes) = (0, 0);
     expect_test::expect![[r#"
         {
           "rows": 4,
+          "experiments": 4,
+          "measurements": 4,
           "duplicates": 0,
           "tasks": 2,
           "first_started_at_us": 1700000000000000,
@@ -338,7 +624,8 @@ fn stats_count_what_is_there() {
           "journals": {
             "count": 1,
             "bytes": 0
-          }
+          },
+          "damage": []
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&stats).unwrap());
 }

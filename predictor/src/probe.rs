@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::records::{device_name, uncertainty};
-use datasets::{Outcome, Source, Store};
+use datasets::{Choose, Outcome, Source, Store};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,7 +47,7 @@ pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration)
     let said = finish(child, deadline).map_err(|problem| {
         Error::Probe(format!("`{}` could not measure `{operator}` on {threads} threads: {problem}", program.display()))
     })?;
-    let records = Store::open(&store)?.records()?.collect::<datasets::Result<Vec<_>>>()?;
+    let records = Store::open(&store)?.records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
     let is_it = |record: &&datasets::Record| record.outcome == Outcome::Ok && record.source == Source::Measured;
     let record = records
         .iter()

@@ -9,7 +9,8 @@ use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::samples::{Gatherer, Network, Question, Samples, shape};
 use crate::statistics::median;
-use datasets::{Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
+use datasets::store::Damage;
+use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Graph, Op, Task, TensorType, transformers};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -45,19 +46,22 @@ impl Default for Policy {
 
 /// The samples in files of records and stores.
 pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
-    let (mut records, mut hosts) = (Vec::new(), Vec::new());
+    let (mut records, mut hosts, mut damage) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             hosts.extend(Store::open(path)?.peaks()?);
         }
-        records.extend(read(path)?);
+        records.extend(read(path, &mut damage)?);
     }
-    gather(&records, &hosts, policy)
+    gather_beside(&records, &hosts, &damage, policy)
 }
 
-fn read(path: &Path) -> Result<Vec<Record>> {
+/// Every measurement in a store or file; what of a store is not what was written is damage.
+fn read(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
     if path.is_dir() {
-        return Ok(Store::open(path)?.records()?.collect::<datasets::Result<_>>()?);
+        let records = Store::open(path)?.records(Choose::All)?;
+        damage.extend_from_slice(records.damage());
+        return Ok(records.collect::<datasets::Result<_>>()?);
     }
     let format = Format::of_path(path).ok_or_else(|| {
         let problem = "its name ends in none of .csv, .parquet and .jsonl; a table of others needs --mapping";
@@ -68,9 +72,18 @@ fn read(path: &Path) -> Result<Vec<Record>> {
 
 /// The samples in records, with what is known of their hosts.
 pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
+    gather_beside(records, hosts, &[], policy)
+}
+
+/// The same, where there were more that are damaged.
+fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
     let usual = usual_version(records);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for damage in damage {
+        let (what, count) = damage.lines.map_or(("part, with all its rows", 1), |lines| ("line", lines));
+        *left_out.entry(format!("damaged {what}")).or_default() += count;
+    }
     for record in records {
         match refuse(record, policy, usual.as_deref()) {
             Some(reason) => *left_out.entry(reason).or_default() += 1,

@@ -1,13 +1,19 @@
 //! Stores as a test looks at them.
 
-use datasets::{Key, Record, Store};
+use datasets::{Choose, Key, Record, Store};
 use std::path::{Path, PathBuf};
 
-/// All records of a store, in the order of their making.
+/// One record of each experiment of a store, in the order of their making.
 #[track_caller]
 pub fn records(path: &Path) -> Vec<Record> {
+    chosen(path, Choose::Middle)
+}
+
+/// The records that are chosen, in the order of their making.
+#[track_caller]
+pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     let store = Store::open(path).unwrap_or_else(|error| panic!("{error}"));
-    let records = store.records().unwrap_or_else(|error| panic!("{error}"));
+    let records = store.records(choose).unwrap_or_else(|error| panic!("{error}"));
     let mut records: Vec<Record> = records.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
     records.sort_by_key(|record| record.started_at_us);
     records

@@ -2,7 +2,7 @@
 //! store, and the same request proposes the same attempts wherever it is made.
 #![allow(missing_docs)]
 
-use datasets::{Key, Record};
+use datasets::{Choose, Key, Record};
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -59,8 +59,16 @@ fn what_is_known_is_not_measured_again() {
     let again = run(collect(&bench, &format!("{arguments} --again"))).expect(0);
     assert_eq!((count(&again, "known_before"), made(&again)), (0, 10));
     let stats = run(bench.opcollect("dataset stats --store store --json")).expect(0).json();
-    assert_eq!((stats["rows"].as_u64(), stats["duplicates"].as_u64()), (Some(10), Some(10)), "{stats}");
-    assert_eq!(stores::records(&bench.path("store")), records, "among equals the first stays");
+    let counted = ["rows", "experiments", "measurements", "duplicates"].map(|field| stats[field].as_u64());
+    assert_eq!(counted, [10, 10, 20, 0].map(Some), "{stats}");
+    let all = stores::chosen(&bench.path("store"), Choose::All);
+    assert_eq!(all[..10], records, "what was measured first stays as it is");
+    assert!(all[10..].iter().all(|record| record.attempt == 2), "and the others are the second");
+    for (choose, count) in [("all", 20), ("middle", 10), ("latest", 10)] {
+        let export = format!("dataset export --store store --out {choose}.csv --choose {choose} --json");
+        assert_eq!(count(&run(bench.opcollect(&export)).expect(0), "rows"), count, "{choose}");
+    }
+    assert_eq!(stores::chosen(&bench.path("store"), Choose::Latest), all[10..]);
     check_sound(&bench, "store");
 }
 
@@ -502,4 +510,18 @@ fn a_damaged_part_is_named() {
     std::fs::write(&path, content).expect("a part can be damaged");
     let verified = run(bench.opcollect("dataset verify --store store")).expect(1);
     assert!(verified.stdout.contains(&part.display().to_string()), "{verified}");
+    // Nothing of it is read, and the rest goes on and says so.
+    for command in ["stats", "export --out rows.csv", "compact", "seal"] {
+        let ran = run(bench.opcollect(&format!("dataset {command} --store store")));
+        let is_seal = command == "seal";
+        let ran = ran.expect(if is_seal { 0 } else { 1 });
+        assert!(is_seal || ran.stderr.contains(&part.display().to_string()), "{ran}");
+    }
+    run(bench.opcollect("dataset merge --store other store")).expect(1);
+    let again = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    assert_eq!(made(&again), 10, "what is lost is measured again: {again}");
+    let aside = run(bench.opcollect("dataset verify --store store --quarantine")).expect(1);
+    assert!(aside.stdout.contains("10 rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
+    assert!(!path.exists());
+    check_sound(&bench, "store");
 }

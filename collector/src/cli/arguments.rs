@@ -436,11 +436,14 @@ pub enum DatasetCommand {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
+        /// Which measurements of each experiment count: middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = super::dataset::choose)]
+        choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Write all records to one file
+    /// Write records to one file
     Export {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
@@ -451,6 +454,12 @@ pub enum DatasetCommand {
         /// The file; it is written beside and renamed into place
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
+        /// Which measurements of each experiment are written: middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = super::dataset::choose)]
+        choose: datasets::Choose,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Take the records of a file into a store
     Import {
@@ -462,6 +471,9 @@ pub enum DatasetCommand {
         format: Option<String>,
         /// The file
         file: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Take the records of other stores into this one; the order does not matter
     Merge {
@@ -471,24 +483,39 @@ pub enum DatasetCommand {
         /// The other stores
         #[arg(required = true)]
         others: Vec<PathBuf>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Turn finished journals into Parquet parts
     Seal {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
+        /// Also seal journals whose processes cannot be seen from here; only right when they have ended
+        #[arg(long)]
+        take_over: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
-    /// Merge small parts and drop records of the same experiment
+    /// Merge small parts and drop rows of measurements met twice
     Compact {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Read everything and report whatever is damaged
     Verify {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
+        /// Set aside what is damaged, so that it is read by nobody, and say what is lost
+        #[arg(long)]
+        quarantine: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,

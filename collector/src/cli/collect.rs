@@ -1,6 +1,7 @@
 //! The main job: collect records of models into a store.
 
 use super::arguments::Collect;
+use super::dataset::{failed, tell_damage};
 use super::failure::{Failure, chain};
 use super::peaks;
 use super::progress::Progress;
@@ -13,7 +14,7 @@ use crate::campaign::{
 };
 use crate::host::Facts;
 use crate::report::operators::{Summary, render, summarise};
-use datasets::{Journal, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, SealOptions, Shard, Store};
+use datasets::{Choose, Journal, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, SealOptions, Shard, Store};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -152,10 +153,10 @@ impl Job<'_> {
         artifacts: &mut dyn Artifacts,
         workers: &mut Workers,
     ) -> Result<Done> {
-        let failed = |error: datasets::Error| Failure::environment(chain(&error));
         // What earlier runs left behind when they were killed.
-        self.store.seal(SealOptions::default()).map_err(failed)?;
+        tell_damage(&self.store.seal(SealOptions::default()).map_err(failed)?.damage);
         let mut keys = self.store.keys().map_err(failed)?;
+        tell_damage(keys.damage());
         let attempts = todo.len();
         let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
         if !self.repeat.again {
@@ -170,7 +171,8 @@ impl Job<'_> {
                 journal = Some(self.store.journal(origin(&record.host))?);
             }
             keys.insert(record.key, record.outcome);
-            journal.as_mut().expect("just begun").append(record)
+            let record = Record { attempt: keys.attempts(record.key), ..record.clone() };
+            journal.as_mut().expect("just begun").append(&record)
         };
         let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
         let should_stop = || signal.load(Ordering::Relaxed) != 0;
@@ -186,7 +188,7 @@ impl Job<'_> {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
         }
         let (mut records, mut reached) = (Vec::new(), Reached::default());
-        for record in self.store.records().map_err(failed)? {
+        for record in self.store.records(Choose::Middle).map_err(failed)? {
             let record = record.map_err(failed)?;
             if record.host == base.host && record.host_class == base.host_class {
                 reached.take(&record);
@@ -225,7 +227,7 @@ fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
 /// The store of a flag, made if needed.
 pub fn open_store(flag: Option<&Path>) -> Result<Store> {
     let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
-    Store::create(path).map_err(|error| Failure::usage(chain(&error)))
+    Store::create(path).map_err(failed)
 }
 
 fn run_id() -> String {
@@ -245,7 +247,7 @@ pub struct Done {
     pub losses: usize,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
-    /// Records of all planned attempts, the best of each.
+    /// Records of all planned experiments, the middle measurement of each.
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,

@@ -2,31 +2,27 @@
 
 use super::arguments::DatasetCommand;
 use super::failure::{Failure, chain};
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use datasets::sql::Dialect;
-use datasets::{Format, SealOptions, Store};
+use datasets::store::{Damage, ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
+use datasets::{Choose, Format, SealOptions, Store};
 use report::{Table, figures, words};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Does one of them.
 pub fn run(command: DatasetCommand) -> Result<u8> {
     match command {
-        DatasetCommand::Stats { store, json } => stats(&store, json),
-        DatasetCommand::Export { store, format, out } => export(&store, format.as_deref(), &out),
-        DatasetCommand::Import { store, format, file } => import(&store, format.as_deref(), &file),
-        DatasetCommand::Merge { store, others } => merge(&store, &others),
-        DatasetCommand::Seal { store } => {
-            let report = open(&store)?.seal(SealOptions::default()).map_err(failed)?;
-            print_json(&report)?;
-            Ok(DONE)
+        DatasetCommand::Stats { store, choose, json } => stats(&store, choose, json),
+        DatasetCommand::Export { store, format, out, choose, json } => {
+            export(&store, format.as_deref(), &out, choose, json)
         }
-        DatasetCommand::Compact { store } => {
-            let report = open(&store)?.compact().map_err(failed)?;
-            print(&format!("{} parts became {}, {} rows", report.parts_before, report.parts_after, report.rows))?;
-            Ok(DONE)
-        }
-        DatasetCommand::Verify { store, json } => verify(&store, json),
+        DatasetCommand::Import { store, format, file, json } => import(&store, format.as_deref(), &file, json),
+        DatasetCommand::Merge { store, others, json } => merge(&store, &others, json),
+        DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
+        DatasetCommand::Compact { store, json } => compact(&store, json),
+        DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
         DatasetCommand::Schema { sql } => schema(sql.as_deref()),
     }
 }
@@ -36,9 +32,16 @@ pub fn open(path: &Path) -> Result<Store> {
     Store::open(path).map_err(failed)
 }
 
-/// What is wrong with a store or file that was named.
+/// What is wrong with a store or file, and whose turn it is.
 pub fn failed(error: datasets::Error) -> Failure {
-    Failure::usage(chain(&error))
+    let text = chain(&error);
+    if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
+}
+
+/// A way to choose, by its word.
+pub fn choose(word: &str) -> std::result::Result<Choose, String> {
+    let allowed = Choose::ALL.iter().map(|choose| choose.name()).collect::<Vec<_>>().join(", ");
+    Choose::from_name(word).ok_or_else(|| format!("allowed are {allowed}"))
 }
 
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
@@ -53,11 +56,31 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     }
 }
 
-fn stats(path: &Path, as_json: bool) -> Result<u8> {
-    let stats = open(path)?.stats().map_err(failed)?;
+/// Says what was left out; anything is a loss.
+pub fn tell_damage(damage: &[Damage]) -> u8 {
+    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
+}
+
+fn tell_torn(torn: &[TornTail]) {
+    let text = |torn: &TornTail| {
+        let name = torn.journal.display();
+        format!("`{name}` ended in an unfinished line of {} bytes, of the attempt in flight", torn.bytes)
+    };
+    tell(&torn.iter().map(text).collect::<Vec<_>>());
+}
+
+/// Prints a report as one JSON document or in words.
+fn answer(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> String) -> Result<()> {
+    if as_json { print_json(report) } else { print(&prose()) }
+}
+
+fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
+    let stats = open(path)?.stats(choose).map_err(failed)?;
+    let code = tell_damage(&stats.damage);
     if as_json {
         print_json(&stats)?;
-        return Ok(DONE);
+        return Ok(code);
     }
     let mut table = Table::new([words("what"), figures("records")]);
     table.row(["all".to_owned(), stats.rows.to_string()]);
@@ -73,52 +96,144 @@ fn stats(path: &Path, as_json: bool) -> Result<u8> {
     group("operator", &stats.by_operator);
     print(&table.on(&paper()))?;
     print(&format!(
-        "{} tasks; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
-        stats.tasks, stats.parts.count, stats.parts.bytes, stats.journals.count, stats.journals.bytes, stats.duplicates
+        "{} tasks; {} experiments, measured {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
+        stats.tasks,
+        stats.experiments,
+        stats.measurements,
+        stats.parts.count,
+        stats.parts.bytes,
+        stats.journals.count,
+        stats.journals.bytes,
+        stats.duplicates
     ))?;
-    Ok(DONE)
+    Ok(code)
 }
 
-fn export(path: &Path, format: Option<&str>, out: &Path) -> Result<u8> {
+fn export(path: &Path, format: Option<&str>, out: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     let format = format_of(format, out)?;
-    let rows = open(path)?.export(out, format).map_err(failed)?;
-    print(&format!("{rows} records in `{}`", out.display()))?;
-    Ok(DONE)
+    let done = open(path)?.export(out, format, choose).map_err(failed)?;
+    let code = tell_damage(&done.damage);
+    answer(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
+    Ok(code)
 }
 
-fn import(path: &Path, format: Option<&str>, file: &Path) -> Result<u8> {
+fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
     let format = format_of(format, file)?;
     if !file.is_file() {
         return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
     }
-    let report = Store::create(path).and_then(|store| store.import(file, format)).map_err(failed)?;
-    print_json(&report)?;
+    let done = Store::import(path, file, format).map_err(failed)?;
+    report_import(&done, path, as_json)?;
     Ok(DONE)
 }
 
-fn merge(path: &Path, others: &[std::path::PathBuf]) -> Result<u8> {
+/// Says what was taken over into a store.
+pub fn report_import(done: &ImportReport, store: &Path, as_json: bool) -> Result<()> {
+    let prose = || format!("{} records taken into `{}`, in {} parts", done.rows, store.display(), done.parts.len());
+    answer(done, as_json, prose)
+}
+
+/// What merging one of several stores did.
+#[derive(Serialize)]
+struct MergedStore {
+    from: PathBuf,
+    #[serde(flatten)]
+    report: MergeReport,
+}
+
+impl MergedStore {
+    fn prose(&self) -> String {
+        let MergeReport { parts, known, mended, journal_rows, .. } = &self.report;
+        let mut text = format!("`{}`: {parts} parts taken, {known} known before", self.from.display());
+        if *mended > 0 {
+            text.push_str(&format!(", {mended} that were damaged here are sound again"));
+        }
+        if *journal_rows > 0 {
+            text.push_str(&format!(", {journal_rows} records from journals"));
+        }
+        text
+    }
+}
+
+fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
     let others = others.iter().map(|other| open(other)).collect::<Result<Vec<_>>>()?;
     let store = Store::create(path).map_err(failed)?;
+    let mut merged = Vec::new();
+    let mut code = DONE;
     for other in &others {
         let report = store.merge(other).map_err(failed)?;
-        print_json(&report)?;
+        tell_torn(&report.torn);
+        code = code.max(tell_damage(&report.damage));
+        merged.push(MergedStore { from: other.root().to_owned(), report });
     }
-    Ok(DONE)
+    answer(&merged, as_json, || merged.iter().map(MergedStore::prose).collect::<Vec<_>>().join("\n"))?;
+    Ok(code)
 }
 
-fn verify(path: &Path, as_json: bool) -> Result<u8> {
-    let report = open(path)?.verify().map_err(failed)?;
-    let is_sound = report.problems.is_empty();
+fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
+    let done = open(path)?.seal(options).map_err(failed)?;
+    let code = tell_sealed(&done);
+    let prose = || format!("{} journals became {} parts, {} records", done.journals, done.parts.len(), done.rows);
+    answer(&done, as_json, prose)?;
+    Ok(code)
+}
+
+/// Says what was not sealed, and what was lost by it.
+pub fn tell_sealed(done: &SealReport) -> u8 {
+    tell_torn(&done.torn);
+    let left = done.left.iter();
+    tell(&left.map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason)).collect::<Vec<_>>());
+    tell_damage(&done.damage)
+}
+
+fn compact(path: &Path, as_json: bool) -> Result<u8> {
+    let done = open(path)?.compact().map_err(failed)?;
+    let code = tell_sealed(&done.sealed).max(tell_damage(&done.damage));
+    let prose = || format!("{} parts became {}, {} rows", done.parts_before, done.parts_after, done.rows);
+    answer(&done, as_json, prose)?;
+    Ok(code)
+}
+
+fn verify(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
+    let store = open(path)?;
+    let set_aside = if quarantine { Some(store.quarantine().map_err(failed)?) } else { None };
+    let found = store.verify().map_err(failed)?;
+    let is_sound = found.problems.is_empty() && set_aside.as_ref().is_none_or(QuarantineReport::is_empty);
     if as_json {
-        print_json(&report)?;
+        let mut document = serde_json::to_value(&found).map_err(Failure::environment)?;
+        if let Some(set_aside) = &set_aside {
+            document["quarantine"] = serde_json::to_value(set_aside).map_err(Failure::environment)?;
+        }
+        print_json(&document)?;
     } else {
-        for problem in &report.problems {
+        set_aside.iter().try_for_each(print_quarantine)?;
+        for problem in &found.problems {
             print(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
         }
-        let verdict = if is_sound { "sound".to_owned() } else { format!("{} problems", report.problems.len()) };
-        print(&format!("{} rows in {} parts and {} journals: {verdict}", report.rows, report.parts, report.journals))?;
+        let verdict = match found.problems.len() {
+            0 => "sound".to_owned(),
+            count => format!("{count} problems"),
+        };
+        print(&format!("{} rows in {} parts and {} journals: {verdict}", found.rows, found.parts, found.journals))?;
+        if !found.quarantined.is_empty() {
+            let folder = store.root().join("quarantine");
+            print(&format!("{} files were set aside in `{}`", found.quarantined.len(), folder.display()))?;
+        }
     }
     Ok(if is_sound { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
+    for aside in &set_aside.files {
+        let lost = aside.rows_lost.map_or("nobody knows how many".to_owned(), |rows| rows.to_string());
+        let (file, to) = (aside.file.display(), aside.to.display());
+        print(&format!("set aside `{file}` as `{to}`, {lost} rows lost: {}", aside.problem))?;
+    }
+    for damage in &set_aside.sealed.damage {
+        print(&format!("set aside: {damage}"))?;
+    }
+    tell_sealed(&SealReport { damage: Vec::new(), ..set_aside.sealed.clone() });
+    Ok(())
 }
 
 fn schema(sql: Option<&str>) -> Result<u8> {

@@ -2,7 +2,7 @@
 
 use super::Result;
 use super::dataset::{failed, open};
-use datasets::{Key, Outcome};
+use datasets::{Choose, Key, Outcome};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ impl Repeat {
 fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {
-        for record in open(path)?.records().map_err(failed)? {
+        for record in open(path)?.records(Choose::Middle).map_err(failed)? {
             let record = record.map_err(failed)?;
             if let (Outcome::Ok, Some(median_ns)) = (record.outcome, record.median_ns) {
                 known.entry(record.key).or_default().push(median_ns);

@@ -1,7 +1,7 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
-use super::dataset::open;
+use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
@@ -12,7 +12,7 @@ use crate::measure::statistics::percentile;
 use crate::measure::{Evaluator, Method, Plan};
 use crate::space::Schedule;
 use crate::target::Target;
-use datasets::{Key, Record};
+use datasets::{Choose, Key, Record};
 use models::Task;
 use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ fn replay_record(key: &str, arguments: &Replay) -> Result<u8> {
         Failure::usage(format!("`{key}` is not a key"))
             .with_hint("a key has 32 hexadecimal digits; see the column `key`")
     })?;
-    let records = store.records().map_err(|error| Failure::usage(chain(&error)))?;
+    let records = store.records(Choose::Middle).map_err(failed)?;
     let found = records.filter_map(|record| record.ok()).find(|record| record.key == wanted);
     let record = found.ok_or_else(|| Failure::usage(format!("`{}` has no record {key}", arguments.store.display())))?;
     let replayed = ReplayedRecord::measure(&record)?;

@@ -1,7 +1,7 @@
 //! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
 
 use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
-use super::failure::{Failure, chain};
+use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
 use crate::campaign::collect::now_us;
 use crate::tpu::compare::{self, Change};
@@ -90,15 +90,14 @@ fn import(arguments: &TpuImport) -> Result<u8> {
     let per = if arguments.commands { Per::Command } else { Per::Operator };
     let provenance = provenance(&timeline, arguments.host.as_deref());
     let records = import::records(&timeline, &provenance, per).map_err(Failure::usage)?;
-    let store = Store::create(&arguments.store).map_err(dataset)?;
     // A table beside the store is taken over in one go, where a journal would wait for the disk at every row.
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let path = folder.path().join("rows.parquet");
     let file = std::fs::File::create(&path).map_err(Failure::environment)?;
-    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(dataset)?;
-    records.iter().try_for_each(|record| writer.write(record)).map_err(dataset)?;
-    writer.finish().map_err(dataset)?;
-    let report = store.import(&path, Format::Parquet).map_err(dataset)?;
+    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(super::dataset::failed)?;
+    records.iter().try_for_each(|record| writer.write(record)).map_err(super::dataset::failed)?;
+    writer.finish().map_err(super::dataset::failed)?;
+    let report = Store::import(&arguments.store, &path, Format::Parquet).map_err(super::dataset::failed)?;
     if arguments.json {
         print_json(&report)?;
     } else {
@@ -112,10 +111,6 @@ fn import(arguments: &TpuImport) -> Result<u8> {
         })?;
     }
     Ok(tell_losses(&timeline.losses))
-}
-
-fn dataset(error: datasets::Error) -> Failure {
-    Failure::usage(chain(&error))
 }
 
 fn provenance(timeline: &Timeline, host: Option<&str>) -> Provenance {

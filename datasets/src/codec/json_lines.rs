@@ -94,6 +94,8 @@ pub(crate) struct Lines {
     line: Vec<u8>,
     number: u64,
     is_done: bool,
+    /// Whether the line before was longer than the limit, so that its rest comes next.
+    is_inside: bool,
 }
 
 /// One line, without its end.
@@ -108,7 +110,7 @@ pub(crate) struct Line<'a> {
 
 impl Lines {
     pub fn new(source: BufReader<File>) -> Lines {
-        Lines { source, line: Vec::new(), number: 0, is_done: false }
+        Lines { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
     }
 
     /// Reads no further.
@@ -116,7 +118,11 @@ impl Lines {
         self.is_done = true;
     }
 
+    /// The next line; of one that is too long the beginning.
     pub fn next_line(&mut self) -> std::io::Result<Option<Line<'_>>> {
+        if std::mem::take(&mut self.is_inside) {
+            self.source.skip_until(b'\n')?;
+        }
         self.line.clear();
         if self.is_done || self.source.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut self.line)? == 0
         {
@@ -125,7 +131,7 @@ impl Lines {
         self.number += 1;
         let is_finished = self.line.ends_with(b"\n");
         let is_too_long = self.line.len() > MAX_LINE_BYTES;
-        self.is_done = is_too_long;
+        self.is_inside = is_too_long && !is_finished;
         let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         Ok(Some(Line { text, number: self.number, is_finished, is_too_long }))

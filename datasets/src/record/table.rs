@@ -23,7 +23,7 @@ columns! {
         schema_version: i64 = Integer, "count", Before, since 1;
         /// The experiment: equal keys mean the same candidate, host class, plan, seed and versions.
         key: Key = Key, "hex", Before, since 1;
-        /// How often this experiment had been tried in this run, counting this one; the first is 1.
+        /// Number of this attempt at the experiment, by time over all that is read; the first is 1.
         attempt: i64 = Integer, "count", Before, since 1;
         /// The run of the program that produced the row.
         run_id: String = Label, "text", Before, since 1;

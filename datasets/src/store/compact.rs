@@ -1,10 +1,12 @@
 //! Merges small parts into large ones.
 //!
-//! The parts left depend only on the rows, not on the parts they were in: rows are sorted, each key stands once, and
-//! files are cut after a fixed number of rows. New parts come first, then old ones go, then the manifest is written;
-//! readers and writers need not wait.
+//! The parts left depend only on the rows, not on the parts they were in: rows are sorted, each measurement stands once,
+//! and files are cut after a fixed number of rows. New parts come first and are read back, then old ones go, then the
+//! manifest is written; readers and writers need not wait. A part whose content is not what its name says is left as it
+//! is: its rows would get a name that says they are sound.
 
 use super::Store;
+use super::damage::{Damage, sound};
 use super::files::{HashedScratch, leftovers, remove, sync_folder, write_json};
 use super::merge::{Merge, ROWS_OUT};
 use super::names::is_part;
@@ -38,8 +40,10 @@ pub struct CompactReport {
     pub parts_before: u64,
     /// Parts after.
     pub parts_after: u64,
-    /// Rows in parts afterwards.
+    /// Rows in parts afterwards, those of damaged ones left out.
     pub rows: u64,
+    /// Parts left as they are because they are damaged.
+    pub damage: Vec<Damage>,
     /// Temporary files of processes that had died, removed.
     pub leftovers: u64,
 }
@@ -57,13 +61,24 @@ pub(super) struct ManifestPart {
     pub bytes: u64,
 }
 
+impl Manifest {
+    /// No parts.
+    pub fn empty() -> Manifest {
+        Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() }
+    }
+}
+
 impl Store {
     /// Seals what can be sealed, then merges all parts of each folder.
     pub fn compact(&self) -> Result<CompactReport> {
         let _lock = self.lock_compaction()?;
         let mut report = CompactReport { sealed: self.seal(SealOptions::default())?, ..CompactReport::default() };
-        let before = self.manifest()?;
-        let mut manifest = Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() };
+        let before = match self.manifest() {
+            // It is written again in the end.
+            Err(Error::Damaged { .. }) => Manifest::empty(),
+            before => before?,
+        };
+        let mut manifest = Manifest::empty();
         report.leftovers += remove_leftovers(&self.root)? + remove_leftovers(&self.journal_folder())?;
         for folder in self.part_folders()? {
             report.leftovers += remove_leftovers(&folder)?;
@@ -72,10 +87,14 @@ impl Store {
             let known = parts.iter().map(|part| before.parts.get_key_value(&self.name_of(part)));
             match known.collect::<Option<Vec<_>>>() {
                 Some(known) => manifest.parts.extend(known.into_iter().map(|(name, part)| (name.clone(), *part))),
-                None => manifest.parts.extend(self.compact_folder(&folder, &parts)?),
+                None => {
+                    let (parts, damage) = sound(parts)?;
+                    report.damage.extend(damage);
+                    manifest.parts.extend(self.compact_folder(&folder, &parts)?);
+                }
             }
         }
-        report.parts_after = manifest.parts.len() as u64;
+        report.parts_after = manifest.parts.len() as u64 + report.damage.len() as u64;
         report.rows = manifest.parts.values().map(|part| part.rows).sum();
         write_json(&self.root.join(MANIFEST), &manifest)?;
         Ok(report)
@@ -85,19 +104,32 @@ impl Store {
     pub(super) fn manifest(&self) -> Result<Manifest> {
         let path = self.root.join(MANIFEST);
         if !path.exists() {
-            return Ok(Manifest { schema_version: SCHEMA_VERSION, parts: BTreeMap::new() });
+            return Ok(Manifest::empty());
         }
-        let mut text = String::new();
+        let mut text = Vec::new();
         let file = File::open(&path).context("opening", &path)?;
-        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).context("reading", &path)?;
-        serde_json::from_str(&text).map_err(|error| Error::Damaged {
+        file.take(MAX_MANIFEST_BYTES).read_to_end(&mut text).context("reading", &path)?;
+        serde_json::from_slice(&text).map_err(|error| Error::Damaged {
             file: path,
             problem: error.to_string(),
-            hint: Some("remove the file; the next compaction writes it again".to_owned()),
+            hint: Some("the next compaction writes it again".to_owned()),
         })
     }
 
-    fn lock_compaction(&self) -> Result<File> {
+    /// Forgets parts that are not there any more.
+    pub(super) fn forget(&self, gone: &[PathBuf]) -> Result<()> {
+        let mut manifest = self.manifest()?;
+        let before = manifest.parts.len();
+        manifest.parts.retain(|name, _| gone.iter().all(|part| self.name_of(part) != *name));
+        if manifest.parts.len() == before { Ok(()) } else { write_json(&self.root.join(MANIFEST), &manifest) }
+    }
+
+    /// Where the manifest is.
+    pub(super) fn manifest_path(&self) -> PathBuf {
+        self.root.join(MANIFEST)
+    }
+
+    pub(super) fn lock_compaction(&self) -> Result<File> {
         let path = self.root.join("compact.lock");
         let lock = File::options().create(true).truncate(false).write(true).open(&path).context("opening", &path)?;
         match lock.try_lock() {
@@ -121,11 +153,11 @@ impl Store {
             if *part_rows == PART_ROWS
                 && let Some((part, part_rows)) = open.take()
             {
-                compacted.push((keep_part(part)?, part_rows));
+                compacted.push((keep_part(part, part_rows)?, part_rows));
             }
         }
         if let Some((part, part_rows)) = open {
-            compacted.push((keep_part(part)?, part_rows));
+            compacted.push((keep_part(part, part_rows)?, part_rows));
         }
         for part in parts.iter().filter(|part| compacted.iter().all(|(new, _)| new != *part)) {
             remove(part)?;

@@ -1,12 +1,13 @@
 //! Which process on which machine wrote a journal, and whether it still does.
 
+use super::lease::Lease;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
 
 /// A process, told apart from every other that ever ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
-    /// The machine: a hash of its identity, or its name where it has none.
+    /// The machine, for people: a hash of its identity, or its name where it has none. Copies of a machine share it.
     pub machine: String,
     /// Changes with every boot of the machine.
     pub boot: String,
@@ -19,9 +20,9 @@ pub(super) struct Identity {
 pub(super) enum Owner {
     /// It is running.
     Alive,
-    /// It has ended.
+    /// It has ended, or has not renewed its lease for so long that it must count as ended.
     Gone,
-    /// It ran on another machine, so nobody here can know.
+    /// It cannot be seen from here, and its lease has not run out.
     Elsewhere,
 }
 
@@ -37,20 +38,33 @@ impl Identity {
         Identity { machine, boot, pid: std::process::id() }
     }
 
+    /// The writer of a journal that does not tell.
+    pub fn unknown() -> Identity {
+        Identity { machine: String::new(), boot: String::new(), pid: 0 }
+    }
+
     /// What became of the process that wrote this open journal.
     ///
     /// Within one boot the lock on the journal decides: the kernel drops it with the process, whichever way that
-    /// ends, and other containers see it too. Where locks are not to be had, the process number decides.
-    pub fn owner(&self, journal: &File, here: &Identity) -> Owner {
+    /// ends, and other containers see it too. Where locks are not to be had, a process of that number is taken for the
+    /// writer. Everywhere else only the lease tells: hosts may share a file system without locks, and even the
+    /// identity of a machine.
+    pub fn owner(&self, journal: &File, here: &Identity, lease: Lease) -> Owner {
         let lock = journal.try_lock();
         if matches!(lock, Err(TryLockError::WouldBlock)) {
             return Owner::Alive;
         }
-        match (self.boot == here.boot, self.machine == here.machine) {
-            (true, _) if lock.is_ok() => Owner::Gone,
-            (true, _) if std::path::Path::new(&format!("/proc/{}", self.pid)).exists() => Owner::Alive,
-            (true, _) | (false, true) => Owner::Gone,
-            (false, false) => Owner::Elsewhere,
+        if !self.boot.is_empty() && self.boot == here.boot {
+            if lock.is_ok() {
+                return Owner::Gone;
+            }
+            if std::path::Path::new(&format!("/proc/{}", self.pid)).exists() {
+                return Owner::Alive;
+            }
+        }
+        match lease {
+            Lease::RanOut => Owner::Gone,
+            Lease::Held | Lease::Unknown => Owner::Elsewhere,
         }
     }
 }
@@ -73,17 +87,24 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let here = process("m", "b");
         let other = File::open(file.path()).unwrap();
-        assert_eq!(here.owner(&other, &here), Owner::Gone);
+        assert_eq!(here.owner(&other, &here, Lease::Held), Owner::Gone);
         drop(other);
         file.as_file().lock().unwrap();
-        assert_eq!(here.owner(&File::open(file.path()).unwrap(), &here), Owner::Alive);
+        assert_eq!(here.owner(&File::open(file.path()).unwrap(), &here, Lease::RanOut), Owner::Alive);
     }
 
     #[test]
-    fn another_boot_means_gone_and_another_machine_means_unknown() {
+    fn in_another_boot_only_the_lease_tells_even_on_the_same_machine() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let here = process("m", "b");
-        assert_eq!(process("m", "earlier").owner(file.as_file(), &here), Owner::Gone);
-        assert_eq!(process("other", "c").owner(file.as_file(), &here), Owner::Elsewhere);
+        for writer in [process("m", "earlier"), process("other", "c"), process("m", "")] {
+            for (lease, owner) in
+                [(Lease::Held, Owner::Elsewhere), (Lease::Unknown, Owner::Elsewhere), (Lease::RanOut, Owner::Gone)]
+            {
+                assert_eq!(writer.owner(file.as_file(), &here, lease), owner, "{writer:?} {lease:?}");
+            }
+        }
+        let nameless = process("m", "");
+        assert_eq!(nameless.owner(file.as_file(), &nameless, Lease::Held), Owner::Elsewhere);
     }
 }

@@ -1,69 +1,80 @@
 //! Which experiments a store holds: a scan of a few columns of all parts and of all journals.
 
-use super::journal::JournalReader;
+use super::damage::Damage;
+use super::journal_reader::JournalReader;
 use super::{Store, settled};
 use crate::batch::{Batch, Row};
 use crate::codec::parquet::PartCursor;
 use crate::error::Result;
 use crate::parallel;
 use crate::record::cell::Cell;
-use crate::record::choose::Rank;
 use crate::record::key::Key;
 use crate::record::table::ColumnId;
 use crate::record::words::Outcome;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
 
 /// Rows read at once.
 const ROWS: usize = 8192;
 
-/// Something about each key, for the row that stays.
-pub(super) type ByKey<T> = HashMap<Key, (Rank, T), BuildHasherDefault<KeyHasher>>;
-
 /// The experiments of a store, to know what need not be run again.
 #[derive(Debug, Default)]
 pub struct Keys {
-    outcomes: HashMap<Key, Outcome, BuildHasherDefault<KeyHasher>>,
+    tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
+    damage: Vec<Damage>,
+}
+
+/// What is known of an experiment.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    outcome: Outcome,
+    /// The highest number of an attempt.
+    attempts: i64,
 }
 
 impl Store {
     /// Reads the keys of all parts and journals, those of running processes included.
     pub fn keys(&self) -> Result<Keys> {
-        let columns = [ColumnId::key, ColumnId::outcome];
-        let scan = |batch: &Batch, found: &mut Vec<(Key, Outcome)>| {
-            found.extend(batch.rows().map(|row| (key(&row), outcome(&row))));
+        let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
+        let scan = |batch: &Batch, found: &mut Vec<(Key, Tried)>| {
+            let rows = batch.rows().enumerate();
+            found.extend(
+                rows.map(|(index, row)| (key(&row), Tried { outcome: outcome(&row), attempts: batch.attempt(index) })),
+            );
         };
-        let mut keys = Keys::default();
-        let found = settled(|| self.scan(&columns, Vec::new, scan))?;
-        found.into_iter().flatten().for_each(|(key, outcome)| keys.insert(key, outcome));
+        let (found, damage) = settled(|| self.scan(&columns, Vec::new, scan))?;
+        let mut keys = Keys { damage, ..Keys::default() };
+        found.into_iter().flatten().for_each(|(key, tried)| keys.note(key, tried));
         Ok(keys)
     }
 
     /// Gives every batch of some columns to a function, file by file on two threads; what it gathers comes back per
-    /// file, journals first.
+    /// file, journals first, with what was left out.
     pub(super) fn scan<T: Send>(
         &self,
         columns: &[ColumnId],
         begin: impl Fn() -> T + Sync,
         gather: impl Fn(&Batch, &mut T) + Sync,
-    ) -> Result<Vec<T>> {
-        let journals = self.journals()?;
+    ) -> Result<(Vec<T>, Vec<Damage>)> {
+        let mut damage = Vec::new();
+        let mut all = Vec::new();
         // Reading a journal keeps all threads busy by itself.
-        let of_journals: Vec<Result<T>> = journals
-            .iter()
-            .map(|path| {
-                let mut gathered = begin();
-                scan_journal(path, |batch| gather(batch, &mut gathered)).map(|()| gathered)
-            })
-            .collect();
-        let parts = self.parts()?;
+        for path in self.journals()? {
+            let mut gathered = begin();
+            damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
+            all.push(gathered);
+        }
+        let (parts, of_parts) = self.sound_parts()?;
+        damage.extend(of_parts);
         let of_parts = parallel::map(parts.len(), |index| {
             let mut gathered = begin();
             scan_part(&parts[index], columns, |batch| gather(batch, &mut gathered)).map(|()| gathered)
         });
-        of_journals.into_iter().chain(of_parts).collect()
+        for gathered in of_parts {
+            all.push(gathered?);
+        }
+        Ok((all, damage))
     }
 }
 
@@ -75,27 +86,14 @@ fn scan_part(path: &Path, columns: &[ColumnId], mut each: impl FnMut(&Batch)) ->
     Ok(())
 }
 
-fn scan_journal(path: &Path, mut each: impl FnMut(&Batch)) -> Result<()> {
+fn scan_journal(path: &Path, mut each: impl FnMut(&Batch)) -> Result<Option<Damage>> {
     let mut reader = JournalReader::open(path)?;
     loop {
         let rows = reader.next_rows(ROWS)?;
         if rows.is_empty() {
-            return Ok(());
+            return Ok(reader.damage());
         }
         each(&Batch::of(&rows.iter().collect::<Vec<_>>()));
-    }
-}
-
-/// Notes a row unless one that stays before it was noted for its key.
-pub(super) fn keep<T>(by_key: &mut ByKey<T>, key: Key, rank: Rank, value: T) {
-    match by_key.entry(key) {
-        Entry::Vacant(entry) => {
-            entry.insert((rank, value));
-        }
-        Entry::Occupied(mut entry) if rank < entry.get().0 => {
-            entry.insert((rank, value));
-        }
-        Entry::Occupied(_) => {}
     }
 }
 
@@ -114,28 +112,45 @@ fn outcome(row: &impl Row) -> Outcome {
 impl Keys {
     /// Number of different experiments.
     pub fn len(&self) -> usize {
-        self.outcomes.len()
+        self.tried.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.outcomes.is_empty()
+        self.tried.is_empty()
     }
 
     /// Whether an experiment was tried.
     pub fn contains(&self, key: Key) -> bool {
-        self.outcomes.contains_key(&key)
+        self.tried.contains_key(&key)
     }
 
     /// How an experiment ended, if it was tried; `ok` if any of its attempts was.
     pub fn outcome(&self, key: Key) -> Option<Outcome> {
-        self.outcomes.get(&key).copied()
+        self.tried.get(&key).map(|tried| tried.outcome)
     }
 
-    /// Notes an attempt, for example one that this process has just recorded.
+    /// How often an experiment was tried, as far as its writers knew of each other.
+    pub fn attempts(&self, key: Key) -> i64 {
+        self.tried.get(&key).map_or(0, |tried| tried.attempts)
+    }
+
+    /// What is not among them because it is not what was written.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Notes one more attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
-        if self.outcome(key) != Some(Outcome::Ok) {
-            self.outcomes.insert(key, outcome);
+        let attempts = self.attempts(key) + 1;
+        self.note(key, Tried { outcome, attempts });
+    }
+
+    fn note(&mut self, key: Key, tried: Tried) {
+        let known = self.tried.entry(key).or_insert(tried);
+        known.attempts = known.attempts.max(tried.attempts);
+        if known.outcome != Outcome::Ok {
+            known.outcome = tried.outcome;
         }
     }
 }

@@ -1,16 +1,19 @@
-//! Merges sorted parts into one sorted stream of rows in which every key stands once.
+//! Merges sorted parts into one sorted stream of rows in which every measurement stands once, with its number.
 //!
 //! Memory is bounded by the number of files read at once: one batch, and one page of every column, of each. More files
 //! than that are merged in rounds through temporary files.
 
-use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
+use super::chosen::Chosen;
+use super::damage::Damage;
+use super::journal::SEAL_AT_ROWS;
+use super::journal_reader::{JournalReader, TornTail};
 use super::seal::sort;
 use super::{Store, settled};
 use crate::batch::{Batch, BatchRow, Row};
 use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
 use crate::codec::{all_columns, checked};
 use crate::error::{Error, IoContext, Result};
-use crate::record::choose::choose_row;
+use crate::record::choose::{Choose, order_rows};
 use crate::record::table::Record;
 use std::cmp::Ordering;
 use std::fs::File;
@@ -29,6 +32,8 @@ pub(super) struct Merge {
     cursors: Vec<Cursor>,
     /// Cursors that have rows, the one with the smallest row last.
     order: Vec<usize>,
+    /// The last row that was given out, if there is one, and its number.
+    last: (Batch, i64),
     /// Where temporary files lie; they disappear with it.
     _scratch: Scratch,
 }
@@ -59,7 +64,8 @@ impl Merge {
                 Ok(())
             })?);
         }
-        let mut merge = Merge { cursors: Vec::new(), order: Vec::new(), _scratch: scratch };
+        let last = (Batch::all_columns(), 0);
+        let mut merge = Merge { cursors: Vec::new(), order: Vec::new(), last, _scratch: scratch };
         for path in paths {
             let mut cursor = Cursor::open(&path)?;
             if cursor.fill()? {
@@ -75,25 +81,41 @@ impl Merge {
         let mut rows = Batch::all_columns();
         while let Some(&first) = self.order.last() {
             let cursor = &self.cursors[first];
-            let is_same = !rows.is_empty() && compare(&rows.row(rows.len() - 1), &cursor.head()) == Ordering::Equal;
             let mut taken = 1;
-            if is_same {
-                if choose_row(&cursor.head(), &rows.row(rows.len() - 1)) == Ordering::Less {
-                    rows.pop();
-                    rows.push(&cursor.head());
+            let is_known = !rows.is_empty() && compare_attempts(&rows.row(rows.len() - 1), &cursor.head()).is_eq();
+            if !is_known {
+                if rows.len() == ROWS_OUT {
+                    break;
                 }
-            } else if rows.len() < ROWS_OUT {
                 taken = self.run(first, ROWS_OUT - rows.len());
                 rows.extend(&cursor.batch, cursor.row..cursor.row + taken);
-            } else {
-                break;
             }
             self.order.pop();
             if self.cursors[first].advance(taken)? {
                 self.enqueue(first);
             }
         }
+        self.number(&mut rows);
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
+    }
+
+    /// Numbers the attempts at each experiment.
+    fn number(&mut self, rows: &mut Batch) {
+        let Some(last) = rows.len().checked_sub(1) else { return };
+        let (before, number) = &mut self.last;
+        let mut numbers = Vec::with_capacity(rows.len());
+        for index in 0..rows.len() {
+            let row_before = match index {
+                0 => before.rows().next(),
+                _ => Some(rows.row(index - 1)),
+            };
+            let goes_on = row_before.is_some_and(|before| compare(&before, &rows.row(index)).is_eq());
+            *number = if goes_on { *number + 1 } else { 1 };
+            numbers.push(*number);
+        }
+        rows.set_attempts(numbers);
+        *before = Batch::all_columns();
+        before.extend(rows, last..last + 1);
     }
 
     /// How many rows of the first cursor, at most so many, come before all rows of others and are different.
@@ -103,8 +125,9 @@ impl Merge {
         let most = most.min(cursor.batch.len() - cursor.row);
         let continues = |row: usize| {
             let row_here = cursor.batch.row(row);
-            let is_before = |next: &BatchRow<'_>| compare(&row_here, next) == Ordering::Less;
-            next.as_ref().is_none_or(is_before) && compare(&cursor.batch.row(row - 1), &row_here) == Ordering::Less
+            let is_before = |next: &BatchRow<'_>| compare_attempts(&row_here, next) == Ordering::Less;
+            next.as_ref().is_none_or(is_before)
+                && compare_attempts(&cursor.batch.row(row - 1), &row_here) == Ordering::Less
         };
         (1..most).find(|run| !continues(cursor.row + run)).unwrap_or(most)
     }
@@ -112,7 +135,7 @@ impl Merge {
     /// Puts a cursor to its place in the order.
     fn enqueue(&mut self, index: usize) {
         let head = self.cursors[index].head();
-        let is_behind = |other: &usize| compare(&self.cursors[*other].head(), &head) == Ordering::Greater;
+        let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head(), &head) == Ordering::Greater;
         // Files of compacted stores hardly overlap, so the cursor most often stays the first.
         let place = match self.order.last() {
             Some(last) if !is_behind(last) => self.order.partition_point(is_behind),
@@ -159,14 +182,19 @@ impl Cursor {
 
     /// Merging relies on the order of every part.
     fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
-        match compare(before, &self.head()) {
+        match compare_attempts(before, &self.head()) {
             Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
             _ => Ok(()),
         }
     }
 }
 
-/// The order of rows in parts.
+/// The order of rows in parts: experiments, and the attempts at each by time. Equal for one attempt met twice.
+pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
+    compare(left, right).then_with(|| order_rows(left, right))
+}
+
+/// The order of experiments in parts.
 pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
     SORTED_BY
         .iter()
@@ -201,11 +229,18 @@ impl Scratch {
     }
 }
 
+/// What a store holds, being merged.
+pub(super) struct Merged {
+    pub merge: Merge,
+    pub torn: Vec<TornTail>,
+    pub damage: Vec<Damage>,
+}
+
 impl Store {
-    /// All rows of parts and journals, each key once, sorted by operator kind, task and key.
-    pub(super) fn merged(&self) -> Result<(Merge, Vec<TornTail>)> {
+    /// All rows of parts and journals, each measurement once, sorted by operator kind, task, key and time.
+    pub(super) fn merged(&self) -> Result<Merged> {
         let mut scratch = Scratch::default();
-        let (mut paths, mut torn) = (Vec::new(), Vec::new());
+        let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());
         for path in self.journals()? {
             let mut reader = JournalReader::open(&path)?;
             loop {
@@ -218,28 +253,33 @@ impl Store {
                 paths.push(scratch.write(|writer| writer.push_all(&sorted))?);
             }
             torn.extend(reader.torn());
+            damage.extend(reader.damage());
         }
-        paths.extend(self.parts()?);
-        Ok((Merge::with_scratch(paths, scratch)?, torn))
+        let (parts, of_parts) = self.sound_parts()?;
+        paths.extend(parts);
+        damage.extend(of_parts);
+        Ok(Merged { merge: Merge::with_scratch(paths, scratch)?, torn, damage })
     }
 
-    /// All records, each key once, sorted by operator kind, task and key.
-    pub fn records(&self) -> Result<Records> {
-        let (merge, torn) = settled(|| self.merged())?;
+    /// The records that are chosen, sorted by operator kind, task, key and time.
+    pub fn records(&self, choose: Choose) -> Result<Records> {
+        let Merged { merge, torn, damage } = settled(|| self.merged())?;
         let batch = Batch::of_rows(0);
-        Ok(Records { root: self.root.clone(), merge, batch, row: 0, rows_before: 0, torn, has_failed: false })
+        let chosen = Chosen::new(merge, choose);
+        Ok(Records { root: self.root.clone(), chosen, batch, row: 0, rows_before: 0, torn, damage, has_failed: false })
     }
 }
 
 /// The records of a store, each checked; the first error ends the reading.
 pub struct Records {
     root: PathBuf,
-    merge: Merge,
+    chosen: Chosen,
     batch: Batch,
     /// Rows of the batch that were given out, and all rows before the batch.
     row: usize,
     rows_before: u64,
     torn: Vec<TornTail>,
+    damage: Vec<Damage>,
     has_failed: bool,
 }
 
@@ -249,10 +289,15 @@ impl Records {
         &self.torn
     }
 
+    /// What is not among the records because it is not what was written.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
     fn advance(&mut self) -> Result<Option<Record>> {
         if self.row == self.batch.len() {
             self.rows_before += self.batch.len() as u64;
-            match self.merge.next()? {
+            match self.chosen.next()? {
                 Some(batch) => self.batch = batch,
                 None => return Ok(None),
             }

@@ -7,34 +7,46 @@
 //!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
 //!   hosts/<host>/peaks-<hash>.json               what a host can do at best, one file per measurement of it
 //!   manifest.json                                what the last compaction left
+//!   quarantine/                                  what is damaged, set aside
 //! ```
 //!
 //! No file has two writers, and no file is changed once it is sealed; so there is no lock between writers, and any
-//! tool may copy parts anywhere, in any order, any number of times. Rows met twice are settled by `choose`. A crash
-//! between two steps can only leave rows twice or a temporary file, never half a part.
+//! tool may copy parts anywhere, in any order, any number of times. Rows met twice count once, and attempts at one
+//! experiment get their numbers when they are read. A crash between two steps can only leave rows twice or a temporary
+//! file, never half a part. What is not what was written, which hashes and checksums tell, is left out and counted; no
+//! damaged byte stops the rest.
 //!
 //! Readers look at journals before parts: a journal that vanishes meanwhile has become a part by then.
 
+mod checksum;
+mod chosen;
 mod compact;
+mod damage;
 pub(crate) mod files;
 mod identity;
 mod index;
 mod journal;
+mod journal_reader;
+mod lease;
 mod merge;
 mod names;
 mod peaks;
+mod quarantine;
 mod seal;
 mod stats;
 mod transfer;
 mod verify;
 
 pub use compact::CompactReport;
+pub use damage::Damage;
 pub use index::Keys;
-pub use journal::{Journal, JournalHeader, Origin, TornTail};
+pub use journal::{Journal, JournalHeader, Origin};
+pub use journal_reader::TornTail;
 pub use merge::Records;
+pub use quarantine::{QuarantineReport, SetAside};
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
-pub use transfer::{ImportReport, MergeReport};
+pub use transfer::{ExportReport, ImportReport, MergeReport};
 pub use verify::{Problem, VerifyReport};
 
 use crate::error::{Error, Result};
@@ -94,22 +106,30 @@ impl Store {
 
     /// Opens a store, or makes one of a new or empty folder.
     pub fn create(root: &Path) -> Result<Store> {
-        if root.join(MARKER).exists() {
-            return Store::open(root);
+        if let Some(store) = Store::check_place(root)? {
+            return Ok(store);
         }
         make_folder(root)?;
-        // Another process may be making the same store, so temporary files do not count and the marker is looked for
-        // again.
-        if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
-            let problem = format!("it has no `{MARKER}`, but other files");
-            return Err(Error::NotAStore { folder: root.to_owned(), problem });
-        }
         let marker = Marker { store: KIND.to_owned(), schema_version: SCHEMA_VERSION };
         files::write_json(&root.join(MARKER), &marker)?;
         let store = Store { root: root.to_owned() };
         make_folder(&store.journal_folder())?;
         make_folder(&store.dataset_folder())?;
         Ok(store)
+    }
+
+    /// Whether there is a store or could be one; nothing is written.
+    fn check_place(root: &Path) -> Result<Option<Store>> {
+        if root.join(MARKER).exists() {
+            return Store::open(root).map(Some);
+        }
+        // Another process may be making the same store, so temporary files do not count and the marker is looked for
+        // again.
+        if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
+            let problem = format!("it has no `{MARKER}`, but other files");
+            return Err(Error::NotAStore { folder: root.to_owned(), problem });
+        }
+        Ok(None)
     }
 
     /// The folder.

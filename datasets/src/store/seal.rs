@@ -1,16 +1,21 @@
 //! Turns rows of journals into parts.
 //!
-//! Temporary name, sync, rename, sync of the folder, and only then is the journal removed. A crash in between leaves
-//! the rows in both, which the keys settle.
+//! Temporary name, sync, rename, sync of the folder, reading back, and only then is the journal removed. A crash in
+//! between leaves the rows in both, which readers settle. A journal with damaged lines is set aside as a whole.
 
 use super::Store;
+use super::damage::Damage;
 use super::files::{HashedScratch, make_folder, remove, sync_folder};
 use super::identity::{Identity, Owner};
-use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
+use super::journal::SEAL_AT_ROWS;
+use super::journal_reader::{JournalReader, TornTail};
+use super::lease::{LEASE, Lease};
 use super::names::{part_folder, part_name};
-use crate::codec::parquet::PartWriter;
-use crate::error::{IoContext, Result};
-use crate::record::choose::choose;
+use super::transfer::hash_file;
+use crate::codec::all_columns;
+use crate::codec::parquet::{PartCursor, PartWriter};
+use crate::error::{Error, IoContext, Result};
+use crate::record::choose::order;
 use crate::record::key::Key;
 use crate::record::table::Record;
 use crate::record::words::Target;
@@ -39,6 +44,8 @@ pub struct SealReport {
     pub parts: Vec<PathBuf>,
     /// Journals that ended in an unfinished line.
     pub torn: Vec<TornTail>,
+    /// Lines that are in no part; their journals were set aside.
+    pub damage: Vec<Damage>,
     /// Journals that were left alone.
     pub left: Vec<JournalLeft>,
 }
@@ -64,16 +71,34 @@ impl Store {
                 file => file.context("opening", &path)?,
             };
             // The lock that asking for the owner takes is held until the journal is gone, so that nobody else seals it.
-            let reader = JournalReader::of(&path, file.try_clone().context("opening", &path)?)?;
-            match reader.header.as_ref().map(|header| header.process.owner(&file, &here)) {
+            let reader = match JournalReader::of(&path, file) {
+                Err(error @ Error::Newer { .. }) => {
+                    report.leave(path, &error.to_string());
+                    continue;
+                }
+                reader => reader?,
+            };
+            match self.owner(&reader, &here) {
                 Some(Owner::Gone) => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Elsewhere) | None if options.take_over => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Alive) => report.leave(path, "its process is running"),
-                Some(Owner::Elsewhere) => report.leave(path, "its process may be running on another machine"),
+                Some(Owner::Elsewhere) => report.leave(path, "its process may be running where it cannot be seen"),
                 None => report.leave(path, "it has no header; it may still be on its way from another machine"),
             }
         }
         Ok(report)
+    }
+
+    /// What became of the writer of a journal; nothing where there is no header to tell who that is.
+    fn owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
+        let lease = |seconds| Lease::of(reader.file(), &self.journal_folder(), seconds);
+        match &reader.header {
+            Some(header) => Some(header.process.owner(reader.file(), here, lease(header.lease_seconds))),
+            None if reader.is_header_damaged() => {
+                Some(Identity::unknown().owner(reader.file(), here, lease(Some(LEASE.as_secs()))))
+            }
+            None => None,
+        }
     }
 }
 
@@ -93,9 +118,19 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
         report.rows += rows.len() as u64;
         report.parts.extend(seal_rows(store, &rows)?);
     }
+    if reader.has_changed() {
+        report.leave(reader.path().to_owned(), "it was written to while it was read");
+        return Ok(());
+    }
     report.torn.extend(reader.torn());
     report.journals += 1;
-    remove(reader.path())?;
+    match reader.damage() {
+        None => remove(reader.path())?,
+        Some(damage) => {
+            let file = store.set_aside(reader.path())?;
+            report.damage.push(Damage { file, ..damage });
+        }
+    }
     sync_folder(&store.journal_folder())
 }
 
@@ -113,13 +148,14 @@ pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> 
         .collect()
 }
 
-/// Brings rows into the order of parts and drops those that lose to another of the same key.
+/// Brings rows into the order of parts and drops those met twice.
 pub(super) fn sort(rows: &mut Vec<&Record>) {
-    rows.sort_unstable_by(|a, b| place(a).cmp(&place(b)).then_with(|| choose(a, b)));
-    rows.dedup_by(|later, kept| place(later) == place(kept));
+    let compare = |left: &Record, right: &Record| place(left).cmp(&place(right)).then_with(|| order(left, right));
+    rows.sort_unstable_by(|left, right| compare(left, right));
+    rows.dedup_by(|later, kept| compare(kept, later).is_eq());
 }
 
-/// What the rows of a part are sorted by.
+/// What the rows of a part are sorted by, before the time.
 fn place(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
@@ -129,7 +165,7 @@ fn write_part(folder: &Path, mut rows: Vec<&Record>) -> Result<PathBuf> {
     make_folder(folder)?;
     let mut writer = begin_part(folder)?;
     writer.push_all(&rows)?;
-    keep_part(writer)
+    keep_part(writer, rows.len() as u64)
 }
 
 /// Begins a part in a folder.
@@ -139,9 +175,32 @@ pub(super) fn begin_part(folder: &Path) -> Result<PartWriter<HashedScratch>> {
     PartWriter::new(&path, file)
 }
 
-/// Ends a part and names it after its content.
-pub(super) fn keep_part(writer: PartWriter<HashedScratch>) -> Result<PathBuf> {
+/// Ends a part of so many rows, names it after its content, and reads it back.
+pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<PathBuf> {
     let file = writer.finish()?;
     let name = part_name(&file.hash());
-    file.scratch.keep(&name)
+    let path = file.scratch.keep(&name)?;
+    read_back(&path, &name, rows)?;
+    Ok(path)
+}
+
+/// Reads a part that was just written, from the disk where the system lets go of its memory.
+fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
+    use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+    let file = File::open(path).context("opening", path)?;
+    let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+    let wrong = |problem: String| Error::Damaged {
+        file: path.to_owned(),
+        problem,
+        hint: Some("check the disk and the memory of this machine; nothing it was made from was removed".to_owned()),
+    };
+    if part_name(&hash_file(path)?) != name {
+        return Err(wrong("what was just written does not read back as it was".to_owned()));
+    }
+    let mut cursor = PartCursor::open(path, &all_columns())?;
+    let mut read = 0;
+    while let Some(batch) = cursor.next(1 << 13)? {
+        read += batch.len() as u64;
+    }
+    if read == rows { Ok(()) } else { Err(wrong(format!("it has {read} of the {rows} rows just written"))) }
 }

@@ -1,23 +1,30 @@
 //! What a store holds, in numbers.
 
-use super::index::{ByKey, keep, key};
+use super::damage::Damage;
+use super::index::key;
 use super::{Store, settled};
 use crate::batch::{Batch, Row};
 use crate::error::{IoContext, Result};
 use crate::record::cell::Cell;
-use crate::record::choose::Rank;
+use crate::record::choose::{Choose, Tried};
 use crate::record::key::Key;
 use crate::record::table::ColumnId;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
-/// What a store holds. Every experiment counts once, by the row that stays.
+/// What a store holds, counted over the measurements that are chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Different experiments.
+    /// Rows that are chosen.
     pub rows: u64,
-    /// Rows that lose to another of the same experiment.
+    /// Different experiments.
+    pub experiments: u64,
+    /// All measurements of them, failed ones included.
+    pub measurements: u64,
+    /// Rows of measurements met more than once, which a compaction drops.
     pub duplicates: u64,
     /// Different tasks.
     pub tasks: u64,
@@ -39,6 +46,8 @@ pub struct Stats {
     pub parts: Files,
     /// Journals.
     pub journals: Files,
+    /// What is not counted because it is not what was written.
+    pub damage: Vec<Damage>,
 }
 
 /// Some files.
@@ -61,47 +70,81 @@ type Label = [String; 6];
 #[derive(Default)]
 struct Gathered {
     labels: Vec<Label>,
-    rows: Vec<(Key, Rank, u32)>,
+    rows: Vec<Seen>,
+}
+
+/// What is remembered of a row.
+#[derive(Clone, Copy)]
+struct Seen {
+    key: Key,
+    started_at_us: i64,
+    /// Stands for the run, so that attempts can be told apart.
+    run: u64,
+    tried: Tried,
+    /// Which label of the file of which place.
+    label: (u32, u32),
+}
+
+impl Seen {
+    /// Attempts at one experiment side by side, in the order of time; equal for one met twice.
+    fn order(&self, other: &Seen) -> Ordering {
+        let median = |seen: &Seen| seen.tried.median_ns.unwrap_or(-1.0);
+        (self.key, self.started_at_us, self.run)
+            .cmp(&(other.key, other.started_at_us, other.run))
+            .then_with(|| median(self).total_cmp(&median(other)))
+    }
 }
 
 impl Store {
-    /// Counts what the store holds.
-    pub fn stats(&self) -> Result<Stats> {
-        let columns: Vec<ColumnId> = [&[ColumnId::key][..], &Rank::COLUMNS, &LABELS[1..]].concat();
-        let files = settled(|| self.scan(&columns, Gathered::default, gather))?;
-        let mut stats =
-            Stats { parts: files_of(&self.parts()?)?, journals: files_of(&self.journals()?)?, ..Stats::default() };
-        let mut staying: ByKey<(u32, u32)> = ByKey::default();
-        let mut read = 0;
-        for (file, gathered) in files.iter().enumerate() {
-            read += gathered.rows.len() as u64;
-            for &(key, rank, label) in &gathered.rows {
-                keep(&mut staying, key, rank, (file as u32, label));
+    /// Counts what the store holds, by the rows that are chosen.
+    pub fn stats(&self, choose: Choose) -> Result<Stats> {
+        let needed = [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns];
+        let columns: Vec<ColumnId> = [&needed[..], &LABELS].concat();
+        let (mut files, damage) = settled(|| self.scan(&columns, Gathered::default, gather))?;
+        let (parts, journals) = (files_of(&self.parts()?)?, files_of(&self.journals()?)?);
+        let mut stats = Stats { parts, journals, damage, ..Stats::default() };
+        let mut seen: Vec<Seen> = Vec::new();
+        for (file, gathered) in (0..).zip(&mut files) {
+            seen.extend(gathered.rows.drain(..).map(|row| Seen { label: (file, row.label.1), ..row }));
+        }
+        let read = seen.len() as u64;
+        seen.sort_unstable_by(Seen::order);
+        seen.dedup_by(|later, kept| later.order(kept).is_eq());
+        stats.measurements = seen.len() as u64;
+        stats.duplicates = read - stats.measurements;
+        let mut counts: HashMap<(u32, u32), u64> = HashMap::new();
+        for attempts in seen.chunk_by(|left, right| left.key == right.key) {
+            stats.experiments += 1;
+            let tried: Vec<Tried> = attempts.iter().map(|seen| seen.tried).collect();
+            for chosen in &attempts[choose.places(&tried)] {
+                stats.rows += 1;
+                *counts.entry(chosen.label).or_default() += 1;
+                let times = |known: Option<i64>| known.into_iter().chain([chosen.started_at_us]);
+                stats.first_started_at_us = times(stats.first_started_at_us).min();
+                stats.last_started_at_us = times(stats.last_started_at_us).max();
             }
         }
-        stats.rows = staying.len() as u64;
-        stats.duplicates = read - stats.rows;
-        let mut counts: HashMap<(u32, u32), u64> = HashMap::new();
-        for (rank, label) in staying.values() {
-            *counts.entry(*label).or_default() += 1;
-            stats.first_started_at_us = stats.first_started_at_us.into_iter().chain([rank.started_at_us]).min();
-            stats.last_started_at_us = stats.last_started_at_us.into_iter().chain([rank.started_at_us]).max();
-        }
+        stats.count(&files, counts);
+        Ok(stats)
+    }
+}
+
+impl Stats {
+    fn count(&mut self, files: &[Gathered], counts: HashMap<(u32, u32), u64>) {
         let mut tasks = HashSet::new();
         for ((file, label), count) in counts {
             let label = &files[file as usize].labels[label as usize];
             let tallies = [
-                &mut stats.by_outcome,
-                &mut stats.by_source,
-                &mut stats.by_target,
-                &mut stats.by_host,
-                &mut stats.by_operator,
+                &mut self.by_outcome,
+                &mut self.by_source,
+                &mut self.by_target,
+                &mut self.by_host,
+                &mut self.by_operator,
             ];
             tallies.into_iter().zip(label).for_each(|(tally, text)| *tally.entry(text.clone()).or_default() += count);
             tasks.insert(&label[5]);
         }
-        stats.tasks = tasks.len() as u64;
-        Ok(stats)
+        self.tasks = tasks.len() as u64;
     }
 }
 
@@ -117,7 +160,13 @@ fn gather(batch: &Batch, gathered: &mut Gathered) {
                 gathered.labels.len() - 1
             }
         };
-        gathered.rows.push((key(&row), Rank::of(&row), label as u32));
+        let started_at_us = if let Cell::Integer(time) = row.cell(ColumnId::started_at_us) { time } else { 0 };
+        let mut run = DefaultHasher::new();
+        if let Cell::Text(text) = row.cell(ColumnId::run_id) {
+            text.hash(&mut run);
+        }
+        let (run, tried) = (run.finish(), Tried::of(&row));
+        gathered.rows.push(Seen { key: key(&row), started_at_us, run, tried, label: (0, label as u32) });
     }
 }
 

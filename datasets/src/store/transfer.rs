@@ -1,13 +1,18 @@
 //! Rows in and out: other stores, files to give away, files from elsewhere.
 
+use super::chosen::Chosen;
+use super::damage::{Damage, part_damage};
 use super::files::{HashedScratch, make_folder};
-use super::journal::{JournalReader, SEAL_AT_ROWS, TornTail};
+use super::journal::SEAL_AT_ROWS;
+use super::journal_reader::{JournalReader, TornTail};
+use super::merge::Merged;
 use super::names::part_name;
 use super::seal::seal_rows;
 use super::{Store, settled};
 use crate::codec::{Format, Writer, read};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{IoContext, Result};
 use crate::output::Output;
+use crate::record::choose::Choose;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,10 +29,23 @@ pub struct MergeReport {
     pub parts: u64,
     /// Parts that were here already.
     pub known: u64,
+    /// Parts that were here, but damaged, and are sound again.
+    pub mended: u64,
     /// Rows taken from journals of the other store.
     pub journal_rows: u64,
     /// Journals of the other store that end in an unfinished line.
     pub torn: Vec<TornTail>,
+    /// What the other store holds that is not what was written, and was not taken.
+    pub damage: Vec<Damage>,
+}
+
+/// What exporting did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExportReport {
+    /// Rows written.
+    pub rows: u64,
+    /// What was left out because it is not what was written.
+    pub damage: Vec<Damage>,
 }
 
 /// What importing a file did.
@@ -57,51 +75,58 @@ impl Store {
                     seal_rows(self, &rows)?;
                 }
                 report.torn.extend(reader.torn());
+                report.damage.extend(reader.damage());
             }
             for part in other.parts()? {
-                let is_new = self.copy_part(&part, &self.dataset_folder().join(other.name_of(&part)))?;
-                *if is_new { &mut report.parts } else { &mut report.known } += 1;
+                let to = self.dataset_folder().join(other.name_of(&part));
+                let is_here = to.exists();
+                if is_here && part_damage(&to)?.is_none() {
+                    report.known += 1;
+                } else if !self.copy_part(&part, &to)? {
+                    report.damage.extend(part_damage(&part)?);
+                } else if is_here {
+                    report.mended += 1;
+                } else {
+                    report.parts += 1;
+                }
             }
             self.merge_peaks(other)?;
             Ok(report)
         })
     }
 
-    /// Copies a part unless it is there; its name says what it must hold.
+    /// Copies a part; its name says what it must hold. False where it does not.
     fn copy_part(&self, from: &Path, to: &Path) -> Result<bool> {
-        if to.exists() {
+        let folder = to.parent().unwrap_or(&self.root);
+        let mut source = File::open(from).context("opening", from)?;
+        if part_damage(from)?.is_some() {
             return Ok(false);
         }
-        let folder = to.parent().unwrap_or(&self.root);
         make_folder(folder)?;
         let mut copy = HashedScratch::new(folder)?;
-        let mut source = File::open(from).context("opening", from)?;
         std::io::copy(&mut source, &mut copy).context("copying", from)?;
         let name = part_name(&copy.hash());
-        if to.file_name().is_none_or(|wanted| wanted != name.as_str()) {
-            return Err(Error::Damaged {
-                file: from.to_owned(),
-                problem: "its content does not have the hash that its name says".to_owned(),
-                hint: Some("copy it again from where it came, or remove it".to_owned()),
-            });
+        let is_sound = to.file_name().is_some_and(|wanted| wanted == name.as_str());
+        if is_sound {
+            copy.scratch.keep(&name)?;
         }
-        copy.scratch.keep(&name)?;
-        Ok(true)
+        Ok(is_sound)
     }
 
-    /// Writes every record, each key once, into one file, sorted by operator kind, task and key; gives their number.
+    /// Writes the records that are chosen into one file, sorted by operator kind, task, key and time.
     ///
-    /// The file appears whole or not at all.
-    pub fn export(&self, path: &Path, format: Format) -> Result<u64> {
+    /// The file appears whole or not at all, and a place that cannot be written is told before anything is read.
+    pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         settled(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
-            let (mut merge, _) = self.merged()?;
+            let Merged { merge, damage, .. } = self.merged()?;
+            let mut chosen = Chosen::new(merge, choose);
             let mut rows = 0;
             // Reading goes on while the rows before are written.
             std::thread::scope(|scope| {
                 let (sender, receiver) = sync_channel(WAITING);
                 scope.spawn(move || {
-                    while let Some(batch) = merge.next().transpose() {
+                    while let Some(batch) = chosen.next().transpose() {
                         let is_last = batch.is_err();
                         if sender.send(batch).is_err() || is_last {
                             break;
@@ -115,24 +140,33 @@ impl Store {
                 })
             })?;
             writer.finish()?.keep()?;
-            Ok(rows)
+            Ok(ExportReport { rows, damage })
         })
     }
 
-    /// Takes over the records of a file.
+    /// Takes over the records of a file into a store, which is made if needed once all of them were read and checked.
     ///
     /// May be repeated: the same records give the same parts.
-    pub fn import(&self, path: &Path, format: Format) -> Result<ImportReport> {
+    pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
+        Store::check_place(root)?;
+        let folder = std::env::temp_dir();
+        let folder = tempfile::TempDir::with_prefix_in("opcollect-import-", &folder).context("creating", &folder)?;
+        let staged = Store::create(folder.path())?;
         let mut report = ImportReport::default();
         let mut records = read(path, format)?;
         loop {
             let rows = records.by_ref().take(SEAL_AT_ROWS).collect::<Result<Vec<_>>>()?;
             if rows.is_empty() {
-                return Ok(report);
+                break;
             }
             report.rows += rows.len() as u64;
-            report.parts.extend(seal_rows(self, &rows)?);
+            seal_rows(&staged, &rows)?;
         }
+        let store = Store::create(root)?;
+        store.merge(&staged)?;
+        let parts = staged.parts()?;
+        report.parts = parts.iter().map(|part| store.dataset_folder().join(staged.name_of(part))).collect();
+        Ok(report)
     }
 }
 

@@ -1,16 +1,17 @@
 //! Reads everything and says what is wrong, changing nothing.
 
+use super::damage::part_damage;
 use super::files::leftovers;
-use super::journal::{JournalReader, TornTail};
-use super::merge::compare;
-use super::names::{is_part, part_folder, part_name};
-use super::transfer::hash_file;
+use super::journal_reader::{JournalReader, TornTail};
+use super::merge::compare_attempts;
+use super::names::{is_part, part_folder};
 use super::{Store, files};
 use crate::batch::Batch;
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::parallel;
+use crate::record::table::Record;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub struct VerifyReport {
     pub parts: u64,
     /// Journals read.
     pub journals: u64,
-    /// Rows read, those that lose to another included.
+    /// Rows read, those met more than once included.
     pub rows: u64,
     /// What is wrong; a store in order has none.
     pub problems: Vec<Problem>,
@@ -33,6 +34,8 @@ pub struct VerifyReport {
     pub torn: Vec<TornTail>,
     /// Temporary files of processes that died; the next compaction removes them.
     pub leftovers: Vec<PathBuf>,
+    /// What was set aside before, and is read by nobody.
+    pub quarantined: Vec<PathBuf>,
 }
 
 /// Something wrong with a file.
@@ -63,10 +66,11 @@ impl Store {
         }
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
+        report.quarantined = self.quarantined()?;
         Ok(report)
     }
 
-    fn verify_part(&self, path: &Path) -> (u64, Result<Option<String>>) {
+    pub(super) fn verify_part(&self, path: &Path) -> (u64, Result<Option<String>>) {
         let mut rows = 0;
         let result = self.read_part(path, &mut rows);
         (rows, result)
@@ -74,9 +78,8 @@ impl Store {
 
     /// Checks the name, the order and every row of a part; says what is wrong with it as a whole.
     fn read_part(&self, path: &Path, rows: &mut u64) -> Result<Option<String>> {
-        let wanted = part_name(&hash_file(path)?);
-        if path.file_name().is_none_or(|name| name != wanted.as_str()) {
-            return Ok(Some("its content does not have the hash that its name says; copy it again".to_owned()));
+        if let Some(damage) = part_damage(path)? {
+            return Ok(Some(damage.problem));
         }
         let mut cursor = PartCursor::open(path, &all_columns())?;
         let mut last: Option<Batch> = None;
@@ -84,6 +87,9 @@ impl Store {
             for (index, row) in batch.rows().enumerate() {
                 *rows += 1;
                 let record = checked(path, *rows, row)?;
+                if let Some(problem) = wrong_key(&record) {
+                    return Ok(Some(format!("row {rows}: {problem}")));
+                }
                 let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
                 if path.parent() != Some(&folder) {
                     return Ok(Some(format!(
@@ -95,7 +101,7 @@ impl Store {
                     0 => last.as_ref().map(|last| last.row(last.len() - 1)),
                     _ => Some(batch.row(index - 1)),
                 };
-                if before.is_some_and(|before| compare(&before, &row) == Ordering::Greater) {
+                if before.is_some_and(|before| compare_attempts(&before, &row) == Ordering::Greater) {
                     return Ok(Some(format!("row {rows} is out of order; import the file instead")));
                 }
             }
@@ -133,14 +139,32 @@ impl Store {
 
 fn verify_journal(path: &Path, report: &mut VerifyReport) -> Result<Option<String>> {
     let mut reader = JournalReader::open(path)?;
+    let mut problem = None;
     loop {
-        match reader.next_rows(ROWS)?.len() {
-            0 => break,
-            rows => report.rows += rows as u64,
+        let rows = reader.next_rows(ROWS)?;
+        if rows.is_empty() {
+            break;
         }
+        report.rows += rows.len() as u64;
+        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, wrong_key(row)?)));
+        problem = problem.or_else(wrong);
     }
     report.torn.extend(reader.torn());
-    Ok(None)
+    if let Some(damage) = reader.damage() {
+        report.problems.push(Problem { file: path.to_owned(), problem: damage.to_string() });
+    }
+    Ok(problem)
+}
+
+/// What is wrong with the key of a record.
+pub(super) fn wrong_key(record: &Record) -> Option<String> {
+    let key = record.experiment_key();
+    (key != record.key).then(|| format!("its key is not that of its experiment, which is {key}"))
+}
+
+/// Whether it is the file that is wrong and not the system.
+pub(super) fn is_of_content(error: &Error) -> bool {
+    matches!(error, Error::Row { .. } | Error::Damaged { .. })
 }
 
 impl VerifyReport {

@@ -81,6 +81,11 @@ impl PartCursor {
         })
     }
 
+    /// How many rows the file says it has.
+    pub fn rows(&self) -> u64 {
+        self.reader.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
+    }
+
     /// The next rows, at most so many; nothing at the end.
     pub fn next(&mut self, most_rows: usize) -> Result<Option<Batch>> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {

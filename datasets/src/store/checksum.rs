@@ -1,0 +1,81 @@
+//! The checksum of a journal's line: its last member, so that the line stays a JSON object for every reader.
+
+use crate::error::RowError;
+
+/// What stands before the digits and after them.
+const BEFORE: &[u8] = b",\"checksum\":\"";
+const AFTER: &[u8] = b"\"}";
+
+const DIGITS: usize = 16;
+
+/// Length of all that a checksum adds to the end of an object, its brace included.
+const TAIL: usize = BEFORE.len() + DIGITS + AFTER.len();
+
+/// Gives the object at the end of a line, which has members, a checksum.
+pub(super) fn add(line: &mut Vec<u8>) {
+    line.truncate(line.trim_ascii_end().len());
+    line.pop();
+    let digits = digits(line);
+    line.extend_from_slice(BEFORE);
+    line.extend_from_slice(digits.as_bytes());
+    line.extend_from_slice(AFTER);
+    line.push(b'\n');
+}
+
+/// Takes the checksum off a line, which must fit; false for a line without one, which stays as it is.
+pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
+    let Some(end) = line.len().checked_sub(TAIL) else { return Ok(false) };
+    let tail = &line[end..];
+    if !tail.starts_with(BEFORE) || !tail.ends_with(AFTER) {
+        return Ok(false);
+    }
+    if digits(&line[..end]).as_bytes() != &tail[BEFORE.len()..BEFORE.len() + DIGITS] {
+        return Err(RowError::new("its content does not have the checksum that it ends in"));
+    }
+    line.truncate(end);
+    line.push(b'}');
+    Ok(true)
+}
+
+/// The refusal of a line that ought to have a checksum.
+pub(super) fn missing() -> RowError {
+    RowError::new("it does not end in a checksum, as every line of its journal should")
+}
+
+fn digits(content: &[u8]) -> String {
+    blake3::hash(content).to_hex()[..DIGITS].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_back_and_no_other_byte_does() {
+        let plain = b"{\"schema_version\":2,\"n\":1}";
+        let mut line = [&plain[..], b"\n"].concat();
+        add(&mut line);
+        assert!(serde_json::from_slice::<serde_json::Value>(&line).is_ok());
+        assert_eq!(line.pop(), Some(b'\n'));
+        let mut back = line.clone();
+        assert_eq!(take(&mut back), Ok(true));
+        assert_eq!(back, plain);
+        for place in 0..line.len() {
+            for bit in 0..8 {
+                let mut damaged = line.clone();
+                damaged[place] ^= 1 << bit;
+                let text = String::from_utf8_lossy(&damaged).into_owned();
+                assert_ne!(take(&mut damaged), Ok(true), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_without_one_stay_as_they_are() {
+        for text in ["", "{}", "{\"n\":1}", "{\"checksum\":\"0123456789abcdef\"}"] {
+            let mut line = text.as_bytes().to_vec();
+            assert_eq!(take(&mut line), Ok(false));
+            assert_eq!(line, text.as_bytes());
+        }
+    }
+}

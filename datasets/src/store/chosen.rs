@@ -1,0 +1,70 @@
+//! Of every experiment in a merge the measurements that are wanted.
+
+use super::merge::Merge;
+use crate::batch::Batch;
+use crate::error::Result;
+use crate::record::choose::{Choose, Tried};
+use std::ops::Range;
+
+/// Merged rows of which some are chosen.
+pub(super) struct Chosen {
+    merge: Merge,
+    choose: Choose,
+    /// The attempts at the last experiment so far, of which more may come.
+    open: Batch,
+}
+
+impl Chosen {
+    pub fn new(merge: Merge, choose: Choose) -> Chosen {
+        Chosen { merge, choose, open: Batch::all_columns() }
+    }
+
+    /// The next rows; nothing at the end.
+    pub fn next(&mut self) -> Result<Option<Batch>> {
+        if self.choose == Choose::All {
+            return self.merge.next();
+        }
+        let mut chosen = Batch::all_columns();
+        while chosen.is_empty() {
+            let Some(rows) = self.merge.next()? else {
+                self.close(&mut chosen);
+                break;
+            };
+            // An experiment begins with its first attempt.
+            let begins: Vec<usize> = (0..rows.len()).filter(|row| rows.attempt(*row) == 1).collect();
+            self.open.extend(&rows, 0..begins.first().copied().unwrap_or(rows.len()));
+            let Some(&last) = begins.last() else { continue };
+            self.close(&mut chosen);
+            for places in joined(begins.windows(2).map(|pair| self.places(&rows, pair[0]..pair[1]))) {
+                chosen.extend(&rows, places);
+            }
+            self.open.extend(&rows, last..rows.len());
+        }
+        Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
+    }
+
+    /// Chooses among the rows that waited for more.
+    fn close(&mut self, chosen: &mut Batch) {
+        let open = std::mem::replace(&mut self.open, Batch::all_columns());
+        chosen.extend(&open, self.places(&open, 0..open.len()));
+    }
+
+    /// The places that are chosen of one experiment's.
+    fn places(&self, rows: &Batch, places: Range<usize>) -> Range<usize> {
+        let tried: Vec<Tried> = places.clone().map(|row| Tried::of(&rows.row(row))).collect();
+        let chosen = self.choose.places(&tried);
+        places.start + chosen.start..places.start + chosen.end
+    }
+}
+
+/// Neighbours in one piece, which are copied faster.
+fn joined(places: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for next in places {
+        match joined.last_mut() {
+            Some(last) if last.end == next.start => last.end = next.end,
+            _ => joined.push(next),
+        }
+    }
+    joined
+}

@@ -1,0 +1,106 @@
+//! Content that is not what was written: it is left out and told, and the rest goes on.
+
+use super::Store;
+use super::files::{list, make_folder, sync_folder};
+use super::names::{is_part, part_name};
+use super::transfer::hash_file;
+use crate::error::{Error, IoContext, Result};
+use crate::parallel;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Where damaged files are set aside, below the store.
+const QUARANTINE: &str = "quarantine";
+
+/// What to do about a part that is damaged.
+pub(super) const PART_HINT: &str =
+    "`dataset verify --quarantine` sets it aside; merging a store that has the same part brings it back";
+
+/// Content of a file that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// Lines that are left out; nothing where it is the whole file.
+    pub lines: Option<u64>,
+    /// What is wrong, with the first of the lines.
+    pub problem: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.lines {
+            Some(1) => write!(f, "left out a line of `{}`: {}", self.file.display(), self.problem),
+            Some(lines) => write!(f, "left out {lines} lines of `{}`: {}", self.file.display(), self.problem),
+            None => write!(f, "left out `{}`: {}", self.file.display(), self.problem),
+        }
+    }
+}
+
+/// Sound parts, and what is wrong with the others.
+pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
+
+impl Store {
+    /// Parts whose content has the hash that their name says; only those may be read.
+    pub(super) fn sound_parts(&self) -> Result<Parts> {
+        sound(self.parts()?)
+    }
+
+    /// Moves a file out of the way of all readers, keeping its place in the store as its name.
+    pub(super) fn set_aside(&self, file: &Path) -> Result<PathBuf> {
+        let place = self.root.join(QUARANTINE).join(file.strip_prefix(&self.root).unwrap_or(file));
+        let folder = place.parent().unwrap_or(&self.root);
+        make_folder(folder)?;
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_free = |place: &PathBuf| !place.exists();
+        let mut places = (1..).map(|number| folder.join(format!("{name}.{number}")));
+        let place = if is_free(&place) { place.clone() } else { places.find(is_free).unwrap_or(place.clone()) };
+        std::fs::rename(file, &place).context("setting aside", file)?;
+        sync_folder(folder)?;
+        sync_folder(file.parent().unwrap_or(&self.root))?;
+        Ok(place)
+    }
+
+    /// Files that were set aside.
+    pub fn quarantined(&self) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.root.join(QUARANTINE)];
+        while let Some(folder) = folders.pop() {
+            let (below, here) = list(&folder, |_| true)?.into_iter().partition::<Vec<_>, _>(|path| path.is_dir());
+            folders.extend(below);
+            files.extend(here);
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+/// Tells sound parts from others.
+pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
+    let found = parallel::map(parts.len(), |index| part_damage(&parts[index]));
+    let (mut sound, mut damage) = (Vec::new(), Vec::new());
+    for (part, found) in parts.into_iter().zip(found) {
+        match found? {
+            None => sound.push(part),
+            Some(found) => damage.push(found),
+        }
+    }
+    Ok((sound, damage))
+}
+
+/// What is wrong with a part as a whole.
+pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
+    let name = part.file_name().and_then(|name| name.to_str()).filter(|name| is_part(name));
+    let problem = match hash_file(part) {
+        Ok(hash) if name == Some(part_name(&hash).as_str()) => return Ok(None),
+        Ok(_) => format!("its content does not have the hash that its name says; {PART_HINT}"),
+        // A disk that cannot give the content back is as bad as one that gives another.
+        Err(Error::Io { source, .. }) if is_unreadable(&source) => format!("{source}; {PART_HINT}"),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
+}
+
+fn is_unreadable(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(nix::errno::Errno::EIO as i32)
+}

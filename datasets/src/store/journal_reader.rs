@@ -1,0 +1,233 @@
+//! Reads journals, whoever writes or wrote them, and passes over what is not what was written.
+
+use super::checksum;
+use super::damage::Damage;
+use super::journal::JournalHeader;
+use crate::codec::json_lines::{Line, Lines, parse_line, too_long};
+use crate::error::{Error, IoContext, Result, RowError};
+use crate::parallel;
+use crate::record::SCHEMA_VERSION;
+use crate::record::table::Record;
+use serde::Serialize;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Lines that are in memory before they are parsed.
+const PARSED_AT_ONCE: usize = 2048;
+
+/// The end of a journal that was being written when its process died; it is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TornTail {
+    /// The journal.
+    pub journal: PathBuf,
+    /// Length of the unfinished line.
+    pub bytes: u64,
+}
+
+/// A line that waits to be parsed.
+struct NumberedLine {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl NumberedLine {
+    fn parse(&self, has_checksums: bool) -> std::result::Result<Record, (u64, RowError)> {
+        let mut text = self.text.clone();
+        let checked = checksum::take(&mut text).and_then(|has_one| match has_one || !has_checksums {
+            true => parse_line(&text),
+            false => Err(checksum::missing()),
+        });
+        checked.map_err(|error| (self.number, error))
+    }
+}
+
+/// What a line is before it is parsed.
+enum Form {
+    /// Laid down ahead and never written.
+    Zeros,
+    Whole,
+    TooLong,
+    /// Unfinished or with zeros: the last one of its process, unless others follow.
+    Broken,
+}
+
+impl Form {
+    fn of(line: &Line<'_>) -> Form {
+        match line {
+            _ if !line.is_finished && line.text.iter().all(|byte| *byte == 0) => Form::Zeros,
+            Line { is_too_long: true, .. } => Form::TooLong,
+            _ if line.is_finished && !line.text.contains(&0) => Form::Whole,
+            _ => Form::Broken,
+        }
+    }
+}
+
+/// A journal being read.
+pub(super) struct JournalReader {
+    path: PathBuf,
+    file: File,
+    lines: Lines,
+    /// Nothing when the process died before it had written one, or when it is damaged.
+    pub header: Option<JournalHeader>,
+    /// Whether there is a first line, so that there may be others.
+    is_begun: bool,
+    /// Number and length of a line that is torn or damaged.
+    broken: Option<(u64, u64)>,
+    damage: Option<Damage>,
+    /// How the file was when it was opened.
+    before: Option<(u64, SystemTime)>,
+}
+
+impl JournalReader {
+    /// Opens a journal and reads its header.
+    pub fn open(path: &Path) -> Result<JournalReader> {
+        JournalReader::of(path, File::open(path).context("opening", path)?)
+    }
+
+    /// Reads an open journal from its beginning.
+    pub fn of(path: &Path, file: File) -> Result<JournalReader> {
+        let read = file.try_clone().context("opening", path)?;
+        let mut reader = JournalReader {
+            path: path.to_owned(),
+            lines: Lines::new(BufReader::with_capacity(1 << 16, read)),
+            before: state(&file),
+            file,
+            header: None,
+            is_begun: false,
+            broken: None,
+            damage: None,
+        };
+        reader.read_header()?;
+        Ok(reader)
+    }
+
+    fn read_header(&mut self) -> Result<()> {
+        let Some(line) = self.lines.next_line().context("reading", &self.path)? else { return Ok(()) };
+        let (number, bytes) = (line.number, begun(line.text));
+        match Form::of(&line) {
+            Form::Whole => {
+                self.is_begun = true;
+                let mut text = line.text.to_vec();
+                let not_one = |error| RowError::new(format!("the first line is not the header of a journal: {error}"));
+                let header = checksum::take(&mut text).and_then(|has_one| {
+                    let header = serde_json::from_slice::<JournalHeader>(&text).map_err(not_one)?;
+                    if header.has_checksums && !has_one { Err(checksum::missing()) } else { Ok(header) }
+                });
+                match header {
+                    Ok(JournalHeader { schema_version: found, .. }) if found > SCHEMA_VERSION => {
+                        return Err(Error::Newer { path: self.path.clone(), found, known: SCHEMA_VERSION });
+                    }
+                    Ok(header) => self.header = Some(header),
+                    Err(error) => self.leave_out(number, &error),
+                }
+            }
+            Form::TooLong | Form::Broken => {
+                self.is_begun = line.is_finished;
+                self.broken = Some((number, bytes));
+            }
+            Form::Zeros => {}
+        }
+        Ok(())
+    }
+
+    /// Whether there should be a header, but it cannot be read.
+    pub fn is_header_damaged(&self) -> bool {
+        self.is_begun && self.header.is_none()
+    }
+
+    /// The unfinished last line, known once all records were read.
+    pub fn torn(&self) -> Option<TornTail> {
+        self.broken.map(|(_, bytes)| TornTail { journal: self.path.clone(), bytes })
+    }
+
+    /// What was left out, known once all records were read.
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage.clone()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether somebody has written to the file since it was opened.
+    pub fn has_changed(&self) -> bool {
+        self.before.is_none() || state(&self.file) != self.before
+    }
+
+    /// The next records, at most so many; none at the end.
+    pub fn next_rows(&mut self, most: usize) -> Result<Vec<Record>> {
+        let mut rows = Vec::new();
+        while rows.len() < most {
+            let lines = self.next_lines(PARSED_AT_ONCE.min(most - rows.len()))?;
+            if lines.is_empty() {
+                break;
+            }
+            // Where the header does not tell, nothing is believed without one.
+            let has_checksums = self.header.as_ref().is_none_or(|header| header.has_checksums);
+            let pieces: Vec<&[NumberedLine]> = lines.chunks(lines.len().div_ceil(parallel::THREADS)).collect();
+            let parsed = parallel::map(pieces.len(), |index| {
+                pieces[index].iter().map(|line| line.parse(has_checksums)).collect::<Vec<_>>()
+            });
+            for parsed in parsed.into_iter().flatten() {
+                match parsed {
+                    Ok(record) => rows.push(record),
+                    Err((number, error)) => self.leave_out(number, &error),
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn next_lines(&mut self, most: usize) -> Result<Vec<NumberedLine>> {
+        let mut lines = Vec::new();
+        while self.is_begun && lines.len() < most {
+            let Some(line) = self.lines.next_line().context("reading", &self.path)? else { break };
+            let number = line.number;
+            match Form::of(&line) {
+                Form::Zeros => continue,
+                Form::Whole => lines.push(NumberedLine { number, text: line.text.to_owned() }),
+                Form::TooLong => self.leave_out(number, &too_long()),
+                Form::Broken => {
+                    let broken = self.broken.replace((number, begun(line.text)));
+                    self.leave_out_broken(broken);
+                    continue;
+                }
+            }
+            // A line that others follow was finished once.
+            let broken = self.broken.take();
+            self.leave_out_broken(broken);
+        }
+        Ok(lines)
+    }
+
+    fn leave_out_broken(&mut self, broken: Option<(u64, u64)>) {
+        if let Some((number, _)) = broken {
+            self.leave_out(number, &RowError::new("a part of it was lost"));
+        }
+    }
+
+    fn leave_out(&mut self, number: u64, error: &RowError) {
+        let first =
+            || Damage { file: self.path.clone(), lines: Some(0), problem: format!("line {number}: {}", error.problem) };
+        let damage = self.damage.get_or_insert_with(first);
+        damage.lines = damage.lines.map(|lines| lines + 1);
+    }
+}
+
+/// Bytes of a line before the first that was not written.
+fn begun(text: &[u8]) -> u64 {
+    text.iter().take_while(|byte| **byte != 0).count() as u64
+}
+
+fn state(file: &File) -> Option<(u64, SystemTime)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
+}

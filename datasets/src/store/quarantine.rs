@@ -1,0 +1,118 @@
+//! Moves what is damaged out of the way of all readers, and says what is lost by it.
+//!
+//! Of a part with another content than its name says nothing can be trusted, so all of it is lost; one that is what was
+//! written but breaks rules gives its sound rows to another part first. Nothing is deleted: what is set aside lies below
+//! `quarantine/` under the name it had.
+
+use super::Store;
+use super::compact::Manifest;
+use super::damage::part_damage;
+use super::journal::SEAL_AT_ROWS;
+use super::seal::{SealOptions, SealReport, seal_rows};
+use super::verify::{is_of_content, wrong_key};
+use crate::codec::parquet::PartCursor;
+use crate::codec::{all_columns, checked};
+use crate::error::{Error, Result};
+use crate::record::table::Record;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Rows read at once.
+const ROWS: usize = 1024;
+
+/// What was set aside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QuarantineReport {
+    /// Files of which nothing is read any more.
+    pub files: Vec<SetAside>,
+    /// The journals sealed meanwhile; `damage` are their lines that were set aside.
+    pub sealed: SealReport,
+}
+
+/// A file that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetAside {
+    /// Where it was.
+    pub file: PathBuf,
+    /// Where it is.
+    pub to: PathBuf,
+    /// What is wrong with it.
+    pub problem: String,
+    /// Rows that are lost by it; nothing where it does not even tell that.
+    pub rows_lost: Option<u64>,
+}
+
+impl Store {
+    /// Sets aside every part, journal and manifest that is not what was written or breaks rules.
+    pub fn quarantine(&self) -> Result<QuarantineReport> {
+        let _lock = self.lock_compaction()?;
+        let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
+        let manifest = match self.manifest() {
+            Ok(manifest) => manifest,
+            Err(error @ Error::Damaged { .. }) => {
+                report.set_aside(self, &self.manifest_path(), error.to_string(), Some(0))?;
+                Manifest::empty()
+            }
+            Err(error) => return Err(error),
+        };
+        for part in self.parts()? {
+            if let Some((problem, rows_lost)) = self.take_apart(&part, &manifest)? {
+                report.set_aside(self, &part, problem, rows_lost)?;
+            }
+        }
+        self.forget(&report.files.iter().map(|aside| aside.file.clone()).collect::<Vec<_>>())?;
+        Ok(report)
+    }
+
+    /// What is wrong with a part and how many rows are lost by it; those that can be trusted are in another part then.
+    fn take_apart(&self, part: &Path, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
+        if let Some(damage) = part_damage(part)? {
+            let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
+            return Ok(Some((
+                damage.problem,
+                listed.or_else(|| PartCursor::open(part, &[]).ok().map(|part| part.rows())),
+            )));
+        }
+        let (_, found) = self.verify_part(part);
+        let problem = match found {
+            Ok(None) => return Ok(None),
+            Ok(Some(problem)) => problem,
+            Err(error) if is_of_content(&error) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        Ok(Some((problem, Some(self.keep_sound_rows(part)?))))
+    }
+
+    /// Writes the rows of a part that keep all rules into parts of their own; gives the number of the others.
+    fn keep_sound_rows(&self, part: &Path) -> Result<u64> {
+        let mut cursor = PartCursor::open(part, &all_columns())?;
+        let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
+        let all = cursor.rows();
+        while let Ok(Some(batch)) = cursor.next(ROWS) {
+            for row in batch.rows() {
+                read += 1;
+                sound.extend(checked(part, read, row).ok().filter(|record: &Record| wrong_key(record).is_none()));
+            }
+            if sound.len() + ROWS > SEAL_AT_ROWS {
+                kept += sound.len() as u64;
+                seal_rows(self, &std::mem::take(&mut sound))?;
+            }
+        }
+        kept += sound.len() as u64;
+        seal_rows(self, &sound)?;
+        Ok(all.max(read).saturating_sub(kept))
+    }
+}
+
+impl QuarantineReport {
+    fn set_aside(&mut self, store: &Store, file: &Path, problem: String, rows_lost: Option<u64>) -> Result<()> {
+        let to = store.set_aside(file)?;
+        self.files.push(SetAside { file: file.to_owned(), to, problem, rows_lost });
+        Ok(())
+    }
+
+    /// Whether nothing was damaged.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.sealed.damage.is_empty()
+    }
+}
