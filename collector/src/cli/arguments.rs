@@ -436,7 +436,7 @@ pub enum DatasetCommand {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
-        /// Which measurements of each experiment count: middle, latest or all
+        /// Of several attempts, count the middle, latest or all
         #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = super::dataset::choose)]
         choose: datasets::Choose,
         /// Print one JSON document
@@ -454,7 +454,7 @@ pub enum DatasetCommand {
         /// The file; it is written beside and renamed into place
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Which measurements of each experiment are written: middle, latest or all
+        /// Of several attempts, write the middle, latest or all
         #[arg(long, value_name = "WHICH", default_value = "all", value_parser = super::dataset::choose)]
         choose: datasets::Choose,
         /// Print one JSON document
@@ -492,7 +492,7 @@ pub enum DatasetCommand {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
-        /// Also seal journals whose processes cannot be seen from here; only right when they have ended
+        /// Also seal journals of processes not seen from here, which must have ended
         #[arg(long)]
         take_over: bool,
         /// Print one JSON document
@@ -513,7 +513,7 @@ pub enum DatasetCommand {
         /// The store
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
-        /// Set aside what is damaged, so that it is read by nobody, and say what is lost
+        /// Set aside what is damaged, and say what is lost
         #[arg(long)]
         quarantine: bool,
         /// Print one JSON document
