@@ -8,7 +8,7 @@ use crate::campaign::attempt::{load_with_notes, notes};
 use crate::campaign::config::Executor;
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use crate::space;
-use datasets::{Outcome, Record, Source};
+use datasets::{Choose, Outcome, Record, Source};
 use models::drawing::Told;
 use models::partition::{claims, partner};
 use models::{Graph, Work, transformers};
@@ -115,7 +115,7 @@ pub fn graph(
 /// The best measured median of each task of a store, by the task's hash.
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
     let mut best: HashMap<String, (f64, Record)> = HashMap::new();
-    for record in open(store)?.records().map_err(failed)? {
+    for record in open(store)?.records(Choose::Middle).map_err(failed)? {
         let record = record.map_err(failed)?;
         let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured;
         let Some(median_ns) = record.median_ns.filter(|_| is_measured) else { continue };
