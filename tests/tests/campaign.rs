@@ -64,9 +64,9 @@ fn what_is_known_is_not_measured_again() {
     let all = stores::chosen(&bench.path("store"), Choose::All);
     assert_eq!(all[..10], records, "what was measured first stays as it is");
     assert!(all[10..].iter().all(|record| record.attempt == 2), "and the others are the second");
-    for (choose, count) in [("all", 20), ("middle", 10), ("latest", 10)] {
+    for (choose, wanted) in [("all", 20), ("middle", 10), ("latest", 10)] {
         let export = format!("dataset export --store store --out {choose}.csv --choose {choose} --json");
-        assert_eq!(count(&run(bench.opcollect(&export)).expect(0), "rows"), count, "{choose}");
+        assert_eq!(count(&run(bench.opcollect(&export)).expect(0), "rows"), wanted, "{choose}");
     }
     assert_eq!(stores::chosen(&bench.path("store"), Choose::Latest), all[10..]);
     check_sound(&bench, "store");
