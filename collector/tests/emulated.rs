@@ -14,7 +14,7 @@ mod common;
 use collector::campaign::{Build, Workers};
 use collector::counters::{Backend, CounterRequest, Refusal, Step};
 use collector::cuda::nvrtc::Nvrtc;
-use collector::cuda::{DeviceCode, cupti};
+use collector::cuda::{Argument, Count, DeviceCode, cupti};
 use collector::host::{DoctorRequest, Status, doctor};
 use collector::job::{Artifact, BuildJob, Measured, RunJob, RunReply};
 use collector::measure::{Cache, Method, Plan, Warning};
@@ -222,8 +222,7 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         let rename = |name: &mut String| *name = in_place(place, name);
         code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
         code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
-        // The emulated driver takes the path of a library for machine code.
-        code.cubins[0].bytes = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        code.cubins[0].bytes = machine_code(&library);
         for task in open::at_sizes(&common::task(text)) {
             let mut job = common::run_job(&task, Vec::new(), &[0]);
             job.device = Some(code.clone());
@@ -234,6 +233,50 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     fs::write(&file, source).expect("the kernels can be written");
     compile(&file, &library, &[Path::new(EMULATOR)]);
     jobs
+}
+
+/// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.
+fn machine_code(library: &Path) -> Vec<u8> {
+    const HEAD: usize = 64;
+    let path = [library.as_os_str().as_encoded_bytes(), b"\0"].concat();
+    let mut bytes = vec![0; 3 * HEAD];
+    let mut put = |place: usize, value: &[u8]| bytes[place..place + value.len()].copy_from_slice(value);
+    put(0, b"\x7fELF\x02\x01\x01");
+    put(16, &[2, 0, 190, 0, 1]);
+    // Where the heads of sections are, then sizes and counts.
+    put(40, &[HEAD as u8]);
+    put(52, &[HEAD as u8, 0, 56, 0, 0, 0, HEAD as u8, 0, 2]);
+    // The second section: its kind, where it is, and how long.
+    put(2 * HEAD + 4, &[1]);
+    put(2 * HEAD + 24, &[3 * HEAD as u8]);
+    put(2 * HEAD + 32, &[u8::try_from(path.len()).expect("a short path")]);
+    bytes.extend(path);
+    bytes
+}
+
+/// The driver is told no length, so that code that ends too early must never reach it; nor a launch with other arguments
+/// than the kernel takes, as many of which the driver reads.
+fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
+    let whole = &job.device.as_ref().expect("device code").cubins[0].bytes;
+    let mut failure = |change: &dyn Fn(&mut DeviceCode)| {
+        let mut job = job.clone();
+        change(job.device.as_mut().expect("device code"));
+        match workers.run(&job, common::PATIENCE) {
+            Ok(RunReply::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    for length in [0, 1, 63, 64, 191, whole.len() - 1] {
+        let why = failure(&|code| code.cubins[0].bytes.truncate(length));
+        assert!(why.starts_with("not machine code for a GPU: "), "{length} bytes: {why}");
+    }
+    let why = failure(&|code| code.launches[0].arguments.truncate(1));
+    assert!(why.contains("is to be called with 1 arguments of up to 8 bytes, but takes some of [8, 8] bytes"), "{why}");
+    let why = failure(&|code| code.launches[0].arguments.push(Argument::Number(Count::Known(1))));
+    assert!(
+        why.contains("is to be called with 4 arguments of up to 8 bytes, but takes some of [8, 8, 8] bytes"),
+        "{why}"
+    );
 }
 
 fn on_emulated_device(folder: &Path) {
@@ -258,6 +301,7 @@ fn on_emulated_device(folder: &Path) {
         events: vec!["gpu_kernel_ns".to_owned()],
         ..jobs[0].1.counters.clone()
     };
+    expect_false_code_refused(&mut workers, &jobs[0].1);
     expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
     expect_old_driver_told(&mut workers, &jobs[0].1, folder);
     expect_campaign_goes_on(&mut workers, TASKS[0].0, [&jobs[0].1, &faulty, &jobs[0].1]);

@@ -32,7 +32,7 @@ fn serve() -> anyhow::Result<()> {
             entry.serve(versions, |job| builder.answer(&job))?;
         }
         Role::Runner => {
-            let mut runner = Runner::default();
+            let mut runner = Runner::new(entry.become_runner());
             entry.serve(versions, |job| runner.answer(&job))?;
         }
     }
@@ -42,14 +42,15 @@ fn serve() -> anyhow::Result<()> {
 /// A runner that needs the driver and nothing of TVM.
 fn serve_device() -> anyhow::Result<()> {
     let entry = worker::enter()?;
-    let gpu = Gpu::open()?;
+    let process = entry.become_runner();
+    let gpu = Gpu::open(process)?;
     let facts = gpu.device.facts()?;
     let versions = BTreeMap::from([
         ("device".to_owned(), facts.name),
         ("capability".to_owned(), facts.capability.to_string()),
         ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
     ]);
-    let mut runner = Runner::on_device(gpu);
+    let mut runner = Runner::on_device(process, gpu);
     entry.serve(versions, |job| runner.answer(&job))?;
     Ok(())
 }

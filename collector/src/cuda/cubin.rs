@@ -2,23 +2,51 @@
 
 use object::LittleEndian;
 use object::elf::FileHeader64;
-use object::read::elf::{FileHeader, SectionHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use std::ffi::CStr;
 
 /// Why an ELF file is not machine code for a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
+/// What the driver can be given to load. It is told an address and no length, so that how far it reads follows from the
+/// bytes themselves; these end where they say.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a>(&'a [u8]);
+
+impl<'a> Image<'a> {
+    /// Machine code that is all there: whatever its headers point to lies within its bytes.
+    pub fn cubin(bytes: &'a [u8]) -> Result<Image<'a>, CubinError> {
+        let header = header(bytes)?;
+        let sections = header.section_headers(LittleEndian, bytes).map_err(wrong)?;
+        let of_sections = sections.iter().filter_map(|section| section.file_range(LittleEndian));
+        let segments = header.program_headers(LittleEndian, bytes).map_err(wrong)?;
+        let of_segments = segments.iter().map(|segment| segment.file_range(LittleEndian));
+        if sections.is_empty() {
+            return Err(CubinError("it has no sections".to_owned()));
+        }
+        let end = of_sections.chain(of_segments).map(|(start, size)| start.saturating_add(size)).max().unwrap_or(0);
+        match end <= bytes.len() as u64 {
+            true => Ok(Image(bytes)),
+            false => Err(CubinError(format!("it was cut to {} bytes, of at least {end}", bytes.len()))),
+        }
+    }
+
+    /// Text in the driver's own language.
+    pub fn text(text: &'a CStr) -> Image<'a> {
+        Image(text.to_bytes_with_nul())
+    }
+
+    /// All of it.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
 /// Bytes of machine code of each kernel, by name.
 pub fn kernels(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
-    const CUDA_MACHINE: u16 = 190;
-    let wrong = |error: object::Error| CubinError(error.to_string());
-    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(wrong)?;
-    let machine = header.e_machine(LittleEndian);
-    if machine.0 != CUDA_MACHINE {
-        return Err(CubinError(format!("its machine is {}, not {CUDA_MACHINE}", machine.0)));
-    }
-    let sections = header.sections(LittleEndian, bytes).map_err(wrong)?;
+    let sections = header(bytes)?.sections(LittleEndian, bytes).map_err(wrong)?;
     let mut found = Vec::new();
     for section in sections.iter() {
         let name = sections.section_name(LittleEndian, section).map_err(wrong)?;
@@ -27,4 +55,18 @@ pub fn kernels(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
         }
     }
     Ok(found)
+}
+
+fn header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>, CubinError> {
+    const CUDA_MACHINE: u16 = 190;
+    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(wrong)?;
+    let machine = header.e_machine(LittleEndian);
+    if machine.0 != CUDA_MACHINE {
+        return Err(CubinError(format!("its machine is {}, not {CUDA_MACHINE}", machine.0)));
+    }
+    Ok(header)
+}
+
+fn wrong(error: object::Error) -> CubinError {
+    CubinError(error.to_string())
 }

@@ -109,6 +109,11 @@ const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Err(_) => unreachable!(),
 };
 
+/// Gives CUPTI a buffer.
+///
+/// # Safety
+///
+/// Each argument is a place that can be written to.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     // SAFETY: CUPTI gives three places to write to; a null buffer is its sign for "no memory".
     unsafe {
@@ -118,6 +123,11 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: 
     }
 }
 
+/// Takes a buffer back with the records in it.
+///
+/// # Safety
+///
+/// The buffer came from [`requested`] and is given up with this call; as many of its bytes as said are records.
 unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;
@@ -221,10 +231,12 @@ impl Cupti {
             functions.check("cuptiActivityRegisterCallbacks", status)
         };
         self.registered.get_or_init(register).clone()?;
-        // SAFETY: here and below, the calls take numbers alone.
+        // SAFETY: the call takes a number alone.
         functions.check("cuptiActivityEnable", unsafe { (functions.enable)(CONCURRENT_KERNEL) })?;
         let worked = work();
+        // SAFETY: as above; both callbacks are registered.
         let flushed = unsafe { (functions.flush)(EVEN_UNFINISHED) };
+        // SAFETY: the call takes a number alone.
         let disabled = unsafe { (functions.disable)(CONCURRENT_KERNEL) };
         worked?;
         functions.check("cuptiActivityFlushAll", flushed)?;

@@ -4,6 +4,8 @@
 //! at run time, and no toolkit or runtime library is needed. All calls belong to one thread, which `Device` keeps by
 //! not being `Send`. Addresses never leave the fence.
 
+use super::Image;
+use crate::worker::RunnerProcess;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -27,6 +29,10 @@ pub enum DriverError {
     BadName(String),
     #[error("kernel `{0}` is to be launched on a grid of unknown size")]
     UnknownGrid(String),
+    #[error(
+        "kernel `{kernel}` is to be called with {given} arguments of up to 8 bytes, but takes some of {taken:?} bytes"
+    )]
+    OtherArguments { kernel: String, given: usize, taken: Vec<usize> },
 }
 
 /// What to do where nothing can be launched.
@@ -46,6 +52,8 @@ macro_rules! functions {
         /// The functions in use, with the signatures of `cuda.h`.
         struct Functions {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
+            /// Offset and size of a parameter of a kernel; not of drivers before 12.4.
+            parameter: Option<unsafe extern "C" fn(Handle, usize, *mut usize, *mut usize) -> Status>,
         }
 
         impl Functions {
@@ -55,6 +63,8 @@ macro_rules! functions {
                         // SAFETY: the field has the signature that NVIDIA's header gives for this name.
                         *unsafe { library.get($symbol.as_bytes()) }.map_err(|_| DriverError::TooOld($symbol))?
                     },)*
+                    // SAFETY: as above.
+                    parameter: unsafe { library.get(b"cuFuncGetParamInfo") }.ok().map(|symbol| *symbol),
                 })
             }
         }
@@ -236,10 +246,12 @@ impl Device {
     }
 
     /// Machine code, ready to be launched.
-    pub fn load<'a>(&'a self, cubin: &[u8]) -> Result<DeviceModule<'a>> {
+    pub fn load<'a>(&'a self, _: RunnerProcess, image: Image<'_>) -> Result<DeviceModule<'a>> {
         let mut handle = null_mut();
-        // SAFETY: the image is a complete ELF file whose headers the driver checks; it is copied during the call.
-        self.check("cuModuleLoadData", unsafe { (self.functions.load)(&raw mut handle, cubin.as_ptr().cast()) })?;
+        let bytes = image.bytes();
+        // SAFETY: the driver reads as far as the image says, which is no further than its bytes, and copies it during the
+        // call; what its code does when it is launched is for a runner to survive, and the caller shows that this is one.
+        self.check("cuModuleLoadData", unsafe { (self.functions.load)(&raw mut handle, bytes.as_ptr().cast()) })?;
         Ok(DeviceModule { device: self, handle })
     }
 
@@ -250,13 +262,16 @@ impl Device {
         let functions = &self.functions;
         let mut graph =
             Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
-        // SAFETY: here and below, each call writes one handle to a place that outlives it; `Graph` destroys them.
+        // SAFETY: writes one handle to a place that outlives the call; `Graph` destroys it.
         self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
+        // SAFETY: the stream was just made.
         self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
         let listed = kernels.iter().try_for_each(|kernel| kernel.launch_on(graph.stream));
+        // SAFETY: the stream is being captured; writes one handle, or null, to a place that outlives the call.
         let status = unsafe { (functions.end_capture)(graph.stream, &raw mut graph.listed) };
         listed?;
         self.check("cuStreamEndCapture", status)?;
+        // SAFETY: the graph is complete; writes one handle to a place that outlives the call.
         let status = unsafe { (functions.instantiate)(&raw mut graph.ready, graph.listed, 0) };
         self.check("cuGraphInstantiate", status)?;
         Ok(graph)
@@ -298,12 +313,11 @@ impl Functions {
             let mut text = std::ptr::null();
             // SAFETY: writes the address of a static terminated string, or null for an unknown status.
             let known = unsafe { get(status, &raw mut text) } == SUCCESS && !text.is_null();
-            // SAFETY: just checked.
-            if known {
-                unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-            } else {
-                format!("error {status}")
+            if !known {
+                return format!("error {status}");
             }
+            // SAFETY: a terminated text, as was just checked.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         Err(DriverError::Failed { call, name: text(self.error_name), why: text(self.error_text) })
     }
@@ -392,10 +406,9 @@ pub struct Prepared<'a> {
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch, whose numbers must be known, with these arguments.
+    /// Prepares a launch, whose numbers must be known, with these arguments, which must be as many as the kernel takes.
     ///
-    /// What the kernel does with them is the promise of whoever built it; `opcollect` runs only artifacts of a folder
-    /// the user names.
+    /// What the kernel does with them is the promise of whoever built it; there is a module only in a runner.
     pub fn prepare<'a>(&'a self, launch: &super::Launch, arguments: &[Given<'a>]) -> Result<Prepared<'a>> {
         const MOST_DYNAMIC_SHARED: c_int = 8;
         const STATIC_SHARED: u32 = super::STATIC_SHARED_BYTES;
@@ -407,6 +420,7 @@ impl DeviceModule<'_> {
         // SAFETY: the module is loaded, the name is terminated and outlives the call.
         let status = unsafe { (functions.kernel)(&raw mut kernel, self.handle, name.as_ptr()) };
         self.device.check("cuModuleGetFunction", status)?;
+        self.check_arguments(&launch.kernel, kernel, arguments.len())?;
         if launch.dynamic_shared_bytes > STATIC_SHARED {
             let bytes = c_int::try_from(launch.dynamic_shared_bytes).unwrap_or(c_int::MAX);
             // SAFETY: the kernel was just found.
@@ -423,6 +437,24 @@ impl DeviceModule<'_> {
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
             _module: self,
         })
+    }
+
+    /// Whether the kernel takes so many arguments of at most eight bytes: the driver reads as many as it takes. A driver
+    /// that does not tell leaves that to whoever built the kernel.
+    fn check_arguments(&self, name: &str, kernel: Handle, given: usize) -> Result<()> {
+        let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
+        let bytes = |place| {
+            let (mut offset, mut bytes) = (0, 0);
+            // SAFETY: the kernel was just found; writes two numbers to places that outlive the call.
+            let status = unsafe { parameter(kernel, place, &raw mut offset, &raw mut bytes) };
+            (status == SUCCESS).then_some(bytes)
+        };
+        // One more than there should be shows itself, too.
+        let taken: Vec<usize> = (0..=given).map_while(bytes).collect();
+        if taken.len() == given && taken.iter().all(|&bytes| bytes <= size_of::<u64>()) {
+            return Ok(());
+        }
+        Err(DriverError::OtherArguments { kernel: name.to_owned(), given, taken })
     }
 }
 
@@ -444,7 +476,7 @@ impl Prepared<'_> {
             self.arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (self.grid, self.block);
         // SAFETY: the kernel belongs to a loaded module that this borrows; each argument points to eight bytes that
-        // outlive the call, which copies as many of them as the parameter has. The builder counted as many arguments as the kernel takes.
+        // outlive the call, which copies as many of them as the parameter has; `check_arguments` counted them.
         let status = unsafe {
             (self.device.functions.launch)(
                 self.kernel,

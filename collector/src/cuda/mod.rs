@@ -34,6 +34,7 @@ pub use architecture::{
 pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded, is_too_new};
 pub use compile::{CompileError, compile};
 pub use count::{Count, CountError};
+pub use cubin::{CubinError, Image};
 pub use header::{UnknownTag, header};
 pub use launches::{HostWork, Launches, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};

@@ -126,14 +126,18 @@ impl Nvml {
             functions.check(call, get(&raw mut number)).map(|()| number)
         };
         let mut throttle = 0;
-        // SAFETY: here and below, the device is NVML's own, and each call writes one number to a place that outlives it.
+        // SAFETY: the device is NVML's own, and the call writes one number to a place that outlives it.
         let throttle_status = unsafe { (functions.throttle)(self.device, &raw mut throttle) };
         Fares {
+            // SAFETY: as above.
             sm_clock_mhz: number("nvmlDeviceGetClockInfo", &|to| unsafe { (functions.clock)(self.device, SM, to) }),
+            // SAFETY: as above.
             memory_clock_mhz: number("nvmlDeviceGetClockInfo", &|to| unsafe {
                 (functions.clock)(self.device, MEMORY, to)
             }),
+            // SAFETY: as above.
             power_mw: number("nvmlDeviceGetPowerUsage", &|to| unsafe { (functions.power)(self.device, to) }),
+            // SAFETY: as above.
             temperature_celsius: number("nvmlDeviceGetTemperature", &|to| unsafe {
                 (functions.temperature)(self.device, CHIP, to)
             }),

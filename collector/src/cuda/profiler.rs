@@ -20,7 +20,12 @@ pub const REPEATED_BY_CALLER: c_int = 3;
 /// The range profiler for one device.
 pub struct Profiler {
     calls: Rc<Calls>,
-    chip: CString,
+    chip: Rc<Chip>,
+}
+
+/// A device as host objects must know it.
+struct Chip {
+    name: CString,
     /// Which counters the device lets be read, as CUPTI writes it.
     availability: Image,
 }
@@ -43,6 +48,8 @@ struct Calls {
 struct Host {
     calls: Rc<Calls>,
     handle: Handle,
+    // CUPTI has its addresses as long as the object is there.
+    _chip: Rc<Chip>,
 }
 
 /// The profiler switched on for a context.
@@ -51,6 +58,14 @@ struct Session<'a> {
     handle: Handle,
     // Alive as long as its context is in use.
     _device: &'a Device,
+}
+
+/// A session that counts. CUPTI has the addresses of both images until the session ends, which as the first field it does
+/// before they can be freed.
+struct Counting<'a> {
+    session: Session<'a>,
+    data: Image,
+    config: &'a mut Config,
 }
 
 /// Bytes for CUPTI, in words, since it wants them aligned.
@@ -88,19 +103,19 @@ impl Profiler {
             return Err(CuptiError::Unsupported("its chip has no name".to_owned()));
         }
         // SAFETY: a terminated text of CUPTI's own, copied at once.
-        let chip = unsafe { CStr::from_ptr(named.chip) }.to_owned();
+        let name = unsafe { CStr::from_ptr(named.chip) }.to_owned();
         let mut open =
             given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
         call!(&calls, availability, open)?;
         let mut availability = Image::new(open.image_bytes)?;
         open.image = availability.address();
         call!(&calls, availability, open)?;
-        Ok(Profiler { calls: Rc::new(calls), chip, availability })
+        Ok(Profiler { calls: Rc::new(calls), chip: Rc::new(Chip { name, availability }) })
     }
 
     /// The name of the chip, such as `GH100`.
     pub fn chip(&self) -> String {
-        self.chip.to_string_lossy().into_owned()
+        self.chip.name.to_string_lossy().into_owned()
     }
 
     /// Whether counters may be read: switches the profiler on and off.
@@ -166,17 +181,16 @@ impl Profiler {
     ) -> std::result::Result<Vec<f64>, E> {
         /// Some metrics take more passes than were announced, one for each level of ranges.
         const PASSES_SPARE: usize = 4;
-        let session = Session::begin(&self.calls, device)?;
-        let mut data = session.data(config)?;
-        session.configure(config, &mut data)?;
-        for _ in 0..config.passes + PASSES_SPARE {
+        let mut counting = Session::begin(&self.calls, device)?.count(config)?;
+        let passes = counting.config.passes.saturating_add(PASSES_SPARE);
+        for _ in 0..passes {
             ready()?;
-            if session.pass(&mut work)? {
-                session.decode()?;
-                return Ok(config.evaluate(&mut data)?);
+            if counting.session.pass(&mut work)? {
+                counting.session.decode()?;
+                return Ok(counting.config.evaluate(&mut counting.data)?);
             }
         }
-        Err(CuptiError::Unsupported(format!("{} passes did not suffice", config.passes + PASSES_SPARE)).into())
+        Err(CuptiError::Unsupported(format!("{passes} passes did not suffice")).into())
     }
 }
 
@@ -205,12 +219,12 @@ impl Host {
         const RANGE_PROFILER: c_int = 0;
         let mut made = given::MakeHost {
             kind: RANGE_PROFILER,
-            chip: profiler.chip.as_ptr(),
-            availability: profiler.availability.words.as_ptr().cast(),
+            chip: profiler.chip.name.as_ptr(),
+            availability: profiler.chip.availability.words.as_ptr().cast(),
             ..given::MakeHost::blank()
         };
         call!(&profiler.calls, make_host, made)?;
-        Ok(Host { calls: Rc::clone(&profiler.calls), handle: made.host })
+        Ok(Host { calls: Rc::clone(&profiler.calls), handle: made.host, _chip: Rc::clone(&profiler.chip) })
     }
 }
 
@@ -253,9 +267,12 @@ impl<'a> Session<'a> {
     }
 
     /// Says what is counted, and that the caller marks the range and repeats the work.
-    fn configure(&self, config: &mut Config, data: &mut Image) -> Result<()> {
+    fn count(self, config: &'a mut Config) -> Result<Counting<'a>> {
+        let data = self.data(config)?;
+        let mut counting = Counting { session: self, data, config };
+        let Counting { session, data, config } = &mut counting;
         let mut set = given::SetConfig {
-            profiler: self.handle,
+            profiler: session.handle,
             config_bytes: config.image.bytes,
             config: config.image.address(),
             data_bytes: data.bytes,
@@ -268,7 +285,8 @@ impl<'a> Session<'a> {
             level: 1,
             ..given::SetConfig::blank()
         };
-        call!(self.calls, set_config, set)
+        call!(session.calls, set_config, set)?;
+        Ok(counting)
     }
 
     /// One pass; whether it was the last. The range is open no longer than the work: waiting for it would count, too.

@@ -14,7 +14,7 @@ use super::{Measured, RunJob, RunReply};
 use crate::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
 use crate::counters::{Backend, CounterRequest, CounterSession, Usage};
 use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Given, Prepared};
-use crate::cuda::{Argument, Cubin, DeviceCode, Launches, is_too_new};
+use crate::cuda::{Argument, Cubin, DeviceCode, Image, Launches, is_too_new};
 use crate::measure::{Cache, Clock, HostClock, Method, measure};
 use anyhow::{Context, Result, ensure};
 use models::reference::Tensor;
@@ -32,7 +32,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
         format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
     })?;
-    let module = load(device, cubin, &facts.driver_cuda)?;
+    let module = load(gpu, cubin, &facts.driver_cuda)?;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
     let tensors = tensors(device, inputs, output_bytes)?;
     let extents = inputs.iter().map(|input| input.ty().extents()).chain([output.extents()]).collect::<Option<Vec<_>>>();
@@ -100,8 +100,8 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
 }
 
 /// Loads machine code. What a driver older than the compiler says of it is short, so more is said here.
-fn load<'a>(device: &'a Device, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
-    let loaded = device.load(&cubin.bytes);
+fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
+    let loaded = gpu.load(Image::cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
         let needed = cubin.compiler.split('.').next().unwrap_or_default();
         let why = format!(

@@ -9,17 +9,20 @@ use super::told::Told;
 use super::watch::{Seen, Watch};
 use crate::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
 use crate::counters::{Counted, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
+use crate::cuda::Image;
 use crate::cuda::cupti::{Cupti, CuptiError};
-use crate::cuda::driver::{Device, DeviceBuffer, DriverError, Prepared};
+use crate::cuda::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Prepared};
 use crate::cuda::nvml::{Nvml, NvmlError, throttle_names};
 use crate::measure::Warning;
 use crate::measure::statistics::median;
+use crate::worker::RunnerProcess;
 use std::cell::{OnceCell, RefCell};
 
 /// A GPU with the libraries that tell of it.
 pub struct Gpu {
     /// The device.
     pub device: Device,
+    process: RunnerProcess,
     nvml: Result<Nvml, NvmlError>,
     // Opened when it is first wanted, as it stays in the process and may slow what is launched later.
     cupti: OnceCell<Result<Cupti, CuptiError>>,
@@ -36,10 +39,16 @@ struct Kept {
 
 impl Gpu {
     /// Opens the driver's first device. Without NVML there is less to tell.
-    pub fn open() -> Result<Gpu, DriverError> {
+    pub fn open(process: RunnerProcess) -> Result<Gpu, DriverError> {
         let device = Device::open()?;
         let nvml = Nvml::open(&device.pci_bus_id()?);
-        Ok(Gpu { device, nvml, cupti: OnceCell::new(), profiling: RefCell::new(None), launch_costs: OnceCell::new() })
+        let (cupti, profiling, launch_costs) = (OnceCell::new(), RefCell::new(None), OnceCell::new());
+        Ok(Gpu { device, process, nvml, cupti, profiling, launch_costs })
+    }
+
+    /// Machine code on the device.
+    pub(super) fn load(&self, image: Image<'_>) -> Result<DeviceModule<'_>, DriverError> {
+        self.device.load(self.process, image)
     }
 
     /// Looks at how the device fares, where the driver tells.
@@ -91,7 +100,7 @@ impl Gpu {
 
     /// What a launch costs here, measured once per process.
     pub(super) fn tell_launch_costs(&self, told: &mut Told) {
-        match self.launch_costs.get_or_init(|| launch_costs(&self.device)) {
+        match self.launch_costs.get_or_init(|| launch_costs(self)) {
             Ok(costs) => {
                 told.give("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
                 told.give("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);

@@ -1,8 +1,10 @@
 //! What a launch costs on a GPU, and how runs are timed without that.
 
+use super::gpu::Gpu;
 use crate::cuda::driver::{Device, DriverError, Event, Prepared};
-use crate::cuda::{Count, Launch};
+use crate::cuda::{Count, Image, Launch};
 use crate::measure::statistics::median;
+use std::ffi::CStr;
 use std::time::Instant;
 
 /// What it takes to launch a kernel that does nothing.
@@ -48,12 +50,12 @@ pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepa
 }
 
 /// Measures it.
-pub(super) fn launch_costs(device: &Device) -> Result<LaunchCosts, DriverError> {
+pub(super) fn launch_costs(gpu: &Gpu) -> Result<LaunchCosts, DriverError> {
     const LAUNCHES: usize = 256;
     // The driver itself compiles this for any device.
-    const NOTHING: &[u8] =
-        b".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\n  ret;\n}\n\0";
-    let module = device.load(NOTHING)?;
+    const NOTHING: &CStr = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\n  ret;\n}\n";
+    let device = &gpu.device;
+    let module = gpu.load(Image::text(NOTHING))?;
     let launch = Launch {
         kernel: "nothing".to_owned(),
         arguments: Vec::new(),

@@ -13,26 +13,32 @@ use crate::measure::{HostClock, affinity, measure};
 use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Placement;
 use crate::tvm::pool;
+use crate::worker::RunnerProcess;
 use anyhow::{Context, Result, ensure};
 use models::reference::Rounding;
 
 /// Answers run jobs; keeps what the next job of the same task can use.
-#[derive(Default)]
 pub struct Runner {
+    process: RunnerProcess,
     prepared: PreparedTasks,
     buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
     gpu: Option<Gpu>,
 }
 
 impl Runner {
-    /// Does one job.
-    pub fn answer(&mut self, job: &RunJob) -> RunReply {
-        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    /// A runner for this machine's CPUs.
+    pub fn new(process: RunnerProcess) -> Runner {
+        Runner { process, prepared: PreparedTasks::default(), buffers: None, gpu: None }
     }
 
     /// A runner for a machine with a GPU.
-    pub fn on_device(gpu: Gpu) -> Runner {
-        Runner { gpu: Some(gpu), ..Runner::default() }
+    pub fn on_device(process: RunnerProcess, gpu: Gpu) -> Runner {
+        Runner { gpu: Some(gpu), ..Runner::new(process) }
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &RunJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {
@@ -48,9 +54,10 @@ impl Runner {
             Some((known, buffers)) if known == job.packings => buffers,
             _ => buffers(prepared, &job.packings)?,
         };
+        let process = self.process;
         // The buffers move into the measuring thread and come back with its answer.
         let (reply, buffers) = std::thread::scope(|scope| {
-            let measuring = scope.spawn(move || (run_on_this_thread(job, prepared, &buffers), buffers));
+            let measuring = scope.spawn(move || (run_on_this_thread(process, job, prepared, &buffers), buffers));
             measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))
         })?;
         self.buffers = Some((job.packings.clone(), buffers));
@@ -76,14 +83,19 @@ fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
     Ok(buffers)
 }
 
-fn run_on_this_thread(job: &RunJob, prepared: &Prepared, buffers: &[Buffer]) -> Result<RunReply> {
+fn run_on_this_thread(
+    process: RunnerProcess,
+    job: &RunJob,
+    prepared: &Prepared,
+    buffers: &[Buffer],
+) -> Result<RunReply> {
     // Before the pool is made, so that its threads are counted too.
     let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
     let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
     let threads = pool::configure(&job.cpus)?;
     ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
     affinity::pin(&job.cpus[..1])?;
-    let kernel = Kernel::load(&job.object).context("cannot load the artifact")?;
+    let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
     let arguments: Vec<&Buffer> = buffers.iter().collect();
     let output = arguments.last().context("an artifact has an output")?;
     let task_output = prepared.output();

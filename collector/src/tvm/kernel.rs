@@ -5,11 +5,12 @@ use super::memory::{self, MemoryError, Placement};
 use super::names;
 use super::object::{self, LoadError};
 use crate::measure::Evaluator;
+use crate::worker::RunnerProcess;
 use models::DType;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tvm_ffi::{AnyView, Bytes, Function, Tensor};
 
-/// Machine code that can be called.
+/// Machine code that can be called; there is one only in a runner.
 pub struct Kernel {
     function: Function,
 }
@@ -45,12 +46,17 @@ const ENTRY: &str = "main";
 
 impl Kernel {
     /// Loads an object file: in memory where the loader can, else through a linker.
-    pub fn load(bytes: &[u8]) -> Result<Kernel, LoadError> {
+    pub fn load(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
         let loaded = match object::load(bytes) {
-            Err(error) if error.linker_may_help() => object::load_through_linker(bytes, &std::env::temp_dir())?,
+            Err(error) if error.linker_may_help() => {
+                // SAFETY: the caller shows that this process is a runner, which may be lost.
+                unsafe { object::load_through_linker(bytes, &std::env::temp_dir()) }?
+            }
             other => other?,
         };
-        Ok(Kernel { function: loaded.function(ENTRY)? })
+        // SAFETY: as above; that the entry keeps its signature, and checks what it is called with, is the promise of the
+        // builder that made the object.
+        Ok(Kernel { function: unsafe { loaded.function(ENTRY) }? })
     }
 
     /// Calls it `times` times in a row on these tensors, the output last.

@@ -256,10 +256,12 @@ impl Mapping {
 unsafe impl NDAllocator for Mapping {
     const MIN_ALIGN: usize = ALIGNMENT_BYTES;
 
+    // SAFETY: asks nothing of its caller; the binding declares it so.
     unsafe fn alloc_data(&mut self, _prototype: &DLTensor) -> *mut c_void {
         self.start.as_ptr()
     }
 
+    // SAFETY: as above.
     unsafe fn free_data(&mut self, _tensor: &DLTensor) {
         // The pages go when this value is dropped, which follows at once.
     }

@@ -7,6 +7,7 @@
 //! * [`frame`] is the wire: length, then content, with a cap.
 //! * [`Supervisor`] is the orchestrator's side, [`enter`] and [`Entry::serve`] the worker's.
 //! * [`confine()`] bounds the worker from the inside: it dies with its supervisor and within its limits.
+//! * [`RunnerProcess`] is what a worker must hold to run machine code; only a confined one can.
 //!
 //! Nothing here knows what a job is: requests and replies are any serde types that postcard can carry (no
 //! self-describing formats, no skipped fields).
@@ -22,7 +23,7 @@ mod supervisor;
 
 pub use confine::{ConfineError, Limits, confine};
 pub use fault::Fault;
-pub use serve::{Entry, ServeError, end, enter};
+pub use serve::{Entry, RunnerProcess, ServeError, end, enter};
 pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;

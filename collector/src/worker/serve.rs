@@ -72,6 +72,14 @@ pub struct Entry {
     limits: Limits,
 }
 
+/// Proof that the calling process is a runner: confined, started for jobs alone, and replaced when one ends it.
+///
+/// Whatever loads and runs machine code asks for it. No check can tell what such code does, so the promise is about the
+/// process: what it damages is a process that its supervisor expects to lose, and the code is what a builder of the same
+/// supervisor made, or an artifact that the user named.
+#[derive(Clone, Copy, Debug)]
+pub struct RunnerProcess(());
+
 /// Takes the socket from standard input and confines the process. Call it first thing in the worker's `main`.
 ///
 /// Standard input is replaced by `/dev/null`, so that neither generated code nor a started linker can reach the
@@ -93,6 +101,11 @@ pub fn enter() -> Result<Entry, ServeError> {
 }
 
 impl Entry {
+    /// Makes this worker a runner. A worker that only builds has no business with it.
+    pub fn become_runner(&self) -> RunnerProcess {
+        RunnerProcess(())
+    }
+
     /// The limits that hold for this worker.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -21,6 +21,8 @@ namespace {
 const char *chip = "GH100";
 const uint64_t availability_mark = 0x61766169, config_mark = 0x636f6e66, data_mark = 0x64617461;
 const size_t passes = 3;
+// So large that what is freed is unmapped: to look at an image that is gone ends the process.
+const size_t image_bytes = 40 << 20;
 const uint64_t kernel_ns = 1000;
 
 // What is known of the chip: another name for reads, none for the throughput of memory.
@@ -36,6 +38,7 @@ struct Data {
   bool is_whole;
 };
 struct Host {
+  const uint64_t *availability;
   std::vector<std::string> metrics;
 };
 struct Profiler {
@@ -124,8 +127,8 @@ CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params *p) {
 }
 CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailability_Params *p) {
   EXPECT(ENDS(p, bAllowDeviceLevelCounters) && p->ctx && p->bAllowDeviceLevelCounters == 1);
-  EXPECT(!p->pCounterAvailabilityImage || p->counterAvailabilityImageSize == sizeof availability_mark);
-  p->counterAvailabilityImageSize = sizeof availability_mark;
+  EXPECT(!p->pCounterAvailabilityImage || p->counterAvailabilityImageSize == image_bytes);
+  p->counterAvailabilityImageSize = image_bytes;
   if (p->pCounterAvailabilityImage) memcpy(p->pCounterAvailabilityImage, &availability_mark, sizeof availability_mark);
   return CUPTI_SUCCESS;
 }
@@ -133,11 +136,12 @@ CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailab
 CUptiResult cuptiProfilerHostInitialize(CUpti_Profiler_Host_Initialize_Params *p) {
   EXPECT(ENDS(p, pHostObject) && p->profilerType == CUPTI_PROFILER_TYPE_RANGE_PROFILER && !strcmp(p->pChipName, chip));
   EXPECT(!memcmp(p->pCounterAvailabilityImage, &availability_mark, sizeof availability_mark));
-  p->pHostObject = (CUpti_Profiler_Host_Object *)new Host;
+  p->pHostObject = (CUpti_Profiler_Host_Object *)new Host{(const uint64_t *)p->pCounterAvailabilityImage};
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiProfilerHostDeinitialize(CUpti_Profiler_Host_Deinitialize_Params *p) {
   EXPECT(ENDS(p, pHostObject) && p->pHostObject);
+  EXPECT(*((Host *)p->pHostObject)->availability == availability_mark);
   delete (Host *)p->pHostObject;
   return CUPTI_SUCCESS;
 }
@@ -176,7 +180,7 @@ CUptiResult cuptiProfilerHostGetNumOfPasses(CUpti_Profiler_Host_GetNumOfPasses_P
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToGpuValues_Params *p) {
-  EXPECT(ENDS(p, pMetricValues) && p->pHostObject && p->counterDataImageSize == sizeof(Data) && p->rangeIndex == 0);
+  EXPECT(ENDS(p, pMetricValues) && p->pHostObject && p->counterDataImageSize == image_bytes && p->rangeIndex == 0);
   const Data *data = (const Data *)p->pCounterDataImage;
   EXPECT(data->mark == data_mark && data->is_whole);
   for (size_t i = 0; i < p->numMetrics; i++) {
@@ -202,24 +206,26 @@ CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params *p) {
 }
 CUptiResult cuptiRangeProfilerDisable(CUpti_RangeProfiler_Disable_Params *p) {
   EXPECT(ENDS(p, pRangeProfilerObject) && p->pRangeProfilerObject);
+  const Data *data = ((Profiler *)p->pRangeProfilerObject)->data;
+  EXPECT(!data || data->mark == data_mark);
   delete (Profiler *)p->pRangeProfilerObject;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiRangeProfilerGetCounterDataSize(CUpti_RangeProfiler_GetCounterDataSize_Params *p) {
   EXPECT(ENDS(p, counterDataSize) && p->pRangeProfilerObject && p->pMetricNames && p->numMetrics > 0);
   EXPECT(p->maxNumOfRanges == 1 && p->maxNumRangeTreeNodes >= p->maxNumOfRanges);
-  p->counterDataSize = sizeof(Data);
+  p->counterDataSize = image_bytes;
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiRangeProfilerCounterDataImageInitialize(CUpti_RangeProfiler_CounterDataImage_Initialize_Params *p) {
-  EXPECT(ENDS(p, pCounterData) && p->pRangeProfilerObject && p->counterDataSize == sizeof(Data));
+  EXPECT(ENDS(p, pCounterData) && p->pRangeProfilerObject && p->counterDataSize == image_bytes);
   *(Data *)p->pCounterData = {data_mark, 0, false};
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params *p) {
   EXPECT(ENDS(p, targetNestingLevel) && p->pRangeProfilerObject);
   EXPECT(p->configSize == sizeof(Config) && ((const Config *)p->pConfig)->mark == config_mark);
-  EXPECT(p->counterDataImageSize == sizeof(Data) && ((Data *)p->pCounterDataImage)->mark == data_mark);
+  EXPECT(p->counterDataImageSize == image_bytes && ((Data *)p->pCounterDataImage)->mark == data_mark);
   EXPECT(p->range == CUPTI_UserRange && p->replayMode == CUPTI_UserReplay && p->maxRangesPerPass == 1);
   EXPECT(p->numNestingLevels == 1 && p->minNestingLevel == 1 && p->targetNestingLevel == 1 && p->passIndex == 0);
   ((Profiler *)p->pRangeProfilerObject)->data = (Data *)p->pCounterDataImage;

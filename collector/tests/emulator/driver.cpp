@@ -1,6 +1,7 @@
 // A CUDA driver whose device is this CPU: enough of one for the runner, checked against NVIDIA's own declarations.
 //
-// Machine code is the path of a library made of `device.h` and a kernel. Launches happen at once, so time lines are those
+// Machine code is an ELF file whose first section is the path of a library made of `device.h` and a kernel; like a real
+// driver, it is told no length, and reads as far as the headers say. Launches happen at once, so time lines are those
 // of the host. It has little memory; and a kernel whose name begins with `fault` fails, and, as on a real device, so does
 // everything after it. A file in the test's folder changes that: `old-driver` makes it a driver for CUDA 12, which
 // refuses the code, and with `fixed-clock` 50 µs pass between any two marks.
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <elf.h>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -90,7 +92,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   Dl_info here;
   // The only code in the driver's own language is a kernel that does nothing.
   if (!strncmp(path, ".version", 8)) dladdr((void *)&cuInit, &here), path = here.dli_fname;
-  else if (is_set("old-driver")) return CUDA_ERROR_INVALID_IMAGE;
+  else if (is_set("old-driver") || memcmp(path, ELFMAG, SELFMAG)) return CUDA_ERROR_INVALID_IMAGE;
+  else path += ((const Elf64_Shdr *)(path + ((const Elf64_Ehdr *)path)->e_shoff))[1].sh_offset;
   *module = (CUmodule)dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
@@ -102,6 +105,11 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
   kernel->is_faulty = !strncmp(name, "fault", 5);
   *function = (CUfunction)kernel;
   return kernel->function && kernel->emulate && kernel->arguments ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuFuncGetParamInfo(CUfunction function, size_t place, size_t *offset, size_t *bytes) {
+  if (place >= (size_t) * ((Kernel *)function)->arguments) return CUDA_ERROR_INVALID_VALUE;
+  *offset = place * sizeof(void *), *bytes = sizeof(void *);
+  return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int) {
   return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -2,35 +2,42 @@
 //!
 //! Two milliseconds instead of some microseconds, but it takes whatever the toolchain of the machine understands.
 
-use std::ffi::{CString, OsString, c_void};
-use std::fs::{self, File};
-use std::io::Write;
+use std::ffi::{CString, c_void};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Backing, LoadError, Loaded, context};
 
-/// Links an object in the folder `dir` and opens the result; the files are removed before this returns.
+/// Links an object and opens the result, in a new folder below `parent` that is gone before this returns.
 ///
-/// The folder should be the process's own: whoever may write there could put another library in place of the result.
-/// Unlike [`super::load`], opening a library runs the code that the object registered for loading, if any.
+/// Others may write to `parent`, as to the system's temporary folder, but not to the new folder: it is this user's alone
+/// and has a name that nobody could foresee, so that neither file can be one that somebody else put there.
+///
+/// # Safety
+///
+/// Unlike [`super::load`], opening a library runs the code that the object registered for loading, if any. So whoever
+/// calls this promises that this process may be lost to it.
 ///
 /// # Errors
 ///
 /// The files cannot be written, there is no linker, it refuses the object, or a symbol is not to be found.
-pub fn load_through_linker(bytes: &[u8], dir: &Path) -> Result<Loaded, LoadError> {
-    let files = Files::named_in(dir);
-    File::create_new(&files.object)
-        .and_then(|mut file| file.write_all(bytes))
-        .map_err(|source| LoadError::LinkerUnavailable { path: files.object.clone(), source })?;
-    link(&files)?;
-    // SAFETY: opening runs initialisers; kernels of a compiler have none, and only runner processes come here.
-    let library = unsafe { Library::open(Some(&files.library), RTLD_NOW | RTLD_LOCAL) }
+pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded, LoadError> {
+    let unavailable = |path: &Path| {
+        let path = path.to_owned();
+        |source| LoadError::LinkerUnavailable { path, source }
+    };
+    // An opened library stays mapped without its file.
+    let folder = tempfile::Builder::new().prefix("opcollect-link-").tempdir_in(parent).map_err(unavailable(parent))?;
+    let (object, linked) = (folder.path().join("kernel.o"), folder.path().join("kernel.so"));
+    fs::write(&object, bytes).map_err(unavailable(&object))?;
+    link(&object, &linked)?;
+    // SAFETY: opening runs initialisers, which the caller allows; the file is the linker's, since the folder is ours.
+    let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;
     Ok(Loaded { backing: Arc::new(Backing::Library(library)) })
@@ -44,9 +51,9 @@ pub(super) fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
     NonNull::new(symbol.into_raw())
 }
 
-fn link(files: &Files) -> Result<(), LoadError> {
+fn link(object: &Path, linked: &Path) -> Result<(), LoadError> {
     let mut command = Command::new("ld");
-    command.args(["-shared", "-z", "noexecstack", "-o"]).arg(&files.library).arg(&files.object).stdin(Stdio::null());
+    command.args(["-shared", "-z", "noexecstack", "-o"]).arg(linked).arg(object).stdin(Stdio::null());
     let output =
         command.output().map_err(|source| LoadError::LinkerUnavailable { path: PathBuf::from("ld"), source })?;
     if output.status.success() {
@@ -61,27 +68,4 @@ fn link(files: &Files) -> Result<(), LoadError> {
 /// The dynamic loader keeps its reason in the cause.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
-}
-
-/// The two files of one link, removed on drop; an opened library stays mapped without its file.
-struct Files {
-    object: PathBuf,
-    library: PathBuf,
-}
-
-impl Files {
-    fn named_in(dir: &Path) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let stem = format!("kernel-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let file = |extension: &str| dir.join(OsString::from(format!("{stem}.{extension}")));
-        Self { object: file("o"), library: file("so") }
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // What is left after a failed removal is litter in a temporary folder, no reason to refuse a loaded kernel.
-        let _ = fs::remove_file(&self.object);
-        let _ = fs::remove_file(&self.library);
-    }
 }

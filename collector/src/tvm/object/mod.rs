@@ -7,8 +7,8 @@
 //! pointers that TVM's generated code expects. Whatever is outside that part is a named error, never a guess, and
 //! [`load_through_linker`] takes such objects.
 //!
-//! Loading executes nothing and survives any bytes. *Calling* what was loaded runs machine code that nobody checked:
-//! only runner processes do that, which may die.
+//! Loading executes nothing and survives any bytes. *Calling* what was loaded, and letting the system's loader open it,
+//! runs machine code that nobody checked: both are `unsafe` here, and only runner processes do them, which may die.
 
 mod context;
 mod error;
@@ -124,16 +124,21 @@ impl Loaded {
 
     /// The packed function that TVM emitted under `name`; a module's entry is usually `main`.
     ///
-    /// The function keeps the mapping alive. Calling it runs the object's code: do so in a runner process only.
+    /// The function keeps the mapping alive.
+    ///
+    /// # Safety
+    ///
+    /// The binding lets anyone call the function, which runs the object's code. So whoever asks for it promises that the
+    /// code under this name keeps the signature of TVM's packed functions, and that this process may be lost to it.
     ///
     /// # Errors
     ///
     /// The object defines no such function, or defines it outside of its code.
-    pub fn function(&self, name: &str) -> Result<Function, LoadError> {
+    pub unsafe fn function(&self, name: &str) -> Result<Function, LoadError> {
         let symbol = format!("{FUNCTION_PREFIX}{name}");
         let address = self.code_address(&symbol).ok_or(LoadError::MissingFunction { symbol })?;
         // SAFETY: the address lies in executable memory, under the symbol that TVM reserves for functions with this
-        // signature; that the code there keeps the signature is the compiler's promise and the runner's risk.
+        // signature; that the code there keeps the signature is the caller's promise.
         let safe_call = unsafe { std::mem::transmute::<*mut c_void, TVMFFISafeCallType>(address.as_ptr()) };
         let handle = Arc::into_raw(Arc::clone(&self.backing)).cast_mut().cast::<c_void>();
         // SAFETY: the handle is one strong count of the mapping, given back exactly once by `release_backing`.
@@ -149,8 +154,12 @@ impl Loaded {
 }
 
 /// Drops the strong count that a function held.
+///
+/// # Safety
+///
+/// `handle` is one strong count of a [`Backing`], given up with this call.
 unsafe extern "C" fn release_backing(handle: *mut c_void) {
-    // SAFETY: `handle` came from `Arc::into_raw` in `Loaded::function`, and the library calls this once.
+    // SAFETY: `handle` came from `Arc::into_raw` in `Loaded::function`, and the binding calls this once.
     drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });
 }
 

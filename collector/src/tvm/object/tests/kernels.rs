@@ -114,7 +114,8 @@ const PACKED: &str = "typedef struct { int type; int pad; long value; } Any;\n\
 fn a_packed_function_keeps_the_mapping_alive() {
     let loaded = load(&compile(PACKED)).expect("the object loads");
     let backing = Arc::downgrade(&loaded.backing);
-    let function = loaded.function("next").expect("the object has the function");
+    // SAFETY: the object defines it with the signature of the binding.
+    let function = unsafe { loaded.function("next") }.expect("the object has the function");
     let second = function.clone();
     drop(loaded);
     drop(function);
@@ -129,11 +130,13 @@ fn a_packed_function_keeps_the_mapping_alive() {
 #[test]
 fn a_packed_function_through_the_linker() {
     by_both_routes(&compile(PACKED), |loaded| {
-        let function = loaded.function("next").expect("the object has the function");
+        // SAFETY: the object defines it with the signature of the binding.
+        let function = unsafe { loaded.function("next") }.expect("the object has the function");
         let answer: i64 =
             function.call_packed(&[AnyView::from(&1i64)]).expect("the call succeeds").try_into().expect("an integer");
         assert_eq!(answer, 2);
-        let missing = loaded.function("absent").err().map(|error| error.to_string());
+        // SAFETY: there is none to be called.
+        let missing = unsafe { loaded.function("absent") }.err().map(|error| error.to_string());
         assert_eq!(missing.as_deref(), Some("the object defines no function `__tvm_ffi_absent`"));
     });
 }
@@ -142,7 +145,8 @@ fn a_packed_function_through_the_linker() {
 fn data_is_never_offered_as_a_function() {
     let loaded = load(&compile(PACKED)).expect("the object loads");
     assert!(loaded.symbol("__tvm_ffi_data").is_some());
-    assert!(loaded.function("data").is_err());
+    // SAFETY: there is none to be called.
+    assert!(unsafe { loaded.function("data") }.is_err());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 
-use super::super::{load, load_through_linker};
-use super::{c_function, compile, compile_with};
+use super::super::load;
+use super::{c_function, compile, compile_with, link};
 use std::ffi::{c_int, c_void};
 
 fn check(object: &[u8], expected: Expect) {
@@ -42,7 +42,7 @@ fn code_that_runs_on_loading_goes_through_the_linker() {
         ],
     );
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let loaded = load_through_linker(&object, dir.path()).expect("the linker takes it");
+    let loaded = link(&object, dir.path()).expect("the linker takes it");
     let f = c_function!(&loaded, "f", fn() -> c_int);
     // SAFETY: a pure function.
     assert_eq!(unsafe { f() }, 3);
@@ -111,10 +111,24 @@ fn zeros_beyond_the_limit() {
 #[test]
 fn the_linker_tells_what_it_dislikes() {
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
-    let error = load_through_linker(b"no object", dir.path()).expect_err("the linker refuses text");
+    let error = link(b"no object", dir.path()).expect_err("the linker refuses text");
     assert!(error.to_string().starts_with("`ld -shared` failed"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 0);
     let object = compile("int nowhere_to_be_found(void); int f(void) { return nowhere_to_be_found(); }");
-    let error = load_through_linker(&object, dir.path()).expect_err("the symbol is nowhere");
+    let error = link(&object, dir.path()).expect_err("the symbol is nowhere");
     assert!(error.to_string().contains("nowhere_to_be_found"), "{error}");
+}
+
+#[test]
+fn files_that_somebody_planted_are_left_alone() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let precious = dir.path().join("precious");
+    std::fs::write(&precious, "as it was").expect("the file can be written");
+    // Names made of what anybody can see or guess.
+    let names = (0..500).map(|count| format!("kernel-{}-{count}.so", std::process::id()));
+    let plant = |name: String| std::os::unix::fs::symlink(&precious, dir.path().join(name));
+    names.into_iter().try_for_each(plant).expect("links can be made");
+    link(&compile("int f(void) { return 1; }"), dir.path()).expect("the linker takes it");
+    assert_eq!(std::fs::read_to_string(&precious).expect("it is still text"), "as it was");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder is readable").count(), 501);
 }

@@ -48,7 +48,8 @@ fn a_parallel_kernel_of_tvm_computes() {
         let values: Vec<f32> = (0..1000).map(|i| i as f32 / 1000.0).collect();
         write(&a, &values).expect("the type and length fit");
         write(&b, &vec![2.0f32; 1000]).expect("the type and length fit");
-        let main = loaded.function("main").expect("TVM emitted the entry");
+        // SAFETY: TVM compiled it with the signature of its packed functions.
+        let main = unsafe { loaded.function("main") }.expect("TVM emitted the entry");
         main.call_packed(&[AnyView::from(&a), AnyView::from(&b), AnyView::from(&c)]).expect("the kernel runs");
         for (result, x) in read::<f32>(&c).expect("the type fits").iter().zip(&values) {
             assert!((result - 2.0 * x.exp()).abs() < 1e-5, "exp({x}) * 2 is not {result}");

@@ -1,0 +1,152 @@
+//! Every `unsafe` of the workspace has its reason, and none stands outside of the fences that `ARCHITECTURE.md` names.
+#![allow(missing_docs)]
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where `unsafe` promises something: lines, each with whether its reason stands there.
+type Promises = Vec<(usize, bool)>;
+
+/// All promises of a source file.
+fn promises(text: &str) -> Promises {
+    let tokens: TokenStream = text.parse().expect("a source file is made of tokens");
+    let mut lines = Vec::new();
+    collect(tokens, &mut lines);
+    let text: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.into_iter().map(|line| (line, has_reason(&text, line))).collect()
+}
+
+fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (place, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => collect(group.stream(), lines),
+            TokenTree::Ident(word) if word == "unsafe" && !is_type(&tokens[place + 1..]) => {
+                lines.push(word.span().start().line);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether these tokens make an `unsafe` before them part of a pointer's type, which promises nothing by itself.
+fn is_type(next: &[TokenTree]) -> bool {
+    let mut next = next.iter().filter(|token| !matches!(token, TokenTree::Literal(_)));
+    let mut word = || next.next().map(ToString::to_string);
+    let first = word();
+    let is_function = match first.as_deref() {
+        Some("extern") => word().as_deref() == Some("fn"),
+        other => other == Some("fn"),
+    };
+    is_function && matches!(next.next(), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
+}
+
+/// Whether a comment right above the statement, or the item, that a line belongs to gives a reason.
+fn has_reason(text: &[&str], line: usize) -> bool {
+    let is_part =
+        |line: &&&str| line.starts_with("//") || line.starts_with("#[") || !line.ends_with([';', '{', '}', ',']);
+    let above = text[..line - 1].iter().rev().take_while(is_part).take_while(|line| !line.is_empty());
+    let is_reason = |line: &&str| ["// SAFETY: ", "/// # Safety"].iter().any(|mark| line.starts_with(mark));
+    above.copied().any(|line| is_reason(&line))
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
+}
+
+/// All promises of the workspace, by path.
+fn all() -> BTreeMap<String, Promises> {
+    let (root, mut folders, mut found) = (workspace(), vec![workspace()], BTreeMap::new());
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display())) {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
+            if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                let text = std::fs::read_to_string(&path).expect("sources are text");
+                let path = path.strip_prefix(&root).expect("it lies in the workspace");
+                found.insert(path.to_string_lossy().into_owned(), promises(&text));
+            }
+        }
+    }
+    found
+}
+
+/// The folders and files that the invariant about `unsafe` names.
+fn fences() -> Vec<String> {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("the architecture is described");
+    let invariant = text.split_once("`unsafe` stands in").expect("an invariant speaks of it").1;
+    let invariant = invariant.split_once("and nowhere else").expect("it says that these are all").0;
+    let named = invariant.split('`').skip(1).step_by(2);
+    named
+        .flat_map(|path| match path.split_once('{') {
+            Some((head, rest)) => {
+                let (names, tail) = rest.split_once('}').expect("braces are closed");
+                names.split(',').map(|name| format!("{head}{name}{tail}")).collect()
+            }
+            None => vec![path.to_owned()],
+        })
+        .collect()
+}
+
+fn is_in(fence: &str, path: &str) -> bool {
+    path.strip_prefix(fence).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[test]
+fn every_unsafe_has_its_reason_and_stands_in_a_fence() {
+    let (all, fences) = (all(), fences());
+    let mut wrong = Vec::new();
+    for (path, promises) in &all {
+        let is_fenced = fences.iter().any(|fence| is_in(fence, path));
+        for (line, has_reason) in promises {
+            if !is_fenced {
+                wrong.push(format!("{path}:{line}: `unsafe` outside of the fences that ARCHITECTURE.md names"));
+            }
+            if !has_reason {
+                wrong.push(format!("{path}:{line}: `unsafe` without a comment `// SAFETY: …` above its statement"));
+            }
+        }
+    }
+    let is_used = |fence: &str| all.iter().any(|(path, promises)| is_in(fence, path) && !promises.is_empty());
+    let idle = fences.iter().filter(|fence| !is_used(fence));
+    wrong.extend(idle.map(|fence| format!("ARCHITECTURE.md: the fence `{fence}` holds nothing unsafe")));
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Lines of a text that lack a reason, of all that promise something.
+fn lacking(text: &str) -> (Vec<usize>, usize) {
+    let promises = promises(text);
+    (promises.iter().filter(|(_, has_reason)| !has_reason).map(|(line, _)| *line).collect(), promises.len())
+}
+
+#[test]
+fn what_counts_as_a_reason() {
+    let lacks = |text: &str| lacking(text);
+    assert_eq!(lacks("fn f() { unsafe { g() } }"), (vec![1], 1));
+    assert_eq!(lacks("// SAFETY: known.\nlet x =\n    unsafe { g() };"), (vec![], 1));
+    assert_eq!(lacks("// SAFETY: known.\nlet x = unsafe { g() };\nlet y = unsafe { g() };"), (vec![3], 2));
+    assert_eq!(lacks("// SAFETY: known.\n\nlet x = unsafe { g() };"), (vec![3], 1));
+    assert_eq!(lacks("// SAFETY: known.\nfn f() {\n    unsafe { g() }\n}"), (vec![3], 1));
+    assert_eq!(lacks("// It is quick.\nunsafe impl Send for T {}"), (vec![2], 1));
+    assert_eq!(lacks("/// # Safety\n///\n/// Keep it.\n#[inline]\nunsafe fn f() {}"), (vec![], 1));
+    assert_eq!(lacks("unsafe extern \"C\" fn f() {}"), (vec![1], 1));
+    assert_eq!(lacks("#[unsafe(no_mangle)]\nfn f() {}"), (vec![1], 1));
+    assert_eq!(lacks("macro_rules! m { () => { unsafe { g() } } }"), (vec![1], 1));
+}
+
+#[test]
+fn what_promises_nothing() {
+    for text in [
+        "type F = unsafe extern \"C\" fn(*mut u8) -> i32;",
+        "struct S { f: Option<unsafe fn()> }",
+        "// unsafe { g() }",
+        "/* unsafe */ const A: &str = \"unsafe { g() }\";",
+        "const A: &str = r#\"unsafe \"{}\"\"#;",
+        "#![deny(unsafe_code)]",
+    ] {
+        assert_eq!(lacking(text), (vec![], 0), "{text}");
+    }
+}
