@@ -1,7 +1,7 @@
 //! CUDA without a toolkit: compile anywhere, measure where a GPU is.
 //!
-//! `nvrtc`, `driver`, `nvml`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each
-//! opened at run time; everything else here is plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
+//! `nvrtc`, `driver`, `cupti` and `profiler` (with its `parameters`) are the fences around NVIDIA's libraries, each opened at
+//! run time as NVML is; everything else here is plain data about device code. A machine without a GPU can compile for one, check the result against the limits of
 //! its architecture and pack it; only the launch needs the driver.
 
 mod architecture;
@@ -16,7 +16,6 @@ pub mod driver;
 mod header;
 mod launches;
 mod log;
-#[allow(unsafe_code)]
 pub mod nvml;
 #[allow(unsafe_code)]
 pub mod nvrtc;
