@@ -39,9 +39,8 @@ impl Checkout {
         checkout.write_program("root/scripts/setup", "#!/bin/sh\n");
         checkout.write_program("bin/cargo", CARGO);
         checkout.write_program("bin/rustc", "#!/bin/sh\necho rustc 1.90.0\n");
-        for file in ["Cargo.toml", "datasets/a", "collector/a", "predictor/a", "tests/Cargo.toml"] {
-            checkout.write(&format!("root/{file}"), "");
-        }
+        checkout.write("root/Cargo.toml", "[workspace]\nmembers = [\"models\", \"tests\"]\n");
+        checkout.write("root/tests/Cargo.toml", "");
         checkout.write("root/Cargo.lock", "lock");
         checkout.write("root/configs/a.json", "config");
         checkout.write("root/models/src/lib.rs", "old");
@@ -184,7 +183,10 @@ fn no_source_is_forgotten() {
     let root = workspace();
     let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
     let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
-    let listed: Vec<PathBuf> = listed.split(' ').map(|path| root.join(path)).collect();
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace has a manifest");
+    let members = manifest.split_once("\nmembers = [").expect("it lists members").1.split_once(']').expect("and ends").0;
+    let members = members.split(", ").map(|member| member.trim_matches('"'));
+    let listed: Vec<PathBuf> = listed.split(' ').chain(members).map(|path| root.join(path)).collect();
     assert!(listed.iter().all(|path| path.exists()), "{listed:?}");
     for name in ["opcollect", "opcollect-worker", "oppredict"] {
         let read = fs::read_to_string(program(name).with_extension("d")).expect("cargo lists sources");
