@@ -14,7 +14,7 @@ use collector::counters::gpu::GPU_NAMES;
 use collector::cuda::cupti::{self, offsets};
 use collector::cuda::nvrtc::Nvrtc;
 use collector::cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
-use collector::cuda::{Architecture, Argument, Count, DeviceCode, Launch, occupancy};
+use collector::cuda::{Architecture, Argument, Count, DeviceCode, Image, Launch, occupancy};
 use collector::job::BuildJob;
 use collector::space::{self, Knobs, Schedule, Space};
 use collector::target::{self, Target};
@@ -147,6 +147,31 @@ fn has_compiler() -> bool {
             eprintln!("skipped: {error}");
             false
         }
+    }
+}
+
+/// The driver is told no length: it would read on where the file ended.
+#[test]
+fn machine_code_that_was_cut_is_no_image() {
+    if !has_compiler() {
+        return;
+    }
+    let nvrtc = Nvrtc::open().expect("it was there");
+    let source = "extern \"C\" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }";
+    let mut code = nvrtc.compile(source, Architecture::read("sm_80").expect("a name")).expect("it compiles").cubin;
+    assert!(Image::cubin(&code).is_ok());
+    for length in 0..code.len() {
+        assert!(Image::cubin(&code[..length]).is_err(), "{length} of {} bytes", code.len());
+    }
+    for place in 0..code.len() {
+        let byte = code[place];
+        for other in [0, 0x7f, 0xff] {
+            code[place] = other;
+            if let Ok(image) = Image::cubin(&code) {
+                assert_eq!(image.bytes().len(), code.len());
+            }
+        }
+        code[place] = byte;
     }
 }
 
