@@ -184,7 +184,8 @@ fn no_source_is_forgotten() {
     let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
     let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace has a manifest");
-    let members = manifest.split_once("\nmembers = [").expect("it lists members").1.split_once(']').expect("and ends").0;
+    let members =
+        manifest.split_once("\nmembers = [").expect("it lists members").1.split_once(']').expect("and ends").0;
     let members = members.split(", ").map(|member| member.trim_matches('"'));
     let listed: Vec<PathBuf> = listed.split(' ').chain(members).map(|path| root.join(path)).collect();
     assert!(listed.iter().all(|path| path.exists()), "{listed:?}");
