@@ -58,6 +58,11 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
             known.facts.spreads.insert(device.0.clone(), half_width(&mut distances));
         }
+        if let (Some(known), Some(schedules)) =
+            (predictor.learned.operators.get_mut(operator), samples.schedules.get(operator))
+        {
+            known.facts.schedules.know_defaults_of(schedules);
+        }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());
         changes.push(Change { operator, device, rows: rows.len(), before: mean_percent(&before), after });

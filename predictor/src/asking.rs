@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::features::Work;
-use crate::learn::predictor::{Answer, Ask, Predictor};
+use crate::learn::predictor::{Answer, Ask, Basis, Predictor};
+use crate::learn::schedules::Named;
 use crate::records::work_of;
 use crate::table::Mapping;
 use models::{Fuse, transformers};
@@ -30,7 +31,7 @@ pub struct Setting {
     pub device: Option<String>,
     /// Threads; all units of the device if left out.
     pub threads: Option<f64>,
-    /// Knobs and code features by name.
+    /// Knobs by the names of their features; those left out are as in the default schedule.
     pub extras: BTreeMap<String, f64>,
     /// Whether questions outside of what was learned are answered.
     pub extrapolate: bool,
@@ -109,13 +110,34 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
 }
 
 impl Setting {
-    /// Sets a knob or code feature; a word becomes a claim of its own name.
+    /// Sets a knob by the name of its feature; a word becomes a claim of its own name.
     pub fn set_extra(&mut self, name: &str, cell: &Cell) {
         match cell {
             Cell::Absent => None,
             Cell::Number(number) => self.extras.insert(name.to_owned(), *number),
             Cell::Word(word) => self.extras.insert(format!("{name}={word}"), 1.0),
         };
+    }
+
+    /// The same setting with every knob of an operator named, those that are left out as in its default schedule.
+    pub fn complete(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+        Ok(Setting { extras: self.schedule(predictor, operator)?.knobs, ..self.clone() })
+    }
+
+    /// The schedule that the knobs name.
+    fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<Named> {
+        let device = device(predictor, self)?;
+        let schedules = &predictor.operator(&operator.name)?.facts.schedules;
+        let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
+        schedules.complete(&operator.work, device, &self.extras).map_err(refused)
+    }
+
+    /// The same setting as a question is asked: without knobs where they name the default schedule, of which most is known.
+    pub fn asked(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+        match self.extras.is_empty() {
+            true => Ok(self.clone()),
+            false => Ok(Setting { extras: self.schedule(predictor, operator)?.asked(), ..self.clone() }),
+        }
     }
 }
 
@@ -150,6 +172,10 @@ pub struct Total {
     pub hidden_ns: f64,
     /// Operators that are run.
     pub calls: u64,
+    /// What of the time is that of operators outside of what was learned.
+    pub extrapolated_ns: f64,
+    /// What of it is that of operators of which nothing was learned: their bounds, so the whole takes at least as long.
+    pub bounds_ns: f64,
 }
 
 /// Adds up the operators of a model.
@@ -159,6 +185,7 @@ pub struct Total {
 /// different kinds to be independent.
 pub fn total(operators: &[Operator], answers: &[Answered], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
+    let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
     let mut halves: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for (operator, Answered { count, answer, .. }) in operators.iter().zip(answers) {
         let times = *count as f64;
@@ -166,6 +193,11 @@ pub fn total(operators: &[Operator], answers: &[Answered], run: &Run) -> Total {
         starting += times * (start + run.dispatch_ns);
         running += times * (answer.time_ns - start);
         calls += count;
+        match answer.basis {
+            Basis::Learned => {}
+            Basis::Extrapolated => extrapolated_ns += times * answer.time_ns,
+            Basis::Bound => bounds_ns += times * answer.time_ns,
+        }
         let half = halves.entry(&operator.name).or_default();
         half.0 += times * (answer.time_ns - answer.low_ns);
         half.1 += times * (answer.high_ns - answer.time_ns);
@@ -181,6 +213,8 @@ pub fn total(operators: &[Operator], answers: &[Answered], run: &Run) -> Total {
         dispatch_ns: starting,
         hidden_ns,
         calls,
+        extrapolated_ns,
+        bounds_ns,
     }
 }
 
@@ -284,38 +318,83 @@ pub fn ask(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> 
     answers.collect()
 }
 
-/// Answers for operators in settings of their own; each that cannot be answered has its own error.
-pub fn ask_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
-    let devices: Vec<Result<&str>> = questions.iter().map(|(_, setting)| device(predictor, setting)).collect();
-    let asked = questions.iter().zip(&devices).filter_map(|((operator, setting), device)| {
-        let device = device.as_ref().ok()?;
-        Some(Ask {
-            operator: &operator.name,
-            work: &operator.work,
-            device,
-            threads: setting.threads,
-            extras: &setting.extras,
-        })
+/// Answers for the operators of a whole model at their default schedules: what lies outside of what was learned is
+/// extrapolated, and what nothing was learned of is answered by its bound. Both say so.
+pub fn ask_model(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<Answered>> {
+    if !setting.extras.is_empty() {
+        let problem =
+            "knobs name a schedule of one operator; a model's operators are asked about at their default ones";
+        return Err(Error::Question(problem.to_owned()));
+    }
+    let device = device(predictor, setting)?;
+    let (known, others): (Vec<&Operator>, Vec<&Operator>) =
+        operators.iter().partition(|operator| predictor.learned.operators.contains_key(&operator.name));
+    let setting = Setting { extrapolate: true, ..setting.clone() };
+    let known: Vec<Operator> = known.into_iter().cloned().collect();
+    let mut learned = ask(predictor, &known, &setting)?.into_iter();
+    let mut bounds = others.into_iter().map(|operator| {
+        let (threads, extras) = (setting.threads, &setting.extras);
+        predictor.bound(&Ask { operator: &operator.name, work: &operator.work, device, threads, extras })
     });
-    let asked: Vec<Ask<'_>> = asked.collect();
-    let mut answers = predictor.ask_all(&asked).into_iter();
-    let answer = |((operator, setting), device): (&(Operator, Setting), Result<&str>)| {
-        device?;
-        let answer = answers.next().expect("all with a device were asked")?;
-        if let Some(name) = setting.extras.keys().find(|name| !predictor.about.names.contains(name)) {
-            let known: Vec<&str> = predictor.about.names.iter().filter_map(|name| name.strip_prefix("knob.")).collect();
-            let (name, known) = (excerpt(name.strip_prefix("knob.").unwrap_or(name)), known.join(", "));
-            return Err(Error::Question(format!("nothing was learned of the knob `{name}`; learned: {known}")));
+    let answered = |operator: &Operator| match predictor.learned.operators.contains_key(&operator.name) {
+        true => Ok(learned.next().expect("all that are known were asked")),
+        false => {
+            let answer = bounds.next().expect("all others have a bound")?;
+            Ok(Answered { operator: operator.text.clone(), count: operator.count, answer })
         }
-        match answer.outside.iter().find(|reason| reason.starts_with('`')).filter(|_| !setting.extrapolate) {
+    };
+    operators.iter().map(answered).collect()
+}
+
+/// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
+/// as in the default schedule.
+pub fn ask_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
+    let asked = |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.asked(predictor, operator)?));
+    ask_some(predictor, questions.iter().map(asked).collect())
+}
+
+/// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
+/// they can be compared.
+pub fn ask_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
+    let asked =
+        |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.complete(predictor, operator)?));
+    ask_some(predictor, questions.iter().map(asked).collect())
+}
+
+/// Answers for those questions that are any.
+fn ask_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Answer>> {
+    let asks: Vec<Option<Result<Ask<'_>>>> = questions
+        .iter()
+        .map(|question| question.as_ref().ok().map(|(operator, setting)| to_ask(predictor, operator, setting)))
+        .collect();
+    let sound: Vec<Ask<'_>> = asks.iter().flatten().flatten().cloned().collect();
+    let mut answers = predictor.ask_all(&sound).into_iter();
+    let mut answer = |ask: Result<Ask<'_>>| ask.and_then(|_| answers.next().expect("all that can be asked were"));
+    let answered: Vec<Option<Result<Answer>>> = asks.into_iter().map(|ask| ask.map(&mut answer)).collect();
+    let told = |(question, answer): (Result<(Operator, Setting)>, Option<Result<Answer>>)| {
+        let (operator, setting) = question?;
+        let answer = answer.expect("what is a question was asked")?;
+        match answer.outside.first().filter(|_| answer.basis != Basis::Learned && !setting.extrapolate) {
             None => Ok(answer),
-            Some(first) => Err(Error::Question(format!(
-                "`{}` is outside of what was learned: {first}; measure something like it, or ask to extrapolate",
-                operator.text
+            Some(_) => Err(Error::Question(format!(
+                "`{}` is outside of what was learned ({}); measure something like it, or ask to extrapolate",
+                operator.text,
+                answer.outside.join("; ")
             ))),
         }
     };
-    questions.iter().zip(devices).map(answer).collect()
+    questions.into_iter().zip(answered).map(told).collect()
+}
+
+/// A question as the predictor takes it.
+fn to_ask<'a>(predictor: &'a Predictor, operator: &'a Operator, setting: &'a Setting) -> Result<Ask<'a>> {
+    Ok(Ask {
+        operator: &operator.name,
+        work: &operator.work,
+        device: device(predictor, setting)?,
+        threads: setting.threads,
+        extras: &setting.extras,
+    })
 }
 
 /// Devices of a mapping can be asked about, learned from or not.
@@ -383,6 +462,7 @@ mod tests {
                 reference_ns: 21.0,
                 bound: "memory",
                 choice: None,
+                basis: Basis::Learned,
                 outside: Vec::new(),
             };
             let operator = Operator { name, text: String::new(), work, count: *count };

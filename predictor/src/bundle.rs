@@ -20,7 +20,7 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
 /// The format this program writes, and the newest it reads.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const MAX_BYTES: u64 = 1 << 30;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;

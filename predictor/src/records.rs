@@ -13,7 +13,7 @@ use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Graph, Op, Task, TensorType, transformers};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Which records are learned from; all others are counted.
@@ -96,6 +96,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
     for (reason, count) in left_out {
         (0..count).for_each(|_| gatherer.leave_out(&reason));
     }
+    default_schedules(records, &devices).iter().for_each(|question| gatherer.know_default(question));
     for records in experiments(&taken) {
         let record = records[0];
         let name = device_name(record);
@@ -121,6 +122,20 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
         }
     }
     of_device.into_iter().map(|(name, records)| (name, device::of(&records, hosts))).collect()
+}
+
+/// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
+fn default_schedules(records: &[Record], devices: &[(String, Device)]) -> Vec<Question> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for record in records.iter().filter(|record| record.schedule_source == Some(ScheduleSource::Default)) {
+        let name = device_name(record);
+        let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
+        if seen.insert((place, record.task_hash.as_str())) {
+            found.extend(question(record, place as u32));
+        }
+    }
+    found
 }
 
 /// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
+use crate::learn::schedules::Schedules;
 use crate::statistics::median;
 use std::collections::{BTreeMap, HashMap};
 
@@ -84,6 +85,10 @@ pub struct Samples {
     pub networks: Vec<Network>,
     /// Names of what libraries chose, such as those of their kernels.
     pub choices: Vec<String>,
+    /// By operator, the settings of its knobs and its default schedules, those of rows that were left out among them.
+    pub schedules: BTreeMap<String, Schedules>,
+    /// By operator, what its sizes are called in a foreign table, by the names of features.
+    pub words: BTreeMap<String, BTreeMap<String, String>>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
     /// What speaks against the data being what it is said to be, for a person to look at.
@@ -108,6 +113,8 @@ impl Samples {
             models: self.models.clone(),
             networks: self.networks.clone(),
             choices: self.choices.clone(),
+            schedules: self.schedules.clone(),
+            words: self.words.clone(),
             left_out: self.left_out.clone(),
             doubts: self.doubts.clone(),
         }
@@ -248,6 +255,12 @@ impl Gatherer {
         if !question.work.is_sound() {
             return self.leave_out("sizes are not positive numbers");
         }
+        if !question.extras.is_empty() {
+            self.samples.schedules.entry(question.operator.clone()).or_default().learn(&question.extras);
+        }
+        if question.is_default {
+            self.know_default(&question);
+        }
         let device = &self.samples.devices[question.device as usize].1;
         features::describe(&question.work, device, question.threads, &mut self.described);
         let attainable_ns = features::attainable_ns(&question.work, device, question.threads);
@@ -273,6 +286,18 @@ impl Gatherer {
             choice: question.choice.map(|choice| self.choices.of(choice, &mut self.samples.choices)),
         });
         self.extras.push(question.extras);
+    }
+
+    /// Says what the sizes of an operator are called, by the names of features.
+    pub fn know_words(&mut self, operator: &str, words: BTreeMap<String, String>) {
+        self.samples.words.insert(operator.to_owned(), words);
+    }
+
+    /// Says what the default schedule of an operator is, whether or not its time is learned from.
+    pub fn know_default(&mut self, question: &Question) {
+        let device = &self.samples.devices[question.device as usize].0;
+        let schedules = self.samples.schedules.entry(question.operator.clone()).or_default();
+        schedules.know_default(device, &question.work, &question.extras);
     }
 
     /// Says what neural networks are made of; without it, each is made of the shapes that were measured for it.

@@ -17,7 +17,11 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let growth = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
     let growth_of = |operator: &str| growth.get(operator).cloned().unwrap_or_else(Growth::boosting);
     let lesson = Lesson { seed, purpose, intervals: true };
-    let learned = ours::fit_lesson(samples, &all, &growth_of, &lesson)?;
+    let mut learned = ours::fit_lesson(samples, &all, &growth_of, &lesson)?;
+    for (name, of) in &mut learned.operators {
+        of.facts.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
+        of.facts.words = samples.words.get(name).cloned().unwrap_or_default();
+    }
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,5 +1,6 @@
 //! What is answered when nothing, the knobs or the code of a schedule is known, with the real XGBoost.
 
+use predictor::asking::{Cell, Operator, Setting, ask};
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
@@ -104,4 +105,57 @@ fn a_question_without_a_schedule_is_answered_for_the_default_one() {
     assert_eq!(knobs.known, View::Knobs);
     assert!(knobs.time_ns / bound_ns > 6.0, "{knobs:?}");
     assert!(knobs.high_ns / knobs.low_ns > 2.0, "whether it spills is not known: {knobs:?}");
+}
+
+/// Products with a second knob, `unroll`, that is 1 in default schedules and makes all schedules twice as slow where it is 0.
+fn unrolled() -> Samples {
+    let mut gatherer = Gatherer::new(vec![("here".to_owned(), device())]);
+    for step in 0..90u64 {
+        let work = work(step);
+        let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
+        for schedule in 0..6u64 {
+            let is_default = schedule == 0;
+            let (tile, unroll) =
+                if is_default { (4.0, 1.0) } else { ([1.0, 4.0, 16.0][schedule as usize % 3], (schedule % 2) as f64) };
+            let extras = [("knob.from=template", 1.0), ("knob.split_r", tile), ("knob.unroll", unroll)];
+            let question = Question {
+                operator: "product".to_owned(),
+                device: 0,
+                model: String::new(),
+                detail: String::new(),
+                work: work.clone(),
+                threads: 1.0,
+                is_default,
+                extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                choice: None,
+            };
+            let factor = (1.0 + tile.log2()) * if unroll == 1.0 { 1.0 } else { 8.0 };
+            gatherer.push(question, &mut [bound_ns * factor], Some(0.01));
+        }
+    }
+    gatherer.finish().expect("samples")
+}
+
+#[test]
+fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
+    let predictor = predictor::train::train(&unrolled(), 7, false).expect("a predictor");
+    let operator = Operator { name: "product".to_owned(), text: "product".to_owned(), work: work(1000), count: 1 };
+    let time = |knobs: &[(&str, f64)]| {
+        let mut setting = Setting { threads: Some(1.0), ..Setting::default() };
+        knobs.iter().for_each(|(name, value)| setting.set_extra(name, &Cell::Number(*value)));
+        ask(&predictor, std::slice::from_ref(&operator), &setting).map(|answers| answers[0].answer.time_ns)
+    };
+    let of = |knobs: &[(&str, f64)]| time(knobs).expect("an answer");
+    assert_eq!(of(&[("knob.split_r", 4.0)]), of(&[]), "it is the default schedule");
+    assert_eq!(of(&[("knob.split_r", 4.0), ("knob.unroll", 1.0)]), of(&[]), "and so it is when all is named");
+    let (alone, spelled_out) = (of(&[("knob.split_r", 1.0)]), of(&[("knob.split_r", 1.0), ("knob.unroll", 1.0)]));
+    assert_eq!(alone, spelled_out);
+    let rolled = of(&[("knob.split_r", 1.0), ("knob.unroll", 0.0)]);
+    assert!(rolled > 4.0 * alone, "{alone} against {rolled}");
+    for wrong in [f64::NAN, 9999.0, 0.5] {
+        let error = time(&[("knob.split_r", wrong)]).expect_err("no setting of it").to_string();
+        assert!(error.contains("learned for these sizes: 1, 4"), "{error}");
+    }
+    let error = time(&[("knob.tile_q", 4.0)]).expect_err("no knob of it").to_string();
+    assert!(error.contains("its knobs are split_r, unroll"), "{error}");
 }

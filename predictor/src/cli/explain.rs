@@ -51,6 +51,7 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
         ..Setting::default()
     };
     set_knobs(&mut setting, &arguments.knob)?;
+    let setting = setting.asked(&predictor, &operator)?;
     let ask = Ask {
         operator: &operator.name,
         work: &operator.work,
@@ -66,10 +67,8 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
         print("No single change of threads or of a knob should save a tenth of the time.")?;
     }
     for change in better.iter().take(SHOWN) {
-        let what = match change.feature.contains('=') {
-            true => change.feature.clone(),
-            false => format!("{} = {}", change.feature, change.value),
-        };
+        let name = change.feature.strip_prefix("knob.").unwrap_or(&change.feature);
+        let what = if name.contains('=') { name.to_owned() } else { format!("{name}={}", change.value) };
         print(&format!("With {what} it should take {:.2} of the time.", change.factor))?;
     }
     let near = match samples {

@@ -6,9 +6,9 @@ use super::{paper, print};
 use crate::asking::{self, Operator, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::explain::choices;
+use crate::explain::thread_counts;
 use crate::knee::{Belief, Knee, Point, Probe, knee};
-use crate::learn::predictor::Predictor;
+use crate::learn::predictor::{Answer, Predictor};
 use crate::pages;
 use crate::probe::{collector, measure};
 use report::{Cell, Table, between, duration, figures, words};
@@ -55,7 +55,7 @@ fn over_threads(
     device: &str,
     arguments: &KneeOf,
 ) -> Result<Knee> {
-    let learned = choices(predictor, &operator.name, "threads")?.into_iter().map(f64::from).fold(1.0, f64::max);
+    let learned = thread_counts(predictor, &operator.name)?.into_iter().map(f64::from).fold(1.0, f64::max);
     let most = arguments.most_threads.map_or(learned, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
@@ -89,17 +89,25 @@ fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: 
     if probe {
         return Err(Error::Question("--probe measures thread counts, not knobs; leave --over out".to_owned()));
     }
-    let name = if knob.starts_with("knob.") { knob.to_owned() } else { format!("knob.{knob}") };
-    let values = choices(predictor, &operator.name, &name)?;
-    let settings = values.into_iter().map(|value| {
-        let mut setting = usual.clone();
-        setting.extras.insert(name.clone(), f64::from(value));
-        (f64::from(value), setting)
-    });
-    let curve = curve(predictor, operator, settings)?;
-    knee(&name, curve).ok_or_else(|| {
-        Error::Question(format!("`{name}` has fewer than two values in what was learned of `{}`", operator.name))
-    })
+    let knob = knob.strip_prefix("knob.").unwrap_or(knob);
+    let schedules = &predictor.operator(&operator.name)?.facts.schedules;
+    let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
+    let settings = schedules.settings(&operator.work, asking::device(predictor, usual)?, knob).map_err(refused)?;
+    if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
+        let problem = format!("the knob `{knob}` takes words such as `{word}`; a curve goes over numbers");
+        return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
+    }
+    let (places, questions): (Vec<f64>, Vec<_>) = settings
+        .into_iter()
+        .map(|(feature, value)| {
+            let mut setting = usual.clone();
+            setting.extras.insert(feature, value);
+            (value, (operator.clone(), setting))
+        })
+        .unzip();
+    let curve = points(places, asking::ask_schedules(predictor, &questions))?;
+    knee(knob, curve)
+        .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in what was learned")))
 }
 
 fn curve(
@@ -109,11 +117,14 @@ fn curve(
 ) -> Result<Vec<Point>> {
     let (places, questions): (Vec<f64>, Vec<_>) =
         settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
-    let answers = asking::ask_each(predictor, &questions).into_iter().zip(places);
-    let point = |(answer, at): (Result<crate::learn::predictor::Answer>, f64)| {
+    points(places, asking::ask_each(predictor, &questions))
+}
+
+fn points(places: Vec<f64>, answers: Vec<Result<Answer>>) -> Result<Vec<Point>> {
+    let point = |(answer, at): (Result<Answer>, f64)| {
         answer.map(|answer| Point { at, time_ns: answer.time_ns, low_ns: answer.low_ns, high_ns: answer.high_ns })
     };
-    answers.map(point).collect()
+    answers.into_iter().zip(places).map(point).collect()
 }
 
 fn overview(operator: &Operator, found: &Knee) -> String {

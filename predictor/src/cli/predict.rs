@@ -238,6 +238,10 @@ pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
     for knob in knobs {
         let (name, value) =
             knob.split_once('=').ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
+        let is_same = |other: &&String| other.split_once('=').is_some_and(|(other, _)| other == name);
+        if knobs.iter().filter(is_same).count() > 1 {
+            return Err(Error::Question(format!("the knob `{name}` is given twice")));
+        }
         let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
         setting.set_extra(&format!("knob.{name}"), &cell);
     }

@@ -24,19 +24,17 @@ pub struct Change {
 }
 
 /// What the time becomes while one feature takes values over the range it was learned from. Threads and knobs are asked
-/// anew, so that what follows from them changes, too; of any other feature all else stays.
+/// anew, so that what follows from them changes, too; of any other feature all else stays. Of knobs, `feature` may name the axis.
 pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<Change>> {
-    let column = column(&predictor.about.names, feature)?;
     let operator = predictor.operator(ask.operator)?;
+    if let Some(knob) = knob(predictor, ask, feature)? {
+        return schedules(predictor, ask, &knob);
+    }
+    let column = column(&predictor.about.names, feature)?;
     let now_ns = predictor.ask(ask)?.time_ns;
     let change = |value: f32| {
         let factor = match feature {
             "threads" => asked(predictor, ask, Some(f64::from(value)), ask.extras)? / now_ns,
-            knob if knob.starts_with("knob.") => {
-                let mut extras = ask.extras.clone();
-                extras.insert(knob.to_owned(), f64::from(value));
-                asked(predictor, ask, ask.threads, &extras)? / now_ns
-            }
             _ => {
                 let row = predictor.row(ask)?;
                 let is_known = operator.facts.knows(ask.device);
@@ -49,39 +47,54 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
     values(operator, feature, column).into_iter().map(change).collect()
 }
 
+/// The knob that a feature names, with or without what tells knobs from other features; nothing where it is another feature.
+fn knob(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Option<String>> {
+    let schedules = &predictor.operator(ask.operator)?.facts.schedules;
+    let name = feature.strip_prefix("knob.").unwrap_or(feature);
+    let name = name.split_once('=').map_or(name, |(name, _)| name);
+    let is_knob =
+        feature.starts_with("knob.") || schedules.names(ask.work, ask.device).iter().any(|known| known == name);
+    Ok(is_knob.then(|| name.to_owned()))
+}
+
+/// What the time becomes with each setting of a knob, all others as they are asked for. What is compared is answered by what was
+/// learned of knobs, the question itself, too.
+fn schedules(predictor: &Predictor, ask: &Ask<'_>, knob: &str) -> Result<Vec<Change>> {
+    let schedules = &predictor.operator(ask.operator)?.facts.schedules;
+    let refused = |problem: String| Error::Question(format!("`{}`: {problem}", ask.operator));
+    let named = |given: &BTreeMap<String, f64>| schedules.complete(ask.work, ask.device, given).map_err(refused);
+    let now_ns = asked(predictor, ask, ask.threads, &named(ask.extras)?.knobs)?;
+    let change = |(feature, value): (String, f64)| {
+        let mut given = ask.extras.clone();
+        let is_other = |name: &String| name.split_once('=').map_or(&**name, |(name, _)| name) != format!("knob.{knob}");
+        given.retain(|name, _| is_other(name));
+        given.insert(feature.clone(), value);
+        let factor = asked(predictor, ask, ask.threads, &named(&given)?.knobs)? / now_ns;
+        Ok(Change { feature, value: value as f32, factor })
+    };
+    schedules.settings(ask.work, ask.device, knob).map_err(refused)?.into_iter().map(change).collect()
+}
+
 /// The time of a question with other threads and knobs.
 fn asked(predictor: &Predictor, ask: &Ask<'_>, threads: Option<f64>, extras: &BTreeMap<String, f64>) -> Result<f64> {
     predictor.ask(&Ask { threads, extras, ..ask.clone() }).map(|answer| answer.time_ns)
 }
 
-/// The values a feature takes in what was learned of an operator: those it can be set to, or evenly over its range.
-pub fn choices(predictor: &Predictor, operator: &str, feature: &str) -> Result<Vec<f32>> {
-    let learned = predictor.operator(operator)?;
-    Ok(values(learned, feature, column(&predictor.about.names, feature)?))
+/// The thread counts that were learned from, all between the smallest and the largest.
+pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> {
+    Ok(values(predictor.operator(operator)?, "threads", column(&predictor.about.names, "threads")?))
 }
 
 /// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.
 pub fn improvements(predictor: &Predictor, ask: &Ask<'_>) -> Result<Vec<Change>> {
     const ENOUGH: f64 = 0.9;
-    let names = &predictor.about.names;
-    let operator = predictor.operator(ask.operator)?;
-    let now_ns = predictor.ask(ask)?.time_ns;
-    let mut found = Vec::new();
-    for (column, name) in names.iter().enumerate().filter(|(_, name)| *name == "threads" || name.starts_with("knob.")) {
-        let Some((group, _)) = name.split_once('=') else {
-            let swept = sweep(predictor, ask, name)?;
-            found.extend(swept.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor)));
-            continue;
-        };
-        // A word that was never seen is none that can be chosen; where a schedule comes from is not one either.
-        if !ask.extras.contains_key(name) && operator.facts.ranges[column].is_some() && group != "knob.from" {
-            // One word of a group is true and the others are absent.
-            let mut extras = ask.extras.clone();
-            extras.retain(|other, _| other.split_once('=').is_none_or(|(other, _)| other != group));
-            extras.insert(name.clone(), 1.0);
-            let factor = asked(predictor, ask, ask.threads, &extras)? / now_ns;
-            found.push(Change { feature: name.clone(), value: 1.0, factor });
-        }
+    let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
+    let mut found: Vec<Change> = best(sweep(predictor, ask, "threads")?).into_iter().collect();
+    for knob in predictor.operator(ask.operator)?.facts.schedules.names(ask.work, ask.device) {
+        let (words, numbers): (Vec<Change>, Vec<Change>) =
+            schedules(predictor, ask, &knob)?.into_iter().partition(|change| change.feature.contains('='));
+        found.extend(best(numbers));
+        found.extend(words);
     }
     found.retain(|change| change.factor <= ENOUGH);
     found.sort_by(|one, two| one.factor.total_cmp(&two.factor));
@@ -103,11 +116,6 @@ fn with(row: &[f32], column: usize, value: f32) -> Vec<f32> {
 fn values(operator: &OfOperator, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.facts.ranges[column].filter(|(low, high)| low < high) else { return Vec::new() };
     let mut values: Vec<f32> = match () {
-        () if feature.starts_with("knob.") => {
-            // Sizes of tiles and their kind go in doublings; what else a knob allows is not known here.
-            let powers = (0..24).map(|power| 2f32.powi(power)).filter(|value| low <= *value && *value <= high);
-            [low, high].into_iter().chain(powers).collect()
-        }
         () if feature == "threads" => (low as i64..=high as i64).take(1024).map(|count| count as f32).collect(),
         () => (0..STEPS).map(|step| low + (high - low) * step as f32 / (STEPS - 1) as f32).collect(),
     };
@@ -177,6 +185,15 @@ mod tests {
     use crate::learn::facts::Facts;
     use crate::learn::ours::Ours;
     use crate::learn::predictor::About;
+    use crate::learn::schedules::Schedules;
+
+    fn knobs(order: &str, tile: f64) -> BTreeMap<String, f64> {
+        BTreeMap::from([(format!("knob.order={order}"), 1.0), ("knob.tile".to_owned(), tile)])
+    }
+
+    fn work() -> Work {
+        Work::contraction(1.0, 64.0, 64.0, 64.0, false)
+    }
 
     /// A predictor of one operator, whose time falls with its knob `tile` and is doubled by the word `order=yx`.
     fn learned() -> Predictor {
@@ -198,7 +215,12 @@ mod tests {
         let mut ranges = vec![Some((0.0, 0.0)); width];
         ranges[width - 4..width - 1].clone_from_slice(&[Some((1.0, 1.0)), Some((1.0, 1.0)), Some((1.0, 16.0))]);
         let overheads_ns = BTreeMap::from([("here".to_owned(), 1e3)]);
-        let facts = Facts { ranges, best_log: -9.0, overheads_ns, overhead_ns: 1e3, ..Facts::default() };
+        let mut schedules = Schedules::default();
+        for (order, tile) in [("xy", 1.0), ("yx", 2.0), ("xy", 4.0), ("yx", 8.0), ("xy", 16.0)] {
+            schedules.learn(&knobs(order, tile));
+        }
+        schedules.know_default("here", &work(), &knobs("yx", 4.0));
+        let facts = Facts { ranges, best_log: -9.0, overheads_ns, overhead_ns: 1e3, schedules, ..Facts::default() };
         let operator = OfOperator { facts, known: vec![known], ..OfOperator::default() };
         let device = Device {
             units: 4.0,
@@ -227,18 +249,20 @@ mod tests {
 
     #[test]
     fn what_saves_a_tenth_is_found_and_nothing_else() {
-        let predictor = learned();
-        let work = Work::contraction(1.0, 64.0, 64.0, 64.0, false);
-        let improvements = |order: &str, tile: f64| {
-            let extras = BTreeMap::from([(format!("knob.order={order}"), 1.0), ("knob.tile".to_owned(), tile)]);
-            let ask = Ask { operator: "product", work: &work, device: "here", threads: None, extras: &extras };
+        let (predictor, work) = (learned(), work());
+        let of = |extras: &BTreeMap<String, f64>| {
+            let ask = Ask { operator: "product", work: &work, device: "here", threads: None, extras };
             improvements(&predictor, &ask).expect("changes")
         };
+        let improvements = |order: &str, tile: f64| of(&knobs(order, tile));
         let found = improvements("yx", 4.0);
         let named: Vec<(&str, f32)> = found.iter().map(|change| (change.feature.as_str(), change.value)).collect();
         assert_eq!(named, [("knob.order=xy", 1.0), ("knob.tile", 16.0)], "{found:?}");
         assert!((found[0].factor - 0.5).abs() < 0.03, "{found:?}");
         assert!((found[1].factor - (-0.4f64).exp()).abs() < 0.03, "{found:?}");
         assert_eq!(improvements("xy", 16.0), [], "the best there is cannot be bettered");
+        assert_eq!(of(&BTreeMap::new()), found, "the default schedule, named or not");
+        let only_tile = BTreeMap::from([("knob.tile".to_owned(), 4.0)]);
+        assert_eq!(of(&only_tile), found, "what is left out is as in the default schedule");
     }
 }

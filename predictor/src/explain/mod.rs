@@ -9,7 +9,7 @@ mod limits;
 mod neighbours;
 mod shap;
 
-pub use changes::{Change, Effect, choices, effects, improvements, sweep};
+pub use changes::{Change, Effect, effects, improvements, sweep, thread_counts};
 pub use importance::{Importance, importance};
 pub use limits::{Limits, limits};
 pub use neighbours::{Neighbour, neighbours};

@@ -7,6 +7,7 @@ pub mod program;
 pub mod table;
 pub mod tiling;
 pub mod view;
+mod words;
 pub mod work;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub use device::Device;
 pub use matrix::Matrix;
 pub use table::{FEATURES, Feature, Origin, Situation};
 pub use view::{CHOICE, KNOWN, View};
+pub use words::in_words;
 pub use work::{Form, Work};
 
 /// Time in nanoseconds that no implementation can beat: the longer of arithmetic at peak and compulsory bytes at full

@@ -30,6 +30,31 @@ pub fn busy_threads(threads: f64, extras: &BTreeMap<String, f64>) -> f64 {
     extras.get("tiling.chunks").map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
+/// Whether a knob may have this setting for these sizes, as far as a tile must divide what it is a tile of, and a vector not be
+/// longer than its row. Whether schedules are tiles of the result says whose knob it is.
+pub fn fits(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
+    if work.rank == 0 || setting <= 1.0 {
+        return true;
+    }
+    let divides = |extent: f64| extent % setting == 0.0;
+    let columns = work.output[work.rank - 1];
+    if !has_tiles {
+        return match knob {
+            "vector" => setting <= columns,
+            "parallel" => setting <= (work.rank as f64 - 1.0).max(1.0),
+            _ => true,
+        };
+    }
+    let places = Places::of(work, work.form == Form::Convolution && work.rank >= 3);
+    match knob {
+        "tile_c" => divides(work.output[places.channels]),
+        "tile_x" => divides(work.output[places.columns]),
+        "tile_y" => divides(places.rows.map_or(1.0, |rows| work.output[rows])),
+        "split_r" => divides((work.depth / work.taps.max(1.0)).round() * work.groups),
+        _ => true,
+    }
+}
+
 struct Knobs<'a> {
     extras: &'a BTreeMap<String, f64>,
     /// Elements in a vector register.

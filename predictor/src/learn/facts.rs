@@ -1,5 +1,6 @@
 //! The plain numbers that are learned of an operator beside its trees.
 
+use super::schedules::Schedules;
 use super::spread::UNSEEN;
 use crate::features::{Matrix, View};
 use crate::samples::Samples;
@@ -45,6 +46,12 @@ pub struct Facts {
     /// The same for questions that know less of the schedule than what was learned from.
     #[serde(default)]
     pub spreads_before: BTreeMap<View, BTreeMap<String, f64>>,
+    /// What its sizes are called in the table that was learned from, by the names of features.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<String, String>,
+    /// Its schedules; none in files before format 4, and of what was measured without any.
+    #[serde(default)]
+    pub schedules: Schedules,
 }
 
 /// The overheads of an operator's samples; all else is found later.
@@ -96,6 +103,7 @@ impl Facts {
         if self.ranges.len() != width {
             return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
         }
+        self.schedules.check()?;
         let by_threads = self.overheads_by_threads_ns.values().flatten();
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
             || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)

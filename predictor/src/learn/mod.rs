@@ -13,6 +13,7 @@ mod order;
 pub mod ours;
 pub mod predictor;
 mod quantiles;
+pub mod schedules;
 pub mod spread;
 mod support;
 pub mod trees;

@@ -1,10 +1,11 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
 use super::boosted::Growth;
+use super::facts::Facts;
 use super::operator::OfOperator;
 use super::ours::Ours;
 use crate::error::{Error, Result};
-use crate::features::{self, Derived, Device, FEATURES, Matrix, Origin, View, Work};
+use crate::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -56,6 +57,18 @@ pub struct Ask<'a> {
     pub extras: &'a BTreeMap<String, f64>,
 }
 
+/// What an answer rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Operators of such sizes.
+    Learned,
+    /// Operators of the same kind whose sizes are others.
+    Extrapolated,
+    /// The device's figures alone: no such operator was learned from, so this is the least it can take.
+    Bound,
+}
+
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
@@ -78,6 +91,8 @@ pub struct Answer {
     pub bound: &'static str,
     /// What the device's library is expected to run, where the data says what libraries ran.
     pub choice: Option<String>,
+    /// What the answer rests on.
+    pub basis: Basis,
     /// Why the question is outside of what was learned from; empty inside.
     pub outside: Vec<String>,
 }
@@ -118,17 +133,34 @@ impl Predictor {
         situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
     }
 
-    /// What was learned of an operator.
-    pub fn operator(&self, name: &str) -> Result<&OfOperator> {
-        self.learned.operators.get(name).ok_or_else(|| {
-            let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
-            Error::Question(format!("nothing was learned of the operator `{name}`; {hint}"))
+    /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
+    pub fn bound(&self, ask: &Ask<'_>) -> Result<Answer> {
+        let (device, threads) = self.place(ask)?;
+        let starts = self.learned.operators.values().map(|of| of.facts.overhead_ns(ask.device, threads));
+        let overhead_ns = starts.reduce(f64::min).unwrap_or(0.0);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
+        let attainable_ns = arithmetic_ns.max(memory_ns);
+        let time_ns = attainable_ns + overhead_ns;
+        Ok(Answer {
+            time_ns,
+            low_ns: time_ns,
+            high_ns: f64::NAN,
+            attainable_ns,
+            overhead_ns,
+            known: View::Sizes,
+            reference_ns: time_ns,
+            bound: bound_of(memory_ns, attainable_ns, overhead_ns),
+            choice: None,
+            basis: Basis::Bound,
+            outside: vec![format!(
+                "nothing was learned of `{}`; this is its bound, the least it can take",
+                ask.operator
+            )],
         })
     }
 
-    /// Everything about a question that its answer needs.
-    fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
-        let operator = self.operator(ask.operator)?;
+    /// The device and the threads of a question that makes sense.
+    fn place(&self, ask: &Ask<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(ask.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
             Error::Question(format!("the device `{}` is not described; described: {}", ask.device, known.join(", ")))
@@ -140,6 +172,21 @@ impl Predictor {
         if !(threads.is_finite() && threads >= 1.0) {
             return Err(Error::Question(format!("{threads} threads make no sense")));
         }
+        Ok((device, threads))
+    }
+
+    /// What was learned of an operator.
+    pub fn operator(&self, name: &str) -> Result<&OfOperator> {
+        self.learned.operators.get(name).ok_or_else(|| {
+            let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
+            Error::Question(format!("nothing was learned of the operator `{name}`; {hint}"))
+        })
+    }
+
+    /// Everything about a question that its answer needs.
+    fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
+        let operator = self.operator(ask.operator)?;
+        let (device, threads) = self.place(ask)?;
         let is_known = operator.facts.knows(ask.device);
         let adapted = operator.adapted.get(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
@@ -161,16 +208,13 @@ impl Predictor {
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let mut outside = outside(&operator.facts.ranges, &row, is_known);
+        let mut outside = outside(&operator.facts, ask.work.form, &row, is_known);
+        let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && adapted.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
         let spread = operator.facts.spread(ask.device, view);
-        let bound = match () {
-            () if overhead_ns > roofline_ns => "overhead",
-            () if memory_ns >= roofline_ns => "memory",
-            () => "arithmetic",
-        };
+        let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |adapted| operator.corrections(adapted, &Matrix::of(row.len(), row.clone()))[0];
         let correction = adapted.map_or(0.0, corrected);
         Ok(Situated {
@@ -183,6 +227,7 @@ impl Predictor {
             overhead_ns,
             view,
             is_known,
+            basis,
             outside,
             spread,
             bound,
@@ -225,6 +270,7 @@ struct Situated<'a> {
     overhead_ns: f64,
     view: View,
     is_known: bool,
+    basis: Basis,
     outside: Vec<String>,
     spread: Option<f64>,
     correction: f64,
@@ -254,16 +300,26 @@ impl Situated<'_> {
             reference_ns: self.reference_ns,
             bound: self.bound,
             choice: self.choice.take(),
+            basis: self.basis,
             outside: std::mem::take(&mut self.outside),
         }
     }
 }
 
-/// Why a row lies outside of the ranges that were learned from. The device's own figures do not count, nor does how many
-/// threads another device has.
-fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<String> {
+/// What bounds an operator: `arithmetic` or `memory`, or `overhead` where starting it takes longer than both.
+fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
+    match () {
+        () if overhead_ns > roofline_ns => "overhead",
+        () if memory_ns >= roofline_ns => "memory",
+        () => "arithmetic",
+    }
+}
+
+/// Why a row lies outside of the ranges that were learned from, in the words of those who ask. The device's own figures do not
+/// count, nor does how many threads another device has.
+fn outside(facts: &Facts, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    for (feature, (range, value)) in FEATURES.iter().zip(ranges.iter().zip(row)) {
+    for (feature, (range, value)) in FEATURES.iter().zip(facts.ranges.iter().zip(row)) {
         // Counts repeat the logarithms they stand beside, except for these.
         let counts = match feature.origin {
             Origin::Sizes => feature.unit != "count" || feature.name == "taps",
@@ -276,7 +332,13 @@ fn outside(ranges: &[Option<(f32, f32)>], row: &[f32], is_known: bool) -> Vec<St
             // Sizes are said as a person knows them, not as trees see them.
             let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
             let (value, low, high) = (said(*value), said(low), said(high));
-            reasons.push(format!("`{}` is {value}, learned from {low} to {high}", feature.name));
+            let name = facts.words.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
+            let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
+            let reason = format!("{name}: {value}, learned from {learned}");
+            // Groups are repetitions, too.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
         }
     }
     reasons

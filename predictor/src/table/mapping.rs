@@ -191,6 +191,11 @@ impl Mapping {
 }
 
 impl Shape {
+    /// What sizes are called that are columns of the table, by the names of their features, which are the mapping's words.
+    fn words(&self) -> BTreeMap<String, String> {
+        self.columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
+    }
+
     /// Every size it gives, with the mapping's word for it.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
@@ -310,6 +315,7 @@ impl Shape {
 pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
     let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
     let mut gatherer = Gatherer::new(devices);
+    mapping.operators.iter().for_each(|(name, shape)| gatherer.know_words(name, shape.words()));
     for path in paths {
         let table = super::read(path)?;
         let times = numbers(path, &table, &mapping.time.column)?;

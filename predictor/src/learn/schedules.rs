@@ -1,0 +1,363 @@
+//! Which schedules an operator has, as far as they were collected: the settings of each knob, and which schedules are the
+//! default ones.
+//!
+//! The collector computes a task's default schedule from the task and the machine. A predictor has neither its rules nor the
+//! task, but sizes; so it keeps what the default schedule was wherever one was collected. What a question leaves open is as in
+//! the default schedule of the most similar sizes, knob by knob: the nearest whose setting fits the sizes that are asked for.
+
+use crate::features::{Work, tiling};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a schedule comes from is told beside its knobs, and is none of them.
+const FROM: &str = "knob.from=";
+/// Sizes that spaces look at: what differs there makes another kind of operator …
+const KINDS: usize = 7;
+/// … and what differs there makes a larger or smaller one of the same kind.
+const EXTENTS: usize = 6;
+
+/// The schedules of one operator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedules {
+    /// The settings that were learned from, by knob.
+    axes: BTreeMap<String, Axis>,
+    /// Knobs of default schedules by the names of their features, each combination once.
+    knobs: Vec<BTreeMap<String, f64>>,
+    /// By device, where default schedules were collected, in order, and which of the above they are.
+    defaults: BTreeMap<String, Vec<(Vec<f64>, usize)>>,
+}
+
+/// The settings of one knob, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Axis {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    numbers: Vec<f64>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    words: BTreeSet<String>,
+}
+
+/// A schedule with all its knobs, by the names of their features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// The knobs, and where the schedule comes from.
+    pub knobs: BTreeMap<String, f64>,
+    /// Whether it is the default one.
+    pub is_default: bool,
+}
+
+impl Named {
+    /// The knobs to ask with: none for the default schedule, of which more is known than of others.
+    pub fn asked(self) -> BTreeMap<String, f64> {
+        if self.is_default { BTreeMap::new() } else { self.knobs }
+    }
+}
+
+/// A knob's setting as a feature: a number under its name, or the claim that it is a word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Setting<'a> {
+    Number(f64),
+    Word(&'a str),
+}
+
+/// The knob and its setting in a feature; nothing where the feature is none of a knob.
+fn setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
+    let name = feature.strip_prefix("knob.").filter(|_| !feature.starts_with(FROM))?;
+    Some(match name.split_once('=') {
+        Some((knob, word)) => (knob, Setting::Word(word)),
+        None => (name, Setting::Number(value)),
+    })
+}
+
+/// The knobs among features.
+fn knobs(extras: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let is_knob = |(name, value): &(&String, &f64)| setting(name, **value).is_some();
+    extras.iter().filter(is_knob).map(|(name, value)| (name.clone(), *value)).collect()
+}
+
+impl Schedules {
+    /// Takes in a schedule that is learned from.
+    pub fn learn(&mut self, extras: &BTreeMap<String, f64>) {
+        for (knob, setting) in extras.iter().filter_map(|(name, value)| setting(name, *value)) {
+            let axis = self.axes.entry(knob.to_owned()).or_default();
+            match setting {
+                Setting::Word(word) if !axis.words.contains(word) => {
+                    axis.words.insert(word.to_owned());
+                }
+                Setting::Number(number) => {
+                    let place = axis.numbers.binary_search_by(|known| known.total_cmp(&number));
+                    place.err().into_iter().for_each(|place| axis.numbers.insert(place, number));
+                }
+                Setting::Word(_) => {}
+            }
+        }
+    }
+
+    /// Takes in the default schedule of some sizes on a device; the first that is told of them stays.
+    pub fn know_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
+        let knobs = knobs(extras);
+        if !knobs.is_empty() {
+            self.know(device, place(work), knobs);
+        }
+    }
+
+    /// Takes in the default schedules that others know of.
+    pub fn know_defaults_of(&mut self, others: &Schedules) {
+        for (device, defaults) in &others.defaults {
+            for (place, number) in defaults {
+                self.know(device, place.clone(), others.knobs[*number].clone());
+            }
+        }
+    }
+
+    fn know(&mut self, device: &str, place: Vec<f64>, knobs: BTreeMap<String, f64>) {
+        let known = self.defaults.entry(device.to_owned()).or_default();
+        let Err(at) = known.binary_search_by(|(other, _)| in_order(other, &place)) else { return };
+        let number = self.knobs.iter().position(|other| *other == knobs).unwrap_or(self.knobs.len());
+        if number == self.knobs.len() {
+            self.knobs.push(knobs);
+        }
+        known.insert(at, (place, number));
+    }
+
+    /// The schedule that some knobs name, all others being as in the default one; or what is wrong with them.
+    pub fn complete(&self, work: &Work, device: &str, given: &BTreeMap<String, f64>) -> Result<Named, String> {
+        let default = self.default_of(work, device)?;
+        let mut all = default.clone();
+        let mut named = BTreeSet::new();
+        for (feature, value) in given {
+            let (knob, wanted) = setting(feature, *value).ok_or_else(|| not_a_knob(feature, &default))?;
+            if !default.keys().any(|name| knob_of(name) == Some(knob)) {
+                return Err(not_a_knob(knob, &default));
+            }
+            if !named.insert(knob) {
+                return Err(format!("the knob `{knob}` is given twice"));
+            }
+            if !self.takes(work, knob, wanted, *value) && default.get(feature) != Some(value) {
+                return Err(self.refusal(work, knob, wanted));
+            }
+            all.retain(|name, _| knob_of(name) != Some(knob));
+            all.insert(feature.clone(), *value);
+        }
+        let is_default = all == default;
+        all.insert(format!("{FROM}{}", if is_default { "default" } else { "template" }), 1.0);
+        Ok(Named { knobs: all, is_default })
+    }
+
+    /// The settings of a knob that fit these sizes, as features; nothing where no schedule was collected.
+    pub fn settings(&self, work: &Work, device: &str, knob: &str) -> Result<Vec<(String, f64)>, String> {
+        let default = self.default_of(work, device)?;
+        let Some(axis) = self.axes.get(knob).filter(|_| default.keys().any(|name| knob_of(name) == Some(knob))) else {
+            return Err(not_a_knob(knob, &default));
+        };
+        let fits = |number: &&f64| tiling::fits(work, knob, **number, self.has_tiles());
+        let numbers = axis.numbers.iter().filter(fits).map(|number| (format!("knob.{knob}"), *number));
+        Ok(numbers.chain(axis.words.iter().map(|word| (format!("knob.{knob}={word}"), 1.0))).collect())
+    }
+
+    /// The names of the knobs of an operator of these sizes; none where no schedule was collected.
+    pub fn names(&self, work: &Work, device: &str) -> Vec<String> {
+        let names = |default: BTreeMap<String, f64>| {
+            default.keys().filter_map(|name| knob_of(name)).map(str::to_owned).collect()
+        };
+        self.default_of(work, device).map_or_else(|_| Vec::new(), names)
+    }
+
+    /// The knobs of the default schedule: those of the most similar sizes, each as it is at the nearest where it fits.
+    fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
+        let place = place(work);
+        let own = self.defaults.get(device).filter(|own| !own.is_empty());
+        let known = own.into_iter().chain(self.defaults.values().filter(|_| own.is_none())).flatten();
+        let mut near: Vec<(f64, usize)> = known.map(|(other, number)| (distance(&place, other), *number)).collect();
+        near.sort_by(|one, two| one.0.total_cmp(&two.0));
+        let Some((apart, nearest)) = near.first() else {
+            return Err("no default schedule of it was learned from, so its knobs are not known".to_owned());
+        };
+        let mut default = self.knobs[*nearest].clone();
+        if *apart > 0.0 {
+            for (name, value) in &mut default {
+                let fits = |value: &f64| tiling::fits(work, &name["knob.".len()..], *value, self.has_tiles());
+                let at = near.iter().filter_map(|(_, number)| self.knobs[*number].get(name)).copied();
+                *value = at.clone().find(fits).unwrap_or(*value);
+            }
+        }
+        Ok(default)
+    }
+
+    /// Whether schedules are tiles of the result, and not loops over its elements.
+    fn has_tiles(&self) -> bool {
+        self.axes.contains_key("tile_x")
+    }
+
+    fn takes(&self, work: &Work, knob: &str, wanted: Setting<'_>, value: f64) -> bool {
+        self.axes.get(knob).is_some_and(|axis| match wanted {
+            Setting::Number(number) => {
+                axis.numbers.contains(&number) && tiling::fits(work, knob, number, self.has_tiles())
+            }
+            Setting::Word(word) => axis.words.contains(word) && value == 1.0,
+        })
+    }
+
+    fn refusal(&self, work: &Work, knob: &str, wanted: Setting<'_>) -> String {
+        let wanted = match wanted {
+            Setting::Number(number) => number.to_string(),
+            Setting::Word(word) => word.chars().take(120).collect(),
+        };
+        let fits = |number: &&f64| tiling::fits(work, knob, **number, self.has_tiles());
+        let axis = self.axes.get(knob);
+        let numbers = axis.into_iter().flat_map(|axis| axis.numbers.iter().filter(fits)).map(f64::to_string);
+        let words = axis.into_iter().flat_map(|axis| axis.words.iter().cloned());
+        let known: Vec<String> = numbers.chain(words).collect();
+        format!("the knob `{knob}` cannot be {wanted} here; learned for these sizes: {}", known.join(", "))
+    }
+
+    /// Whether the numbers fit together, wherever they come from.
+    pub fn check(&self) -> Result<(), String> {
+        let mut places = self.defaults.values().flatten();
+        let is_place = |(place, number): &(Vec<f64>, usize)| {
+            place.len() == KINDS + EXTENTS && place.iter().all(|one| one.is_finite()) && *number < self.knobs.len()
+        };
+        let is_setting = |(name, value): (&String, &f64)| setting(name, *value).is_some() && value.is_finite();
+        let are_sound = self.knobs.iter().flatten().all(is_setting) && places.all(is_place);
+        if are_sound { Ok(()) } else { Err("its schedules do not fit together".to_owned()) }
+    }
+}
+
+/// The knob that a feature belongs to.
+fn knob_of(feature: &str) -> Option<&str> {
+    setting(feature, 1.0).map(|(knob, _)| knob)
+}
+
+fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
+    let name: String = name.strip_prefix("knob.").unwrap_or(name).chars().take(120).collect();
+    let known: Vec<&str> = default.keys().filter_map(|feature| knob_of(feature)).collect();
+    format!("`{name}` is no knob of it; its knobs are {}", known.join(", "))
+}
+
+/// Where an operator lies for spaces.
+fn place(work: &Work) -> Vec<f64> {
+    let claim = |claim: bool| f64::from(u8::from(claim));
+    let kinds: [f64; KINDS] = [
+        work.rank as f64,
+        work.taps,
+        work.stride,
+        work.element_bytes,
+        claim(work.groups > 1.0),
+        claim(work.pad > 0.0),
+        claim(work.bytes_weights > 0.0),
+    ];
+    let extents = work.output.iter().chain([&work.depth]);
+    kinds.into_iter().chain(extents.copied()).collect()
+}
+
+fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
+    one.iter()
+        .zip(two)
+        .map(|(one, two)| one.total_cmp(two))
+        .find(|order| order.is_ne())
+        .unwrap_or(std::cmp::Ordering::Equal)
+}
+
+/// How unlike two operators are: another kind first, then extents that differ at all (whether a tile fits is a question of
+/// divisors, not of size), then by how much.
+fn distance(one: &[f64], two: &[f64]) -> f64 {
+    const OTHER_KIND: f64 = 100.0;
+    const OTHER_EXTENT: f64 = 1.0;
+    let differ = |(one, two): &(&f64, &f64)| one != two;
+    let kinds = one.iter().zip(two).take(KINDS).filter(differ).count() as f64;
+    let doublings = |(one, two): (&f64, &f64)| OTHER_EXTENT + (one / two).log2().abs();
+    let extents: f64 = one.iter().zip(two).skip(KINDS).filter(differ).map(doublings).sum();
+    OTHER_KIND * kinds + extents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    fn image(width: f64) -> Work {
+        Work::convolution(1.0, 64.0, 64.0, 3.0, width, 1.0, 1.0)
+    }
+
+    /// Convolutions of two widths with their default schedules, and one other schedule.
+    fn schedules() -> Schedules {
+        let mut schedules = Schedules::default();
+        let defaults = [(56.0, 14.0), (57.0, 19.0), (28.0, 14.0)];
+        for (width, tile) in defaults {
+            let knobs = of(&[("knob.from=default", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", tile)]);
+            schedules.know_default("here", &image(width), &knobs);
+            schedules.learn(&knobs);
+        }
+        for tile in [1.0, 2.0, 28.0] {
+            schedules.learn(&of(&[
+                ("knob.from=template", 1.0),
+                ("knob.order=kernel_first", 1.0),
+                ("knob.tile_x", tile),
+            ]));
+        }
+        schedules
+    }
+
+    #[test]
+    fn what_is_left_open_is_as_in_the_default_schedule() {
+        let schedules = schedules();
+        let complete = |width: f64, given: &[(&str, f64)]| schedules.complete(&image(width), "here", &of(given));
+        let named = complete(56.0, &[("knob.tile_x", 2.0)]).expect("a schedule");
+        let expected = of(&[("knob.from=template", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", 2.0)]);
+        assert_eq!((named.knobs, named.is_default), (expected, false));
+        // Named or not, it is the default schedule.
+        let named = complete(57.0, &[("knob.tile_x", 19.0), ("knob.order=depth_first", 1.0)]).expect("a schedule");
+        assert!(named.is_default && named.asked().is_empty());
+        let named = complete(57.0, &[("knob.order=kernel_first", 1.0)]).expect("a schedule");
+        assert_eq!(named.knobs["knob.tile_x"], 19.0);
+        assert!(!named.knobs.contains_key("knob.order=depth_first"), "one word at a time: {named:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_taken_from_the_next_that_does() {
+        let schedules = schedules();
+        let default = |width: f64, device: &str| {
+            schedules.complete(&image(width), device, &of(&[])).expect("a schedule").knobs["knob.tile_x"]
+        };
+        // 28 is nearest to both; its tile of 14 divides 42, and of 38 only that of 57 is a divisor.
+        assert_eq!((default(38.0, "here"), default(42.0, "here")), (19.0, 14.0));
+        assert_eq!(default(56.0, "a device that was not learned from"), 14.0);
+    }
+
+    #[test]
+    fn settings_outside_of_the_axis_are_refused_with_what_there_is() {
+        let schedules = schedules();
+        let refused = |feature: &str, value: f64, part: &str| {
+            let problem = schedules.complete(&image(56.0), "here", &of(&[(feature, value)])).expect_err(feature);
+            assert!(problem.contains(part), "{problem}\nwithout {part}");
+        };
+        let allowed = "learned for these sizes: 1, 2, 14, 28";
+        for value in [f64::NAN, 9999.0, 0.0, -1.0, 2.5, f64::INFINITY, 4.0, 19.0] {
+            refused("knob.tile_x", value, allowed);
+        }
+        refused("knob.tile_x=wide", 1.0, allowed);
+        refused("knob.order=backwards", 1.0, "learned for these sizes: depth_first, kernel_first");
+        refused("knob.order", 3.0, "depth_first, kernel_first");
+        refused("knob.tile_q", 4.0, "`tile_q` is no knob of it; its knobs are order, tile_x");
+        refused("knob.from=default", 1.0, "no knob of it");
+        let twice = of(&[("knob.order=depth_first", 1.0), ("knob.order=kernel_first", 1.0)]);
+        assert!(schedules.complete(&image(56.0), "here", &twice).expect_err("both").contains("given twice"));
+        let none = Schedules::default().complete(&image(56.0), "here", &of(&[])).expect_err("nothing is known");
+        assert!(none.contains("no default schedule"), "{none}");
+    }
+
+    #[test]
+    fn what_a_file_says_is_checked() {
+        let good = schedules();
+        assert_eq!(good.check(), Ok(()));
+        let read = |text: String| serde_json::from_str::<Schedules>(&text).expect("the form").check();
+        let text = serde_json::to_string(&good).expect("JSON");
+        assert_eq!(read(text.clone()), Ok(()));
+        assert!(read(text.replace("],0]", "],9]")).is_err(), "{text}");
+        assert!(read(text.replace("knob.tile_x", "tile_x")).is_err());
+    }
+}
