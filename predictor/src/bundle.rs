@@ -15,7 +15,7 @@ use crate::learn::predictor::{About, Predictor};
 use crate::learn::trees::Trees;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
@@ -49,15 +49,7 @@ struct Operator {
 
 /// Writes a predictor, at once or not at all.
 pub fn write(predictor: &Predictor, path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = |error| Error::io("write", path, error);
-    // Readable by all, as other files that programs write: nothing in it is secret.
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    let mut file = tempfile::Builder::new().permissions(permissions).tempfile_in(folder).map_err(failed)?;
-    file.write_all(&to_bytes(predictor)).map_err(failed)?;
-    file.as_file().sync_data().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    Ok(datasets::output::write(path, to_bytes(predictor))?)
 }
 
 /// Reads a predictor.
@@ -68,7 +60,8 @@ pub fn read(path: &Path) -> Result<Predictor> {
     from_bytes(&bytes).map_err(|problem| Error::bundle(path, problem))
 }
 
-fn to_bytes(predictor: &Predictor) -> Vec<u8> {
+/// The content of a predictor's file.
+pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     let operator = |of: &OfOperator| Operator {
         facts: of.facts.clone(),
         known: of.known.len(),

@@ -29,7 +29,7 @@ pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
         for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer), ("alone", &of.alone)] {
             for (place, trees) in sets.iter().enumerate() {
                 let path = file(folder, operator, kind, place)?;
-                std::fs::write(&path, trees.to_json(&names)).map_err(|error| Error::io("write", &path, error))?;
+                datasets::output::write(&path, trees.to_json(&names))?;
                 written.push(path);
             }
         }

@@ -7,7 +7,7 @@ mod device;
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
-use crate::samples::{Gatherer, Network, Question, Samples, shape};
+use crate::samples::{Gatherer, Network, Offers, Question, Samples, shape};
 use crate::statistics::median;
 use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
@@ -21,11 +21,11 @@ use std::path::{Path, PathBuf};
 pub struct Policy {
     /// The one kind of time that is taken.
     pub source: Source,
-    /// Largest spread, standard deviation over mean.
-    pub max_cv: f64,
-    /// Half-width of the median's 95 % interval, over the median, that makes up for a larger spread: single runs that
-    /// were disturbed widen the spread, and leave the median of many where it is.
-    pub max_uncertainty: Option<f64>,
+    /// Largest half-width of the median's 95 % interval, over the median; infinite where all are taken, those of which it is not
+    /// known, too. Single runs that were disturbed widen the spread, and leave the median of many where it is.
+    pub max_uncertainty: f64,
+    /// Largest spread of single runs, standard deviation over mean; any without it.
+    pub max_cv: Option<f64>,
     /// Whether records of other TVM versions than the most frequent one are taken, too.
     pub all_versions: bool,
     /// Whether only default schedules are taken.
@@ -36,8 +36,8 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             source: Source::Measured,
-            max_cv: 0.05,
-            max_uncertainty: None,
+            max_uncertainty: 0.02,
+            max_cv: None,
             all_versions: false,
             default_only: false,
         }
@@ -78,6 +78,7 @@ pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> R
 /// The same, where there were more that are damaged.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
     let usual = usual_version(records);
+    let offers = offers(records, policy, usual.as_deref());
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
@@ -108,6 +109,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
             Err(reason) => records.iter().for_each(|_| gatherer.leave_out(&reason)),
         }
     }
+    gatherer.offer(offers);
     gatherer.finish()
 }
 
@@ -122,6 +124,36 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
         }
     }
     of_device.into_iter().map(|(name, records)| (name, device::of(&records, hosts))).collect()
+}
+
+/// What other flags would bring back, where most of what was measured is left out.
+fn offers(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<Offers> {
+    let measured: Vec<&Record> = records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
+    let taken = |policy: &Policy| measured.iter().filter(|record| refuse(record, policy, usual).is_none()).count();
+    let now = taken(policy);
+    if 2 * now >= measured.len() {
+        return None;
+    }
+    let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
+    let mut others: Vec<(String, Policy)> = looser
+        .map(|most| (format!("--max-uncertainty {most}"), Policy { max_uncertainty: most, ..policy.clone() }))
+        .collect();
+    let differs = |flag: &str, other: Policy| (other != *policy).then(|| (flag.to_owned(), other));
+    others.extend(differs("--max-cv inf", Policy { max_cv: None, ..policy.clone() }));
+    others.extend(differs("--all-versions", Policy { all_versions: true, ..policy.clone() }));
+    others.extend(differs("no --default-only", Policy { default_only: false, ..policy.clone() }));
+    for source in Source::ALL {
+        others.extend(differs(&format!("--source {}", source.name()), Policy { source: *source, ..policy.clone() }));
+    }
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for (flag, other) in others {
+        let brings = taken(&other).saturating_sub(now);
+        // Of limits that bring the same, the tightest.
+        if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
+            found.push((flag, brings));
+        }
+    }
+    Some(Offers { measured: measured.len(), left_out: measured.len() - now, flags: found })
 }
 
 /// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
@@ -227,15 +259,14 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
     if record.source != policy.source {
         return Some(format!("source `{}`, not `{}`", record.source, policy.source));
     }
-    if record.cv.is_some_and(|cv| cv > policy.max_cv) {
-        match policy.max_uncertainty {
-            None => return Some(format!("spread (CV) above {} %", 100.0 * policy.max_cv)),
-            Some(most) if uncertainty(record).is_none_or(|uncertainty| uncertainty > most) => {
-                let (spread, most) = (100.0 * policy.max_cv, 100.0 * most);
-                return Some(format!("spread (CV) above {spread} %, and median not known to {most} %"));
-            }
-            Some(_) => {}
-        }
+    match uncertainty(record) {
+        _ if policy.max_uncertainty.is_infinite() => {}
+        None => return Some("too few runs to tell how well their median is known".to_owned()),
+        Some(half) if half <= policy.max_uncertainty => {}
+        Some(_) => return Some(format!("median not known to {}", percent(policy.max_uncertainty))),
+    }
+    if let Some(most) = policy.max_cv.filter(|most| record.cv.is_some_and(|cv| cv > *most)) {
+        return Some(format!("spread (CV) above {}", percent(most)));
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
         return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
@@ -247,6 +278,11 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<Strin
         return Some("other operators ran beside it".to_owned());
     }
     None
+}
+
+/// A share as a person reads it.
+fn percent(share: f64) -> String {
+    format!("{} %", (1e4 * share).round() / 100.0)
 }
 
 /// How far off the median may be, as a share of it: half of its 95 % interval.

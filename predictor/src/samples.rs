@@ -93,6 +93,31 @@ pub struct Samples {
     pub left_out: BTreeMap<String, u64>,
     /// What speaks against the data being what it is said to be, for a person to look at.
     pub doubts: Vec<String>,
+    /// Where those are most of what was measured, what would bring them back.
+    pub offers: Option<Offers>,
+}
+
+/// What would bring back measurements that were left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offers {
+    /// Measurements, without failures.
+    pub measured: usize,
+    /// Those of them that are left out.
+    pub left_out: usize,
+    /// Flags, and how many each would bring back.
+    pub flags: Vec<(String, usize)>,
+}
+
+impl std::fmt::Display for Offers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Offers { measured, left_out, flags } = self;
+        write!(f, "{left_out} of {measured} measurements are left out")?;
+        let mut flags = flags.iter().map(|(flag, rows)| format!("`{flag}` would bring back {rows} of them"));
+        if let Some(first) = flags.next() {
+            write!(f, "; {first}")?;
+        }
+        flags.try_for_each(|flag| write!(f, ", {flag}"))
+    }
 }
 
 impl Samples {
@@ -117,6 +142,7 @@ impl Samples {
             words: self.words.clone(),
             left_out: self.left_out.clone(),
             doubts: self.doubts.clone(),
+            offers: self.offers.clone(),
         }
     }
 
@@ -246,6 +272,11 @@ impl Gatherer {
         self.samples.doubts.push(doubt);
     }
 
+    /// Says what would bring back what was left out.
+    pub fn offer(&mut self, offers: Option<Offers>) {
+        self.samples.offers = offers;
+    }
+
     /// Adds a row with the medians of its measurements.
     pub fn push(&mut self, mut question: Question, measured_ns: &mut [f64], cv: Option<f64>) {
         let time_ns = median(measured_ns);
@@ -311,7 +342,8 @@ impl Gatherer {
         if samples.rows.is_empty() {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
-            return Err(Error::Data(format!("there is nothing to learn from ({})", why.join("; "))));
+            let hint = samples.offers.map_or(String::new(), |offers| format!("\nhint: {offers}"));
+            return Err(Error::Data(format!("there is nothing to learn from ({}){hint}", why.join("; "))));
         }
         if samples.networks.is_empty() {
             samples.networks = networks_as_measured(&samples);

@@ -6,6 +6,9 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 
+/// Parts that shapes are divided into, each held out once: an operator with fewer shapes cannot be judged by those held out.
+pub const PARTS: usize = 5;
+
 /// One way to divide samples, as indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
@@ -36,7 +39,7 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
 pub fn aside(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
     let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
-    by_group(&shapes, 5, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))
+    by_group(&shapes, PARTS, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))
 }
 
 /// One fold per label: it is held out whole.

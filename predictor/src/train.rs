@@ -1,18 +1,24 @@
 //! From samples to a predictor that can be kept.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::features::Device;
 use crate::learn::boosted::Growth;
 use crate::learn::ours::{self, Purpose};
 use crate::learn::predictor::{About, Predictor};
-use crate::learn::{Lesson, tune};
+use crate::learn::{Lesson, by_operator, tune};
 use crate::samples::Samples;
-use std::collections::BTreeMap;
+use crate::split::PARTS;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted.
+/// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted. Operators of
+/// fewer shapes than can be held out are left out: nobody could say how far off their answers are.
 pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> {
-    let all: Vec<usize> = (0..samples.rows.len()).collect();
-    let devices = samples.rows.iter().map(|sample| sample.device).collect::<std::collections::BTreeSet<u32>>().len();
+    let (all, not_learned) = judged(samples);
+    if all.is_empty() {
+        return Err(nothing_judged(&not_learned));
+    }
+    let devices: BTreeSet<u32> = all.iter().map(|row| samples.rows[*row].device).collect();
+    let devices = devices.len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
     let growth = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
     let growth_of = |operator: &str| growth.get(operator).cloned().unwrap_or_else(Growth::boosting);
@@ -27,14 +33,44 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         xgboost_version: crate::xgboost::version()?,
         data_hash: data_hash(samples),
-        rows: samples.rows.len(),
+        rows: all.len(),
         left_out: samples.left_out.clone(),
         names: samples.names.clone(),
         devices,
         seed,
         growth,
+        not_learned,
     };
     Ok(Predictor { about, learned })
+}
+
+/// The rows of operators that can be judged, and how many shapes there are of each other one.
+fn judged(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
+    let mut rows = Vec::new();
+    let mut others = BTreeMap::new();
+    for (operator, of) in by_operator(samples, &(0..samples.rows.len()).collect::<Vec<_>>()) {
+        let shapes: BTreeSet<u64> = of.iter().map(|row| samples.rows[*row].shape).collect();
+        if shapes.len() < PARTS {
+            others.insert(samples.operators[operator as usize].clone(), shapes.len());
+        } else {
+            rows.extend(of);
+        }
+    }
+    rows.sort_unstable();
+    (rows, others)
+}
+
+fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
+    Error::Data(format!(
+        "no operator has enough shapes to be learned and judged: {}\nhint: collect more models, or the same with `--variations {PARTS}`",
+        few_shapes(not_learned)
+    ))
+}
+
+/// Operators that were not learned, and why.
+pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
+    let counts: Vec<String> = not_learned.iter().map(|(name, shapes)| format!("{name} {shapes}")).collect();
+    format!("{PARTS} are needed, there are of {}", counts.join(", of "))
 }
 
 fn data_hash(samples: &Samples) -> String {

@@ -5,7 +5,7 @@ mod common;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
-use predictor::learn::predictor::Ask;
+use predictor::learn::predictor::{Ask, Basis};
 use predictor::samples::Network;
 use predictor::{adaptation, asking, bundle, exchange, explain, train};
 use proptest::prelude::*;
@@ -236,7 +236,8 @@ fn what_was_never_learned_is_refused() {
         let setting = asking::Setting { device: Some(device.to_owned()), ..asking::Setting::default() };
         asking::ask(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
     };
-    assert!(refusal("product:b=1,m=200,n=300,k=90000", "middle").contains("`depth`"));
+    let far = refusal("product:b=1,m=200,n=300,k=90000", "middle");
+    assert!(far.contains("`k`: 90000, learned from "), "as the table calls it: {far}");
     assert!(refusal("product:b=1,m=200,n=300,k=100", "other").contains("is not described"));
 }
 
@@ -353,4 +354,65 @@ fn chosen_measurements_teach_more_than_drawn_ones() {
     let mut other = samples.clone();
     other.rows.iter_mut().for_each(|row| row.time_ns = 1.0);
     assert_eq!(adaptation::suggest(&predictor, other, 7).expect("shapes"), suggested);
+}
+
+#[test]
+fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
+    let (_, mapping) = common::samples();
+    let predictor = bundle::from_bytes(common::trained()).expect("the file");
+    let operator = |text: &str| asking::operator(text, Some(&mapping)).expect("an operator");
+    let known = operator("product:b=3,m=200,n=300,k=100");
+    let far = operator("soft:m=90000,n=600");
+    let strange =
+        asking::Operator { name: "strange".to_owned(), text: "strange".to_owned(), count: 2, ..known.clone() };
+    let layers = [known.clone(), strange, far.clone()];
+    let setting = asking::Setting { device: Some("middle".to_owned()), ..asking::Setting::default() };
+    assert!(asking::ask(&predictor, &layers, &setting).is_err(), "single questions are refused");
+
+    let answers = asking::ask_model(&predictor, &layers, &setting).expect("all are answered");
+    let bases: Vec<Basis> = answers.iter().map(|one| one.answer.basis).collect();
+    assert_eq!(bases, [Basis::Learned, Basis::Bound, Basis::Extrapolated]);
+    assert_eq!(answers[0].answer, asking::ask(&predictor, &[known], &setting).expect("an answer")[0].answer);
+    assert!(answers[2].answer.outside[0].contains("`m`: 90000, learned from "), "{answers:?}");
+    let bound = &answers[1].answer;
+    assert!(bound.outside[0].contains("nothing was learned of `strange`"), "{bound:?}");
+    assert!(
+        bound.time_ns >= bound.attainable_ns && bound.low_ns == bound.time_ns && bound.high_ns.is_nan(),
+        "{bound:?}"
+    );
+
+    let total = asking::total(&layers, &answers, &asking::Run::default());
+    assert_eq!(total.calls, 4);
+    assert!((total.bounds_ns - 2.0 * bound.time_ns).abs() < 1e-6, "{total:?}");
+    assert!((total.extrapolated_ns - answers[2].answer.time_ns).abs() < 1e-6, "{total:?}");
+    assert!(total.low_ns < total.time_ns && total.high_ns.is_nan(), "nobody knows how long at most: {total:?}");
+
+    let knobs = asking::Setting { extras: [("knob.tile_x".to_owned(), 4.0)].into(), ..setting };
+    let error = asking::ask_model(&predictor, &layers, &knobs).expect_err("a schedule is one operator's").to_string();
+    assert!(error.contains("knobs name a schedule of one operator"), "{error}");
+}
+
+#[test]
+fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
+    let (mut samples, _) = common::samples();
+    let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
+    samples.keep(&few);
+    let soft = samples.operators.iter().position(|name| name == "soft").expect("an operator") as u32;
+    let mut shapes: Vec<u64> = samples.rows.iter().filter(|row| row.operator == soft).map(|row| row.shape).collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    let of = |count: usize| {
+        let is_kept =
+            |row: &usize| samples.rows[*row].operator != soft || shapes[..count].contains(&samples.rows[*row].shape);
+        let kept: Vec<usize> = (0..samples.rows.len()).filter(is_kept).collect();
+        samples.select(&kept)
+    };
+    let enough = train::train(&of(5), 0, false).expect("a predictor");
+    assert!(enough.learned.operators.contains_key("soft") && enough.about.not_learned.is_empty());
+    let scarce = train::train(&of(4), 0, false).expect("a predictor of the other");
+    assert_eq!(scarce.learned.operators.keys().collect::<Vec<_>>(), ["product"]);
+    assert_eq!(scarce.about.not_learned, [("soft".to_owned(), 4)].into());
+    let alone: Vec<usize> = (0..of(4).rows.len()).filter(|row| of(4).rows[*row].operator == soft).collect();
+    let error = train::train(&of(4).select(&alone), 0, false).expect_err("nothing is left").to_string();
+    assert!(error.contains("5 are needed, there are of soft 4") && error.contains("hint: "), "{error}");
 }

@@ -1,8 +1,10 @@
-//! An experiment that was measured several times is one sample: the middle of its measurements.
+//! What becomes of measurements: those whose median is known are taken, those that are left out can be brought back, and an
+//! experiment that was measured several times is one sample, the middle of its measurements.
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record, ScheduleSource, Source};
 use predictor::evaluate::{Plan, Protocol, evaluate};
+use predictor::features::Work;
 use predictor::learn::Learner;
 use predictor::records::{Policy, gather};
 
@@ -26,6 +28,7 @@ fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(1),
         median_ns: Some(median_ns),
+        median_interval_ns: Some(median_ns / 100.0),
         cv: Some(median_ns / 10_000.0),
         ..Record::default()
     };
@@ -78,4 +81,76 @@ fn schedules_are_ranked_within_a_division() {
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert_eq!(found.learners["roofline"].rows, 30);
     assert!(found.ranking.is_empty(), "no task has two schedules: {:?}", found.ranking);
+}
+
+/// A measurement whose median is known to some share of it; single runs are spread widely, as on a busy machine.
+fn known_to(elements: usize, share: Option<f64>) -> Record {
+    let record = record(elements, 100.0);
+    Record { cv: Some(0.6), median_interval_ns: share.map(|share| 100.0 * share), ..record }
+}
+
+#[test]
+fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
+    let records: Vec<Record> = [Some(0.001), Some(0.02), Some(0.021), None]
+        .into_iter()
+        .zip(6..)
+        .map(|(share, size)| known_to(1 << size, share))
+        .collect();
+    let taken = |policy: Policy| gather(&records, &[], &policy).expect("samples");
+    let usual = taken(Policy::default());
+    assert_eq!((usual.rows.len(), usual.left_out["median not known to 2 %"]), (2, 1));
+    assert_eq!(usual.left_out["too few runs to tell how well their median is known"], 1);
+    assert_eq!(usual.offers, None, "not most of them");
+    assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..Policy::default() }).rows.len(), 4);
+    let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..Policy::default() }).expect_err("all are spread");
+    assert!(error.to_string().contains("2 rows: spread (CV) above 50 %"), "{error}");
+}
+
+#[test]
+fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
+    let of = |share| (0..4).map(move |step| known_to(if share < 0.06 { 64 } else { 1024 } << step, Some(share)));
+    let mut records: Vec<Record> = of(0.04).chain(of(0.07)).collect();
+    let error = gather(&records, &[], &Policy::default()).expect_err("nothing is known well enough").to_string();
+    let offer = "hint: 8 of 8 measurements are left out; `--max-uncertainty 0.05` would bring back 4 of them, `--max-uncertainty 0.1` would bring back 8 of them";
+    assert!(error.ends_with(offer), "{error}");
+
+    records.push(Record { tvm_version: Some("2".to_owned()), ..known_to(32, Some(0.001)) });
+    records.push(known_to(16, Some(0.001)));
+    records.push(Record { source: Source::Simulated, ..known_to(8, Some(0.001)) });
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    let offers = samples.offers.expect("most are left out");
+    assert_eq!((offers.measured, offers.left_out), (11, 11 - samples.rows.len()));
+    let flags: Vec<(&str, usize)> = offers.flags.iter().map(|(flag, rows)| (flag.as_str(), *rows)).collect();
+    for expected in [("--max-uncertainty 0.05", 4), ("--max-uncertainty 0.1", 8)] {
+        assert!(flags.contains(&expected), "{flags:?}");
+    }
+    assert!(flags.iter().any(|(flag, _)| *flag == "--source simulated"), "{flags:?}");
+}
+
+#[test]
+fn default_schedules_are_known_where_their_times_are_not() {
+    let record = |elements: usize, vector: u64, source: ScheduleSource, share: f64| {
+        let schedule = serde_json::json!({ "from": "template", "knobs": { "vector": vector, "parallel": 1 } });
+        Record {
+            schedule: Some(Json::from(schedule)),
+            schedule_source: Some(source),
+            ..known_to(elements, Some(share))
+        }
+    };
+    let mut records: Vec<Record> = (0..4).map(|step| record(64 << step, 4, ScheduleSource::Template, 0.01)).collect();
+    records.extend((0..4).map(|step| record(64 << step, 16, ScheduleSource::Default, 0.5)));
+    let records: Vec<Record> =
+        records.into_iter().map(|record| Record { key: record.experiment_key(), ..record }).collect();
+    let samples = gather(&records, &[], &Policy::default()).expect("samples");
+    assert_eq!((samples.rows.len(), samples.left_out.values().sum::<u64>()), (4, 4));
+    let work = Work::pointwise(1.0, 128.0, 1.0);
+    let complete = |knobs: &[(&str, f64)]| {
+        let given = knobs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        samples.schedules["relu"].complete(&work, "here", &given)
+    };
+    let named = complete(&[("knob.vector", 4.0)]).expect("a schedule");
+    assert!(named.knobs["knob.parallel"] == 1.0 && !named.is_default, "{named:?}");
+    assert!(complete(&[("knob.vector", 16.0)]).expect("a schedule").is_default, "its own setting is one it may have");
+    let error = complete(&[("knob.vector", 32.0)]).expect_err("no such setting");
+    assert!(error.contains("learned for these sizes: 4"), "{error}");
 }

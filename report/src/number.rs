@@ -40,11 +40,12 @@ pub fn duration(nanoseconds: f64) -> String {
     format!("{} {name}", number(nanoseconds / divisor))
 }
 
-/// Two times with `…` between; unknown unless both are.
+/// Two times with `…` between; of one that is known only from below, the first.
 pub fn between(low_ns: f64, high_ns: f64) -> String {
-    match low_ns.is_finite() && high_ns.is_finite() {
-        true => format!("{} … {}", duration(low_ns), duration(high_ns)),
-        false => UNKNOWN.to_owned(),
+    match (low_ns.is_finite(), high_ns.is_finite()) {
+        (true, true) => format!("{} … {}", duration(low_ns), duration(high_ns)),
+        (true, false) => format!("{} … {UNKNOWN}", duration(low_ns)),
+        (false, _) => UNKNOWN.to_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ fn trained(bench: &Bench) {
     let arguments =
         format!("--modelsource simple {} --schedules 4 --threads 1 --config quick.toml --store store", sizes.join(" "));
     run(bench.opcollect(&arguments)).expect(0);
-    predict(bench, "train --data store --max-cv 1000 --out products.opp").expect(0);
+    predict(bench, "train --data store --max-uncertainty inf --out products.opp").expect(0);
 }
 
 fn predict(bench: &Bench, arguments: &str) -> Ran {
@@ -72,4 +72,108 @@ fn what_is_uncertain_is_measured() {
         let ratio = point["time_ns"].as_f64().expect("a time") / probe["measured_ns"].as_f64().expect("a time");
         assert!((0.8..1.25).contains(&ratio), "{found}");
     }
+}
+
+#[test]
+fn a_knob_that_is_left_out_is_as_in_the_collectors_default_schedule() {
+    let bench = Bench::new();
+    trained(&bench);
+    let operator = "matmul:m=64,n=64,k=128";
+    let shown = run(bench.opcollect(&format!("space --modelsource simple --modelname {operator} --json"))).expect(0);
+    let space = shown.json()[0].clone();
+    let ask = |knobs: &str| {
+        predict(&bench, &format!("predict --predictor products.opp --op {operator} --threads 1 --json {knobs}"))
+    };
+    let time = |knobs: &str| ask(knobs).expect(0).json()["operators"][0]["time_ns"].as_f64().expect("a time");
+    let default: Vec<(String, String)> = space["default"]
+        .as_object()
+        .expect("knobs")
+        .iter()
+        .map(|(name, value)| (name.clone(), value.to_string().replace('"', "")))
+        .collect();
+    let usual = time("");
+    for (name, value) in &default {
+        assert_eq!(time(&format!("--knob {name}={value}")), usual, "{name}={value} is what is meant without it");
+    }
+    let all: Vec<String> = default.iter().map(|(name, value)| format!("--knob {name}={value}")).collect();
+    assert_eq!(time(&all.join(" ")), usual);
+
+    let axis = |name: &str| {
+        let axes = space["axes"].as_array().expect("axes");
+        axes.iter().find(|axis| axis["name"] == name).expect("an axis")["settings"].clone()
+    };
+    let over = format!("knee --predictor products.opp --op {operator} --threads 1 --over tile_x --json");
+    let found = predict(&bench, &over).expect(0);
+    let curve = found.json()["knees"][0]["curve"].as_array().expect("points").clone();
+    assert!(curve.len() > 1, "{found}");
+    for point in &curve {
+        let at = point["at"].as_f64().expect("a setting");
+        assert!(
+            axis("tile_x").as_array().expect("settings").iter().any(|one| one.as_f64() == Some(at)),
+            "{at} {space}"
+        );
+    }
+    // What is not the default makes a difference, and all else stays as in the default.
+    let others =
+        default.iter().filter(|(name, _)| name != "tile_x").map(|(name, value)| format!("--knob {name}={value}"));
+    let others = others.collect::<Vec<_>>().join(" ");
+    for point in &curve {
+        let at = format!("--knob tile_x={}", point["at"]);
+        assert_eq!(time(&at), time(&format!("{at} {others}")), "{at}");
+    }
+
+    for (knob, part) in [
+        ("tile_x=nan", "learned for these sizes: 1,"),
+        ("tile_x=9999", "learned for these sizes: 1,"),
+        ("tile_x=3", "learned for these sizes: 1,"),
+        ("tile_x=wide", "learned for these sizes: 1,"),
+        ("vectorize=maybe", "yes"),
+        ("tile_q=4", "its knobs are block, "),
+        ("from=default", "its knobs are block, "),
+    ] {
+        let refused = ask(&format!("--knob {knob}")).expect(2);
+        assert!(refused.stderr.contains(part), "{knob}: {refused}");
+    }
+}
+
+#[test]
+fn a_model_is_answered_as_far_as_it_was_learned() {
+    let bench = Bench::new();
+    trained(&bench);
+    // Its dense layers were not learned, and one product is far outside.
+    let ran = predict(&bench, "predict --predictor products.opp --model mlp --threads 1 --json").expect(1);
+    let total = &ran.json()["models"][0]["total"];
+    assert!(total["bounds_ns"].as_f64().expect("a time") > 0.0 && total["high_ns"].is_null(), "{ran}");
+    assert!(ran.stdout.contains("nothing was learned of") && ran.stdout.contains("at least as long"), "{ran}");
+
+    let both = "--op matmul:m=64,n=64,k=128 --op matmul:m=4096,n=64,k=128";
+    let ran = predict(&bench, &format!("predict --predictor products.opp {both} --threads 1 --json")).expect(1);
+    assert_eq!(ran.json()["operators"].as_array().map(Vec::len), Some(1), "{ran}");
+    assert!(ran.json()["refused"][0]["reason"].as_str().expect("a text").contains("rows of the result: 4096"), "{ran}");
+    assert!(ran.stderr.contains("rows of the result: 4096, learned from 16 to 96"), "{ran}");
+}
+
+#[test]
+fn files_are_tried_before_the_work_that_fills_them() {
+    let bench = Bench::new();
+    bench.write("empty.jsonl", "");
+    bench.write("no.opp", "no predictor");
+    for arguments in [
+        "train --data empty.jsonl --out nowhere/p.opp",
+        "adapt --predictor no.opp --data empty.jsonl --out nowhere/p.opp",
+        "eval --data empty.jsonl --html nowhere/p.html",
+        "correlate --data empty.jsonl --html nowhere/p.html",
+        "correlate --data empty.jsonl --csv nowhere/p.csv",
+        "explain --predictor no.opp --data empty.jsonl --html nowhere/p.html",
+        "knee --predictor no.opp --op relu:shape=64 --html nowhere/p.html",
+        "xgboost --predictor no.opp --read . --out nowhere/p.opp",
+    ] {
+        let ran = predict(&bench, arguments).expect(2);
+        assert!(ran.stderr.contains("nowhere"), "{arguments}: {ran}");
+    }
+    // What cannot be learned leaves what was there.
+    bench.write("kept.opp", "as it was");
+    let ran = predict(&bench, "train --data empty.jsonl --out kept.opp").expect(2);
+    assert_eq!(std::fs::read_to_string(bench.path("kept.opp")).expect("the file"), "as it was", "{ran}");
+    assert_eq!(bench.entries(), ["empty.jsonl", "kept.opp", "no.opp", "quick.toml"]);
 }

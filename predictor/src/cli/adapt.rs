@@ -1,7 +1,7 @@
 //! `oppredict adapt` and `oppredict suggest`.
 
 use super::arguments::{Adapt, Suggest};
-use super::{load, paper, print};
+use super::{begin, finish, load, paper, print};
 use crate::error::Result;
 use crate::{adaptation, bundle};
 use report::{Cell, Table, UNKNOWN, figures, words};
@@ -9,9 +9,10 @@ use serde_json::json;
 
 /// Corrects a predictor for other devices and writes it.
 pub fn run(arguments: &Adapt) -> Result<u8> {
+    let out = begin(Some(&arguments.out))?;
     let mut predictor = bundle::read(&arguments.predictor)?;
     let changes = adaptation::adapt(&mut predictor, load(&arguments.data)?)?;
-    bundle::write(&predictor, &arguments.out)?;
+    finish(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([
         words("operator"),
         words("device"),

@@ -3,7 +3,7 @@
 use crate::asking::ModelSource;
 use crate::records::Policy;
 use clap::{Args, Parser, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,7 +14,7 @@ Examples:
   oppredict eval --data opcollect-data --protocol P1 --html errors.html
   oppredict serve --predictor cpu.opp
 
-Exit codes: 0 done; 2 bad use or input; 3 this machine or installation cannot do it.";
+Exit codes: 0 all done; 1 done, with losses that are named; 2 bad use or input; 3 this machine or installation cannot do it.";
 
 const PREDICT_EXAMPLES: &str = "\
 Examples:
@@ -94,38 +94,36 @@ pub struct Data {
     /// TOML file that says what the columns of a foreign table mean
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
+}
+
+/// Which records are taken; the same for every command.
+#[derive(Clone, Debug, Args)]
+pub struct Filter {
     /// Of records, the one kind of time that is taken
-    #[arg(long, default_value = "measured", value_name = "WORD")]
+    #[arg(long, default_value = "measured", value_name = "WORD", requires = "data")]
     pub source: String,
-    /// Of records, the largest spread (standard deviation over mean) that is taken
-    #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
-    pub max_cv: f64,
-    /// Take records with a larger spread, too, whose median is known to this share of it, such as 0.01 (half the width of
-    /// its 95 % interval)
-    #[arg(long, value_name = "SHARE")]
-    pub max_uncertainty: Option<f64>,
+    /// Of records, those whose median is known to this share of it (half the width of its 95 % interval); `inf` takes all, those
+    /// of which it is not known, too
+    #[arg(long, default_value_t = Policy::default().max_uncertainty, value_name = "SHARE", value_parser = share, requires = "data")]
+    pub max_uncertainty: f64,
+    /// Of records, those whose single runs are spread by at most this (standard deviation over mean) [default: any]
+    #[arg(long, value_name = "SHARE", value_parser = share, requires = "data")]
+    pub max_cv: Option<f64>,
     /// Of records, take those of all TVM versions, not only of the most frequent one
-    #[arg(long)]
+    #[arg(long, requires = "data")]
     pub all_versions: bool,
     /// Of records, take those of default schedules alone
-    #[arg(long)]
+    #[arg(long, requires = "data")]
     pub default_only: bool,
 }
 
-impl Data {
-    /// Some paths with the usual policy.
-    pub fn of(paths: &[PathBuf], mapping: Option<&Path>) -> Data {
-        let usual = Policy::default();
-        Data {
-            data: paths.to_vec(),
-            mapping: mapping.map(Path::to_owned),
-            source: usual.source.name().to_owned(),
-            max_cv: usual.max_cv,
-            max_uncertainty: usual.max_uncertainty,
-            all_versions: usual.all_versions,
-            default_only: usual.default_only,
-        }
-    }
+/// A positive share; `inf` is no limit.
+fn share(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` is no limit".to_owned()) }
 }
 
 /// How to evaluate.
@@ -306,10 +304,10 @@ pub struct Predict {
     /// Threads the operator may use; all of the device if left out
     #[arg(long)]
     pub threads: Option<u32>,
-    /// Knob of the schedule, such as `tile_c=8`; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "model")]
     pub knob: Vec<String>,
-    /// Answer questions outside of what was learned, and say so
+    /// Answer questions outside of what was learned, and say so; operators of --model are always answered
     #[arg(long)]
     pub extrapolate: bool,
     /// End with one JSON document
@@ -353,13 +351,16 @@ pub struct Explain {
     /// Mapping of the data and of the operator
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// Which records are taken.
+    #[command(flatten)]
+    pub filter: Filter,
     /// Device; may be left out where the predictor learned from only one
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// Threads the operator may use
     #[arg(long)]
     pub threads: Option<u32>,
-    /// Knob of the schedule, such as `tile_c=8`; repeatable
+    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
     #[arg(long, value_name = "NAME=VALUE", requires = "op")]
     pub knob: Vec<String>,
     /// Write what each feature does over many rows for the browser
@@ -388,7 +389,7 @@ pub struct KneeOf {
     /// Threads of curves over knobs; all of the device if left out
     #[arg(long, value_name = "COUNT")]
     pub threads: Option<u32>,
-    /// Knob that is held fixed, such as `tile_c=8`; repeatable
+    /// Knob that is held fixed, such as `tile_c=8`; repeatable. All others are as in the default schedule
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "probe")]
     pub knob: Vec<String>,
     /// Device; may be left out where the predictor learned from only one

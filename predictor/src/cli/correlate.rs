@@ -1,7 +1,7 @@
 //! `oppredict correlate`.
 
 use super::arguments::Correlate;
-use super::{load, paper, print, quoted};
+use super::{begin, finish, load, paper, print, quoted};
 use crate::correlate::{Correlation, Part, correlate};
 use crate::error::Result;
 use crate::pages;
@@ -12,7 +12,10 @@ const SHOWN: usize = 12;
 
 /// Prints the strongest correlations and writes all where asked to.
 pub fn run(arguments: &Correlate) -> Result<u8> {
+    let (table, page) = (begin(arguments.csv.as_deref())?, begin(arguments.html.as_deref())?);
     let found = correlate(&load(&arguments.data)?);
+    finish(table, || csv(&found).into_bytes())?;
+    finish(page, || pages::heat_map(&found).into_bytes())?;
     let mut table = Table::new([
         words("operator"),
         words("device").drops(1),
@@ -44,12 +47,6 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
         }
     }
     print(&table.on(&paper()))?;
-    if let Some(path) = &arguments.csv {
-        pages::write(path, &csv(&found))?;
-    }
-    if let Some(path) = &arguments.html {
-        pages::write(path, &pages::heat_map(&found))?;
-    }
     if arguments.json {
         print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
     }

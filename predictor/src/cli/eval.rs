@@ -1,7 +1,7 @@
 //! `oppredict eval`.
 
 use super::arguments::Eval;
-use super::{load, paper, print};
+use super::{begin, finish, load, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
@@ -16,43 +16,68 @@ use std::path::Path;
 pub fn run(eval: &Eval) -> Result<u8> {
     let view = View::from_name(&eval.know)
         .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
-    let samples = load(&eval.data)?.before(view)?;
     let plan = plan(eval)?;
+    let gate = eval.gate.as_deref().map(|path| Gate::read(path, plan.protocol)).transpose()?;
+    let page = begin(eval.html.as_deref())?;
+    let samples = load(&eval.data)?.before(view)?;
     let mut evaluation = evaluate(&samples, &plan)?;
     if eval.curve {
         evaluation.curve = curve(&samples, &plan)?;
     }
     print(&overview(&evaluation))?;
-    if let Some(path) = &eval.html {
-        pages::write(path, &pages::evaluation(&evaluation))?;
-    }
-    if let Some(path) = &eval.gate {
-        gate(&evaluation, path)?;
+    finish(page, || pages::evaluation(&evaluation).into_bytes())?;
+    let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
+    if !worse.is_empty() {
+        eprintln!(
+            "warning: worse than `{}`: {}",
+            eval.gate.as_deref().unwrap_or(Path::new("")).display(),
+            worse.join("; ")
+        );
     }
     if eval.json {
         print(&serde_json::to_string(&evaluation).expect("numbers and texts have a JSON form"))?;
     }
-    Ok(0)
+    Ok(u8::from(!worse.is_empty()))
 }
 
-/// Compares our errors with those of an earlier evaluation, or with what an earlier predictor was found to have.
-fn gate(evaluation: &Evaluation, path: &Path) -> Result<()> {
-    let worse = match path.extension().is_some_and(|extension| extension == "opp") {
-        true => worse_than_predictor(evaluation, &bundle::read(path)?, path)?,
-        false => worse_than_evaluation(evaluation, path)?,
-    };
-    match worse.is_empty() {
-        true => Ok(()),
-        false => Err(Error::Data(format!("worse than `{}`: {}", path.display(), worse.join("; ")))),
+/// What our errors are compared with: those of an earlier evaluation, or what an earlier predictor was found to have.
+enum Gate {
+    Predictor(Box<Predictor>),
+    Evaluation(Box<Evaluation>),
+}
+
+impl Gate {
+    /// Reads it before anything is evaluated, and refuses what could not be compared.
+    fn read(path: &Path, protocol: Protocol) -> Result<Gate> {
+        if path.extension().is_some_and(|extension| extension == "opp") {
+            if protocol != Protocol::P1 {
+                let problem =
+                    "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
+                return Err(Error::bundle(path, problem));
+            }
+            return Ok(Gate::Predictor(Box::new(bundle::read(path)?)));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
+        let last = text.lines().last().unwrap_or_default();
+        let before: Evaluation = serde_json::from_str(last)
+            .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
+        if before.protocol != protocol.name() {
+            let (then, now) = (&before.protocol, protocol.name());
+            return Err(Error::Data(format!("`{}` is of protocol {then}, not {now}", path.display())));
+        }
+        Ok(Gate::Evaluation(Box::new(before)))
+    }
+
+    /// Where an evaluation is worse.
+    fn worse(&self, evaluation: &Evaluation) -> Vec<String> {
+        match self {
+            Gate::Predictor(before) => worse_than_predictor(evaluation, before),
+            Gate::Evaluation(before) => worse_than_evaluation(evaluation, before),
+        }
     }
 }
 
-fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor, path: &Path) -> Result<Vec<String>> {
-    if evaluation.protocol != Protocol::P1.name() {
-        let problem =
-            "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
-        return Err(Error::bundle(path, problem));
-    }
+fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<String> {
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
         let then = before.learned.operators.get(operator).and_then(|of| of.facts.mape_aside);
@@ -62,20 +87,12 @@ fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor, path: &Path
             worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
         }
     }
-    Ok(worse)
+    worse
 }
 
-fn worse_than_evaluation(evaluation: &Evaluation, path: &Path) -> Result<Vec<String>> {
+fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
     /// What shares and scores, which have no interval, may lose.
     const SLACK: f64 = 0.01;
-    let text = std::fs::read_to_string(path).map_err(|error| Error::io("read", path, error))?;
-    let last = text.lines().last().unwrap_or_default();
-    let before: Evaluation = serde_json::from_str(last)
-        .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
-    if before.protocol != evaluation.protocol {
-        let problem = format!("`{}` is of protocol {}, not {}", path.display(), before.protocol, evaluation.protocol);
-        return Err(Error::Data(problem));
-    }
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
         for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ours.name())) {
@@ -92,12 +109,12 @@ fn worse_than_evaluation(evaluation: &Evaluation, path: &Path) -> Result<Vec<Str
         worse.push(format!("top-1 {:.3} after {:.3}", now.top1, then.top1));
     }
     let within = |one: &Evaluation| Some(one.end_to_end.as_ref()?.learners.get(ours)?.hit10);
-    if let (Some(now), Some(then)) = (within(evaluation), within(&before))
+    if let (Some(now), Some(then)) = (within(evaluation), within(before))
         && now < then - 100.0 * SLACK
     {
         worse.push(format!("networks within 10 %: {now:.1} % after {then:.1} %"));
     }
-    Ok(worse)
+    worse
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {

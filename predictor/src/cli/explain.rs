@@ -1,8 +1,8 @@
 //! `oppredict explain`.
 
-use super::arguments::{Data, Explain};
+use super::arguments::Explain;
 use super::predict::set_knobs;
-use super::{load, paper, print};
+use super::{begin, finish, load_from, paper, print};
 use crate::asking::{self, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
@@ -12,6 +12,7 @@ use crate::learn::predictor::{Ask, Predictor};
 use crate::pages;
 use crate::samples::Samples;
 use crate::table::Mapping;
+use datasets::output::Output;
 use report::{Table, duration, figures, words};
 use serde_json::json;
 use std::path::Path;
@@ -23,13 +24,14 @@ const ROWS: usize = 300;
 
 /// Explains one answer, or what features do over measured rows.
 pub fn run(arguments: &Explain) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
         true => None,
-        false => Some(load(&Data::of(&arguments.data, arguments.mapping.as_deref()))?),
+        false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), &arguments.filter)?),
     };
     match (&arguments.predictor, &arguments.op, samples) {
         (Some(path), Some(op), samples) => answer(path, op, samples.as_ref(), arguments),
-        (Some(path), None, Some(samples)) => summaries(path, &samples, arguments),
+        (Some(path), None, Some(samples)) => summaries(path, &samples, page, arguments.json),
         (None, _, Some(samples)) => importances(&samples, arguments.json),
         (_, _, None) => Err(Error::Question(
             "say --predictor and --op to explain an answer, or --data to see what matters".to_owned(),
@@ -193,7 +195,7 @@ fn of_variation(feature: &str, varied: &[explain::Change], effects: &[explain::E
 }
 
 /// What each feature does over many rows of each operator.
-fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> {
+fn summaries(path: &Path, samples: &Samples, page: Option<Output>, as_json: bool) -> Result<u8> {
     let predictor: Predictor = bundle::read(path)?;
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
     let mut found = Vec::new();
@@ -212,10 +214,8 @@ fn summaries(path: &Path, samples: &Samples, arguments: &Explain) -> Result<u8> 
         }
     }
     print(&table.on(&paper()))?;
-    if let Some(path) = &arguments.html {
-        pages::write(path, &pages::swarms(&found))?;
-    }
-    if arguments.json {
+    finish(page, || pages::swarms(&found).into_bytes())?;
+    if as_json {
         print(&serde_json::to_string(&found).expect("numbers and texts have a JSON form"))?;
     }
     Ok(0)

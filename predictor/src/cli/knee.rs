@@ -2,7 +2,7 @@
 
 use super::arguments::KneeOf;
 use super::predict::set_knobs;
-use super::{paper, print};
+use super::{begin, finish, paper, print};
 use crate::asking::{self, Operator, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ const MOST_PROBES: usize = 3;
 
 /// Prints each curve and its turning point.
 pub fn run(arguments: &KneeOf) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
     let predictor = bundle::read(&arguments.predictor)?;
     let operator = asking::operator(&arguments.op, None)?;
     let mut usual = Setting {
@@ -39,9 +40,7 @@ pub fn run(arguments: &KneeOf) -> Result<u8> {
         print(&overview(&operator, &found))?;
         knees.push(found);
     }
-    if let Some(path) = &arguments.html {
-        pages::write(path, &pages::curves(&operator.text, &device, &knees))?;
-    }
+    finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
     if arguments.json {
         print(&json!({ "operator": operator.text, "device": device, "knees": knees }).to_string())?;
     }
@@ -67,7 +66,7 @@ fn over_threads(
         let program = arguments.opcollect.clone().unwrap_or_else(collector);
         let measured = measure(&program, &arguments.op, at as u32, Duration::from_secs(arguments.deadline))?;
         if measured.device != device {
-            return Err(Error::Probe(format!(
+            return Err(Error::Question(format!(
                 "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
                 measured.device
             )));

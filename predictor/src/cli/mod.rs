@@ -1,7 +1,8 @@
 //! The command line: the only room that prints.
 //!
 //! Results go to standard output, notes to standard error; with `--json` the last line of standard output is one JSON
-//! document. Exit codes: 0 done, 2 bad use or input, 3 the environment cannot do it.
+//! document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
+//! Files are tried before the work that fills them.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod adapt;
@@ -19,10 +20,13 @@ use crate::features::FEATURES;
 use crate::records::{self, Policy};
 use crate::samples::Samples;
 use crate::table::{self, Mapping};
-use arguments::{Arguments, Command, Data};
+use arguments::{Arguments, Command, Data, Filter};
 use clap::{CommandFactory, Parser};
 use datasets::Source;
+use datasets::output::Output;
 use report::{Paper, Table, words};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the program.
@@ -52,7 +56,6 @@ pub fn run() -> ExitCode {
 
 /// Prints a result; a reader that has gone (`| head`) is no error.
 fn print(text: &str) -> Result<()> {
-    use std::io::Write;
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -87,9 +90,13 @@ fn paper() -> Paper {
 
 /// Reads what to learn from, and says what was left out.
 fn load(data: &Data) -> Result<Samples> {
-    let samples = match &data.mapping {
-        Some(mapping) => table::samples(&data.data, &Mapping::read(mapping)?)?,
-        None => records::samples(&data.data, &policy(data)?)?,
+    load_from(&data.data, data.mapping.as_deref(), &data.filter)
+}
+
+fn load_from(paths: &[PathBuf], mapping: Option<&Path>, filter: &Filter) -> Result<Samples> {
+    let samples = match mapping {
+        Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
+        None => records::samples(paths, &policy(filter)?)?,
     };
     for (reason, count) in &samples.left_out {
         eprintln!("note: {count} rows left out: {reason}");
@@ -97,7 +104,23 @@ fn load(data: &Data) -> Result<Samples> {
     for doubt in &samples.doubts {
         eprintln!("warning: {doubt}");
     }
+    if let Some(offers) = &samples.offers {
+        eprintln!("warning: {offers}; on a quieter machine medians are better known");
+    }
     Ok(samples)
+}
+
+/// Begins a file that is asked for, so that a place which cannot be written is told before the work.
+fn begin(path: Option<&Path>) -> Result<Option<Output>> {
+    Ok(path.map(Output::create).transpose()?)
+}
+
+/// Fills a file that was begun, and puts it into its place.
+fn finish(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
+    let Some(mut output) = output else { return Ok(()) };
+    let path = output.path().to_owned();
+    output.write_all(&content()).map_err(|error| Error::io("write", &path, error))?;
+    Ok(output.keep()?)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<u8> {
@@ -107,9 +130,10 @@ fn completions(shell: clap_complete::Shell) -> Result<u8> {
     Ok(0)
 }
 
-fn policy(data: &Data) -> Result<Policy> {
+fn policy(filter: &Filter) -> Result<Policy> {
     let known = || Source::ALL.iter().map(|source| source.name());
-    let source = Source::from_name(&data.source).ok_or_else(|| Error::unknown("source", &data.source, known()))?;
-    let Data { max_cv, max_uncertainty, all_versions, default_only, .. } = *data;
+    let source = Source::from_name(&filter.source).ok_or_else(|| Error::unknown("source", &filter.source, known()))?;
+    let Filter { max_cv, max_uncertainty, all_versions, default_only, .. } = *filter;
+    let max_cv = max_cv.filter(|most| most.is_finite());
     Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only })
 }

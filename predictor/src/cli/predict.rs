@@ -5,7 +5,7 @@ use super::{paper, print, quoted};
 use crate::asking::{self, Answered, Cell, Operator, Run, Setting, Total};
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::learn::predictor::{Answer, Ask, Predictor};
+use crate::learn::predictor::{Answer, Ask, Basis, Predictor};
 use crate::records::{add_figures, of_knobs, of_schedule};
 use crate::table::{self, Cells, Mapping};
 use models::Task;
@@ -35,9 +35,9 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let setting = setting(predict)?;
     let operators: Vec<Operator> =
         predict.op.iter().map(|text| asking::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
-    let answers = asking::ask(&predictor, &operators, &setting)?;
-    if !answers.is_empty() {
-        print(&of_operators(&answers))?;
+    let (answers, refused) = each(&predictor, operators, &setting);
+    if let (true, true, Some((_, first))) = (answers.is_empty(), predict.model.is_empty(), refused.first()) {
+        return Err(Error::Question(first.clone()));
     }
     let run = Run { dispatch_ns: 1e3 * predict.dispatch_us, overlap: predict.overlap };
     if !(run.dispatch_ns >= 0.0 && run.dispatch_ns.is_finite() && (0.0..=1.0).contains(&run.overlap)) {
@@ -45,18 +45,39 @@ pub fn run(predict: &Predict) -> Result<u8> {
             "--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned(),
         ));
     }
+    if !answers.is_empty() {
+        print(&of_operators(&answers))?;
+    }
+    refused.iter().for_each(|(_, reason)| eprintln!("warning: {reason}"));
+    let mut has_bounds = false;
     let mut models = Vec::new();
     for name in &predict.model {
         let layers = asking::model_of(predict.modelsource, name, predict.batchsize, predict.sequence)?;
-        let answers = asking::ask(&predictor, &layers, &setting)?;
+        let answers = asking::ask_model(&predictor, &layers, &setting)?;
         let total = asking::total(&layers, &answers, &run);
         print(&of_model(name, predict.batchsize, &answers, &total))?;
+        has_bounds |= total.bounds_ns > 0.0;
         models.push(json!({ "model": name, "batch": predict.batchsize, "layers": answers, "total": total }));
     }
     if predict.json {
-        print(&json!({ "operators": answers, "models": models }).to_string())?;
+        let refused: Vec<_> =
+            refused.iter().map(|(operator, reason)| json!({ "operator": operator, "reason": reason })).collect();
+        print(&json!({ "operators": answers, "refused": refused, "models": models }).to_string())?;
     }
-    Ok(0)
+    Ok(u8::from(has_bounds || !refused.is_empty()))
+}
+
+/// Answers for single operators; and those that cannot be answered, with the reason.
+fn each(predictor: &Predictor, operators: Vec<Operator>, setting: &Setting) -> (Vec<Answered>, Vec<(String, String)>) {
+    let questions: Vec<_> = operators.into_iter().map(|operator| (operator, setting.clone())).collect();
+    let (mut answered, mut refused) = (Vec::new(), Vec::new());
+    for (answer, (operator, _)) in asking::ask_each(predictor, &questions).into_iter().zip(&questions) {
+        match answer {
+            Ok(answer) => answered.push(Answered { operator: operator.text.clone(), count: operator.count, answer }),
+            Err(error) => refused.push((operator.text.clone(), error.to_string())),
+        }
+    }
+    (answered, refused)
 }
 
 /// Answers for every row of a table, as CSV or as one document.
@@ -91,7 +112,11 @@ fn batch(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict:
     if refused > 0 {
         eprintln!("note: {refused} of {} rows have no time; their reasons say why", questions.len());
     }
-    Ok(u8::from(refused > 0))
+    Ok(match refused {
+        0 => 0,
+        some if some < questions.len() => 1,
+        _ => 2,
+    })
 }
 
 fn cell(cells: &Cells, row: usize) -> Cell {
@@ -307,6 +332,20 @@ fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> Stri
     if total.hidden_ns > 0.0 {
         let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
     }
+    let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
+    let count = |basis: Basis| answers.iter().filter(|one| one.answer.basis == basis).map(|one| one.count).sum::<u64>();
+    if total.extrapolated_ns > 0.0 {
+        let (share, calls) = (share(total.extrapolated_ns), count(Basis::Extrapolated));
+        let _ = write!(text, "\n{share} of it is extrapolated ({calls} of {} operators)", total.calls);
+    }
+    if total.bounds_ns > 0.0 {
+        let (share, calls) = (share(total.bounds_ns), count(Basis::Bound));
+        let _ = write!(
+            text,
+            "\n{share} of it are bounds, as nothing was learned of {calls} of {} operators: it takes at least as long",
+            total.calls
+        );
+    }
     text
 }
 
@@ -325,7 +364,11 @@ fn remarks(answer: &Answer) -> report::Cell {
         None => format!("by `{name}`"),
     };
     let choice = answer.choice.iter().map(short);
-    let outside = (!answer.outside.is_empty()).then(|| format!("outside: {}", answer.outside.join("; ")));
+    let outside = (!answer.outside.is_empty()).then(|| match answer.basis {
+        Basis::Learned => format!("outside: {}", answer.outside.join("; ")),
+        Basis::Extrapolated => format!("extrapolated: {}", answer.outside.join("; ")),
+        Basis::Bound => answer.outside.join("; "),
+    });
     let is_beyond = answer.time_ns < answer.attainable_ns;
     let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
     let cell = report::Cell::from(choice.chain(outside).chain(beyond).collect::<Vec<_>>().join("; "));

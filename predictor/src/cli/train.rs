@@ -1,40 +1,51 @@
 //! `oppredict train` and `oppredict xgboost`.
 
 use super::arguments::{Train, Xgboost};
-use super::{load, print};
+use super::{begin, finish, load, print};
 use crate::error::Result;
+use crate::train::few_shapes;
 use crate::{bundle, exchange as trees};
 use serde_json::json;
 
 /// Learns and writes the predictor.
 pub fn run(train: &Train) -> Result<u8> {
+    let out = begin(Some(&train.out))?;
     let samples = load(&train.data)?;
     let predictor = crate::train::train(&samples, train.seed, train.tune)?;
-    bundle::write(&predictor, &train.out)?;
+    finish(out, || bundle::to_bytes(&predictor))?;
     let operators: Vec<_> = predictor.learned.operators.keys().cloned().collect();
     print(&format!(
         "learned {} operators from {} samples ({} features); wrote `{}`",
         operators.len(),
-        samples.rows.len(),
+        predictor.about.rows,
         samples.names.len(),
         train.out.display()
     ))?;
+    let not_learned = &predictor.about.not_learned;
+    if !not_learned.is_empty() {
+        eprintln!(
+            "warning: {} operators have too few shapes to be learned and judged: {}; more models, or `--variations` of the same, have more",
+            not_learned.len(),
+            few_shapes(not_learned)
+        );
+    }
     if train.json {
         let document = json!({
-            "out": train.out, "rows": samples.rows.len(), "left_out": samples.left_out, "operators": operators,
-            "data_hash": predictor.about.data_hash,
+            "out": train.out, "rows": predictor.about.rows, "left_out": samples.left_out, "operators": operators,
+            "not_learned": not_learned, "data_hash": predictor.about.data_hash,
         });
         print(&document.to_string())?;
     }
-    Ok(0)
+    Ok(u8::from(!not_learned.is_empty()))
 }
 
 /// Writes the trees, or a predictor with trees that were read.
 pub fn exchange(arguments: &Xgboost) -> Result<u8> {
+    let file = begin(arguments.out.as_deref().filter(|_| arguments.read.is_some()))?;
     let mut predictor = bundle::read(&arguments.predictor)?;
     if let (Some(folder), Some(out)) = (&arguments.read, &arguments.out) {
         let replaced = trees::read(&mut predictor, folder)?;
-        bundle::write(&predictor, out)?;
+        finish(file, || bundle::to_bytes(&predictor))?;
         print(&format!(
             "took the trees of {} from `{}`; wrote `{}`",
             replaced.join(", "),

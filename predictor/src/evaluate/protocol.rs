@@ -115,12 +115,13 @@ impl Protocol {
     /// Shapes are divided into so many parts, five without a number; so are neural networks and their families, each of
     /// which is held out alone without one.
     pub fn divide(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Division>> {
-        const PARTS: usize = 5;
         let label = |of: fn(&crate::samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
         let divided = match self {
             Protocol::P0 => Vec::new(),
-            Protocol::P1 | Protocol::P5 => split::by_group(&split::shapes(samples), folds.unwrap_or(PARTS), seed),
+            Protocol::P1 | Protocol::P5 => {
+                split::by_group(&split::shapes(samples), folds.unwrap_or(split::PARTS), seed)
+            }
             Protocol::P1x => vec![largest_out(samples)],
             Protocol::P2 => return networks_out(samples, |name| name, folds, seed),
             Protocol::P2f => return networks_out(samples, family, folds, seed),

@@ -243,6 +243,7 @@ mod tests {
             devices: BTreeMap::from([("here".to_owned(), device)]),
             seed: 0,
             growth: BTreeMap::new(),
+            not_learned: BTreeMap::new(),
         };
         Predictor { about, learned: Ours { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }

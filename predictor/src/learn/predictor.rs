@@ -6,6 +6,7 @@ use super::operator::OfOperator;
 use super::ours::Ours;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
+use crate::split::PARTS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -31,6 +32,9 @@ pub struct About {
     /// How trees were grown, by operator, where that was searched for; the usual way for all others.
     #[serde(default)]
     pub growth: BTreeMap<String, Growth>,
+    /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
+    #[serde(default)]
+    pub not_learned: BTreeMap<String, usize>,
 }
 
 /// A predictor.
@@ -141,6 +145,8 @@ impl Predictor {
         let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
         let attainable_ns = arithmetic_ns.max(memory_ns);
         let time_ns = attainable_ns + overhead_ns;
+        let few = self.about.not_learned.get(ask.operator);
+        let few = few.map_or(String::new(), |shapes| format!(" ({shapes} of {PARTS} shapes that are needed)"));
         Ok(Answer {
             time_ns,
             low_ns: time_ns,
@@ -153,7 +159,7 @@ impl Predictor {
             choice: None,
             basis: Basis::Bound,
             outside: vec![format!(
-                "nothing was learned of `{}`; this is its bound, the least it can take",
+                "nothing was learned of `{}`{few}: this is its bound, the least it can take",
                 ask.operator
             )],
         })

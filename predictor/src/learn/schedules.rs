@@ -3,7 +3,7 @@
 //!
 //! The collector computes a task's default schedule from the task and the machine. A predictor has neither its rules nor the
 //! task, but sizes; so it keeps what the default schedule was wherever one was collected. What a question leaves open is as in
-//! the default schedule of the most similar sizes, knob by knob: the nearest whose setting fits the sizes that are asked for.
+//! the default schedule of the most similar sizes that fits the sizes asked for.
 
 use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,8 @@ impl Schedules {
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// The knobs of the default schedule: those of the most similar sizes, each as it is at the nearest where it fits.
+    /// The knobs of the default schedule: those of the most similar sizes where all fit, or else each as it is at the nearest where
+    /// it fits.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
         let place = place(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());
@@ -172,14 +173,21 @@ impl Schedules {
         let mut near: Vec<(f64, usize)> = known.map(|(other, number)| (distance(&place, other), *number)).collect();
         near.sort_by(|one, two| one.0.total_cmp(&two.0));
         let Some((apart, nearest)) = near.first() else {
-            return Err("no default schedule of it was learned from, so its knobs are not known".to_owned());
+            return Err("nothing was learned of its knobs: no default schedule of it was collected".to_owned());
         };
         let mut default = self.knobs[*nearest].clone();
         if *apart > 0.0 {
+            let fits =
+                |(name, value): (&String, &f64)| tiling::fits(work, &name["knob.".len()..], *value, self.has_tiles());
+            let near = || near.iter().map(|(_, number)| &self.knobs[*number]);
+            // A whole schedule, if one fits: knobs are chosen together.
+            let is_alike = |other: &&BTreeMap<String, f64>| other.keys().eq(default.keys()) && other.iter().all(fits);
+            if let Some(whole) = near().find(is_alike) {
+                return Ok(whole.clone());
+            }
             for (name, value) in &mut default {
-                let fits = |value: &f64| tiling::fits(work, &name["knob.".len()..], *value, self.has_tiles());
-                let at = near.iter().filter_map(|(_, number)| self.knobs[*number].get(name)).copied();
-                *value = at.clone().find(fits).unwrap_or(*value);
+                let known = near().filter_map(|other| other.get_key_value(name)).find(|knob| fits(*knob));
+                *value = known.map_or(*value, |(_, known)| *known);
             }
         }
         Ok(default)

@@ -12,18 +12,10 @@ pub use evaluation::evaluation;
 pub use heat_map::{CHANCE, heat_map};
 pub use swarm::swarms;
 
-use crate::error::{Error, Result};
-use std::path::Path;
-
 /// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
 pub const KEPT: f64 = 85.0;
 
 const STYLE: &str = include_str!("style.css");
-
-/// Writes a text file.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| Error::io("write", path, error))
-}
 
 fn page(title: &str, body: &str) -> String {
     let title = escape(title);

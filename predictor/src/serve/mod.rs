@@ -105,10 +105,11 @@ fn predict(question: Question, service: &Service) -> Result<Value> {
     for text in &question.operators {
         operators.push(asking::operator(text, service.mapping.as_ref())?);
     }
-    if let Some(model) = &question.model {
-        operators.extend(asking::model(model, question.batch.unwrap_or(1))?);
-    }
-    if operators.is_empty() {
+    let of_model = match &question.model {
+        Some(model) => asking::model(model, question.batch.unwrap_or(1))?,
+        None => Vec::new(),
+    };
+    if operators.is_empty() && of_model.is_empty() {
         return Err(Error::Question("say what to predict: `operators` or `model`".to_owned()));
     }
     let mut setting = Setting {
@@ -125,7 +126,11 @@ fn predict(question: Question, service: &Service) -> Result<Value> {
         };
         setting.set_extra(&format!("knob.{name}"), &cell);
     }
-    let answers = asking::ask(&service.predictor, &operators, &setting)?;
+    let mut answers = asking::ask(&service.predictor, &operators, &setting)?;
+    if !of_model.is_empty() {
+        answers.extend(asking::ask_model(&service.predictor, &of_model, &setting)?);
+        operators.extend(of_model);
+    }
     let total = asking::total(&operators, &answers, &Run::default());
     Ok(json!({ "operators": answers, "total": total }))
 }
