@@ -53,7 +53,7 @@ fn tables_of_the_predictor_fit() {
         format!("--modelsource simple {} --schedules 2 --threads 1 --config quick.toml --store store", sizes.join(" "));
     check(&bench, "opcollect", &arguments, "matmul");
     check(&bench, "opcollect", "dataset stats --store store", "operator matmul");
-    let train = "train --data store --max-cv 1000 --max-uncertainty 1000 --out products.opp";
+    let train = "train --data store --max-uncertainty inf --out products.opp";
     run(bench.command(&program("oppredict"), train)).expect(0);
     check(
         &bench,
@@ -67,6 +67,6 @@ fn tables_of_the_predictor_fit() {
         "explain --predictor products.opp --op matmul:m=80,n=80,k=144 --threads 1",
         "starting it",
     );
-    check(&bench, "oppredict", "eval --data store --max-cv 1000 --max-uncertainty 1000 --folds 2", "matmul");
+    check(&bench, "oppredict", "eval --data store --max-uncertainty inf --folds 2", "matmul");
     check(&bench, "oppredict", "features", "log2");
 }
