@@ -61,19 +61,21 @@ class Predictor:
         columns = self._inner.predict(_rows(questions), *_setting(device, threads), bool(extrapolate))
         return _in_the_form_of(questions, columns)
 
-    def model(self, name, *, source="local", batch=1, sequence=128, device=None, threads=None, extrapolate=False):
+    def model(self, name, *, source="local", batch=1, sequence=128, device=None, threads=None):
         """A whole neural network: a dictionary with its `layers` and their `total`.
 
         `source` is `local` for a name of the zoo, `transformers` for a name or a folder with a `config.json`, or `onnx`,
         `torch` or `tflite` for a file. Layers that are alike are one entry of `layers`, with `count`; `total` has
-        `time_ns`, `low_ns` and `high_ns`. What is not known is `None`.
+        `time_ns`, `low_ns` and `high_ns`. What is not known is `None`. Every layer has a time, and its `basis` says what that
+        rests on: it was `learned`, is `extrapolated`, or is a `bound`, the least it can take, as nothing was learned of it;
+        `total` has `extrapolated_ns` and `bounds_ns`, too.
         """
         for what, number in [("batch", batch), ("sequence", sequence)]:
             if not isinstance(number, int) or isinstance(number, bool):
                 raise Error(f"`{what}` is {number!r}; give a whole number")
         if not isinstance(name, (str, _os.PathLike)) or not isinstance(source, str):
             raise Error(f"{name!r} from {source!r} is no model: give its name and its source as texts")
-        text = self._inner.model(source, _os.fspath(name), batch, sequence, *_setting(device, threads), bool(extrapolate))
+        text = self._inner.model(source, _os.fspath(name), batch, sequence, *_setting(device, threads))
         return _json.loads(text)
 
     def __repr__(self):

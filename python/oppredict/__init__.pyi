@@ -40,7 +40,6 @@ class Predictor:
         sequence: int = 128,
         device: str | None = None,
         threads: float | None = None,
-        extrapolate: bool = False,
     ) -> dict[str, Any]: ...
 
 def load(path: Path, mapping: Path | None = None) -> Predictor: ...

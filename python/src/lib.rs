@@ -99,12 +99,11 @@ impl Predictor {
         sequence: i64,
         device: Option<String>,
         threads: Option<f64>,
-        extrapolate: bool,
     ) -> PyResult<String> {
-        let setting = Setting { device, threads, extrapolate, ..Setting::default() };
+        let setting = Setting { device, threads, ..Setting::default() };
         py.detach(|| -> predictor::Result<String> {
             let layers = asking::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
-            let answers = asking::ask(&self.predictor, &layers, &setting)?;
+            let answers = asking::ask_model(&self.predictor, &layers, &setting)?;
             let total = asking::total(&layers, &answers, &Run::default());
             Ok(serde_json::json!({ "model": name, "batch": batch, "layers": answers, "total": total }).to_string())
         })

@@ -29,9 +29,14 @@ def raised(act):
 
 
 def models():
-    """Whole networks: the learned operators are not those of the zoo, so that each way of refusing shows."""
+    """Whole networks: the learned operators are not those of the zoo, so there are bounds, which say so."""
     ask = predictor.model
-    assert "nothing was learned" in raised(lambda: ask("mlp", device="small")), raised(lambda: ask("mlp", device="small"))
+    found = ask("mlp", device="small")
+    assert {layer["basis"] for layer in found["layers"]} == {"bound"}, found
+    assert all("nothing was learned of" in layer["outside"][0] for layer in found["layers"]), found
+    total = found["total"]
+    assert total["time_ns"] > 0 and abs(total["bounds_ns"] / total["operators_ns"] - 1) < 1e-9, total
+    assert total["high_ns"] is None and total["extrapolated_ns"] == 0, total
     assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19"))
     assert "did you mean `local`" in raised(lambda: ask("mlp", source="locl"))
     assert raised(lambda: ask("mlp", batch="many")) == "`batch` is 'many'; give a whole number"
