@@ -37,7 +37,8 @@ pub fn run(eval: &Eval) -> Result<u8> {
     if eval.json {
         print(&serde_json::to_string(&evaluation).expect("numbers and texts have a JSON form"))?;
     }
-    Ok(u8::from(!worse.is_empty()))
+    // The same as of other comparisons that find something worse.
+    Ok(if worse.is_empty() { 0 } else { 4 })
 }
 
 /// What our errors are compared with: those of an earlier evaluation, or what an earlier predictor was found to have.
