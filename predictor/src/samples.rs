@@ -3,7 +3,7 @@
 //! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
 
 use crate::error::{Error, Result};
-use crate::features::{self, CHOICE, Derived, Device, FEATURES, KNOWN, Matrix, View, Work};
+use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
 use crate::learn::schedules::Schedules;
 use crate::statistics::median;
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +35,8 @@ pub struct Sample {
     pub attainable_ns: f64,
     /// Time that the instructions of its code should take, where that is known.
     pub estimated_ns: Option<f64>,
+    /// How the operator walks its data.
+    pub form: Form,
     /// Operations.
     pub flops: f64,
     /// Bytes moved at least once.
@@ -311,6 +313,7 @@ impl Gatherer {
             measured_ns: if measured_ns.len() > 1 { measured_ns.to_vec() } else { Vec::new() },
             attainable_ns,
             estimated_ns,
+            form: question.work.form,
             flops: question.work.flops,
             bytes: question.work.bytes(),
             cv,

@@ -196,6 +196,60 @@ fn answers_without_an_interval_leave_those_of_others_where_they_are() {
 }
 
 #[test]
+fn intervals_are_wider_where_nothing_like_it_was_learned() {
+    let (mut samples, _) = common::samples();
+    // What few rows take beside many is a law that trees do not carry on beyond what they saw.
+    let rows = predictor::features::FEATURES.iter().position(|feature| feature.name == "rows").expect("a feature");
+    for row in 0..samples.rows.len() {
+        samples.rows[row].time_ns *= f64::from(samples.features.row(row)[rows]).powi(2);
+    }
+    let predictor = train::train(&samples, 0, false).expect("a predictor");
+    let width = |size: f64| {
+        let work = Work::contraction(3.0, size, 300.0, 200.0, false);
+        let ask =
+            Ask { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
+        let answer = predictor.ask(&ask).expect("an answer");
+        (answer.high_ns / answer.time_ns).ln()
+    };
+    let (inside, beyond, far) = (width(400.0), width(4.0), width(1.0));
+    assert!(inside < beyond && beyond < far && far > 2.0 * inside, "{inside} {beyond} {far}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("wide.opp");
+    bundle::write(&predictor, &path).expect("a file");
+    let unlike = |predictor: &predictor::learn::predictor::Predictor| {
+        predictor.learned.operators["product"].facts.unlike.clone()
+    };
+    assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
+}
+
+#[test]
+fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
+    let (mut samples, _) = common::samples();
+    let sides = |samples: &predictor::samples::Samples| {
+        let division = Protocol::P1m.divide(samples, None, 0).expect("a division").remove(0);
+        let shapes = |rows: &[usize]| rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>();
+        let (learned, asked) = (shapes(&division.train), shapes(&division.rounds[0].test));
+        assert!(learned.is_disjoint(&asked) && !learned.is_empty(), "whole shapes");
+        (learned.len(), asked)
+    };
+    // Without networks, the tenth that is most like what built-in models ask for: round numbers are among it.
+    let (learned, asked) = sides(&samples);
+    assert!((learned / 10..=learned / 8).contains(&asked.len()), "{} of {learned}", asked.len());
+    let column = |name: &str| predictor::features::FEATURES.iter().position(|one| one.name == name).expect("a feature");
+    let round = |row: usize| samples.features.row(row)[column("columns_alignment")];
+    let mean = |belongs: &dyn Fn(u64) -> bool| {
+        let rows: Vec<f32> =
+            (0..samples.rows.len()).filter(|row| belongs(samples.rows[*row].shape)).map(round).collect();
+        rows.iter().sum::<f32>() / rows.len() as f32
+    };
+    assert!(mean(&|shape| asked.contains(&shape)) > 1.0 + mean(&|shape| !asked.contains(&shape)));
+    // With networks, what stands in them.
+    let uses = samples.rows.iter().step_by(11).map(|sample| (sample.shape, 1.0)).collect();
+    samples.networks = vec![Network { name: "net".to_owned(), setting: "batch 1".to_owned(), uses }];
+    assert_eq!(sides(&samples).1, samples.networks[0].uses.keys().copied().collect());
+}
+
+#[test]
 fn protocols_that_cannot_be_done_say_so() {
     let (samples, _) = common::samples();
     for protocol in [Protocol::P0, Protocol::P2] {

@@ -132,8 +132,8 @@ pub struct Eval {
     /// What to learn from.
     #[command(flatten)]
     pub data: Data,
-    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P2 models, P2f families of models,
-    /// P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
+    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
+    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners beside each other, separated by commas
@@ -150,7 +150,7 @@ pub struct Eval {
     /// network or family alone]
     #[arg(long)]
     pub folds: Option<usize>,
-    /// Find intervals, too, and how often they hold (takes about twice as long)
+    /// Find intervals, too, and how often they hold (takes about three times as long)
     #[arg(long)]
     pub intervals: bool,
     /// Score only rows with at most this spread (CV), such as 0.03; all are learned from

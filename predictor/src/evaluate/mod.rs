@@ -2,6 +2,7 @@
 
 pub mod metrics;
 mod networks;
+mod of_models;
 pub mod protocol;
 mod ranking;
 mod repeats;

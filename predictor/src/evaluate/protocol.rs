@@ -1,5 +1,6 @@
 //! What is held out under each protocol.
 
+use super::of_models::of_models_out;
 use crate::error::{Error, Result};
 use crate::learn::by_operator;
 use crate::learn::ours::Purpose;
@@ -19,6 +20,8 @@ pub enum Protocol {
     P1,
     /// The tenth of each operator's shapes with the most work: outside of the range.
     P1x,
+    /// Shapes as neural networks have them; those that nobody's network has are learned from.
+    P1m,
     /// Neural networks.
     P2,
     /// Families of neural networks: what their names begin with.
@@ -71,6 +74,7 @@ impl Protocol {
         Protocol::P0,
         Protocol::P1,
         Protocol::P1x,
+        Protocol::P1m,
         Protocol::P2,
         Protocol::P2f,
         Protocol::P3,
@@ -84,6 +88,7 @@ impl Protocol {
             Protocol::P0 => "P0",
             Protocol::P1 => "P1",
             Protocol::P1x => "P1x",
+            Protocol::P1m => "P1m",
             Protocol::P2 => "P2",
             Protocol::P2f => "P2f",
             Protocol::P3 => "P3",
@@ -123,6 +128,7 @@ impl Protocol {
                 split::by_group(&split::shapes(samples), folds.unwrap_or(split::PARTS), seed)
             }
             Protocol::P1x => vec![largest_out(samples)],
+            Protocol::P1m => vec![of_models_out(samples)],
             Protocol::P2 => return networks_out(samples, |name| name, folds, seed),
             Protocol::P2f => return networks_out(samples, family, folds, seed),
             Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How an operator walks its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// `batch` products of `rows × depth` with `depth × columns`.

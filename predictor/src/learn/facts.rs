@@ -2,6 +2,7 @@
 
 use super::schedules::Schedules;
 use super::spread::UNSEEN;
+use super::unlike::Unlike;
 use crate::features::{Matrix, View};
 use crate::samples::Samples;
 use crate::statistics::{median, quantile};
@@ -52,6 +53,9 @@ pub struct Facts {
     /// Its schedules; none in files before format 4, and of what was measured without any.
     #[serde(default)]
     pub schedules: Schedules,
+    /// How intervals widen for what is unlike all that was learned; new in format 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlike: Option<Unlike>,
 }
 
 /// The overheads of an operator's samples; all else is found later.
@@ -112,6 +116,9 @@ impl Facts {
         {
             return Err("an overhead is not a positive number, or a share not one".to_owned());
         }
+        if !self.unlike.as_ref().is_none_or(|unlike| unlike.is_sound(width)) {
+            return Err("what intervals widen by is not sound".to_owned());
+        }
         match self
             .spreads_before
             .values()
@@ -127,6 +134,13 @@ impl Facts {
     /// Whether a device was learned from.
     pub fn knows(&self, device: &str) -> bool {
         self.overheads_ns.contains_key(device)
+    }
+
+    /// How far off 90 % of the answers to questions like this are: those on the device, wider where nothing like it was
+    /// learned.
+    pub fn spread_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
+        let factor = self.unlike.as_ref().map_or(1.0, |unlike| unlike.factor(row));
+        Some(factor * self.spread(device, view)?)
     }
 
     /// How far off 90 % of the answers are on a device when so much is known; of one without a spread of its own, what it is

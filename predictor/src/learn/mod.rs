@@ -18,6 +18,7 @@ pub mod spread;
 mod support;
 pub mod trees;
 pub mod tune;
+pub mod unlike;
 
 use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};

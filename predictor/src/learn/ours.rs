@@ -462,8 +462,10 @@ fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 
 impl Fitted for Ours {
     fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
-        let of =
-            |row: &usize| self.operator(samples, *row)?.facts.spread(samples.device_name(*row), samples.view(*row));
+        let of = |row: &usize| {
+            let (device, features) = (samples.device_name(*row), samples.features.row(*row));
+            self.operator(samples, *row)?.facts.spread_of(device, samples.view(*row), features)
+        };
         // An operator that was never seen is no better known than the least known.
         let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
         let both = |row: &usize| of(row).or(widest).map(|spread| Spread { below: spread, above: spread });

@@ -219,7 +219,7 @@ impl Predictor {
         if !is_known && adapted.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
-        let spread = operator.facts.spread(ask.device, view);
+        let spread = operator.facts.spread_of(ask.device, view, &row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |adapted| operator.corrections(adapted, &Matrix::of(row.len(), row.clone()))[0];
         let correction = adapted.map_or(0.0, corrected);

@@ -1,10 +1,12 @@
 //! How far off predictions are: intervals by split conformal prediction, per operator and device.
 //!
 //! A fifth of the shapes is left aside, the rest is learned, and the distances on what was left aside are ranked; the one
-//! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once.
+//! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once. What is
+//! unlike all that was learned gets wider ones (`unlike`), by what is found in regions that are left aside whole.
 
 use super::facts::Facts;
 use super::ours::{GrowthOf, Ours, Purpose, fit};
+use super::unlike::{End, Seen, Unlike, without_ends};
 use super::{Fitted, Lesson, by_operator};
 use crate::error::Result;
 use crate::features::View;
@@ -44,6 +46,7 @@ pub fn calibrate(
                 let asked: Vec<usize> = aside.iter().filter(asks).copied().collect();
                 record(fitted, samples, &distances(&trial, samples, &asked, false, Some(*view)), Some(*view));
             }
+            widen_for_the_unlike(fitted, samples, train, growth_of, seed)?;
         }
     }
     if purpose != Purpose::Known {
@@ -64,6 +67,49 @@ pub fn calibrate(
             }
         }
         record(fitted, samples, &all, None);
+    }
+    Ok(())
+}
+
+/// Finds how intervals widen away from what was learned: each operator's regions are left aside, those at one end of all sizes
+/// at once.
+fn widen_for_the_unlike(
+    fitted: &mut Ours,
+    samples: &Samples,
+    train: &[usize],
+    growth_of: GrowthOf<'_>,
+    seed: u64,
+) -> Result<()> {
+    for (operator, rows) in by_operator(samples, train) {
+        let Some(entry) = fitted.operators.get_mut(&samples.operators[operator as usize]) else { continue };
+        entry.facts.unlike = Unlike::learn(samples, &rows);
+    }
+    let mut all: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+    for end in [End::Large, End::Small] {
+        let (mut learned, mut aside) = (Vec::new(), Vec::new());
+        for rows in by_operator(samples, train).into_values() {
+            let (inside, outside) = without_ends(samples, &rows, end);
+            learned.extend(inside);
+            aside.extend(outside);
+        }
+        let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
+        let learned = by_operator(samples, &learned);
+        for (operator, rows) in by_operator(samples, &aside) {
+            let name = &samples.operators[operator as usize];
+            let known = learned.get(&operator).and_then(|rows| Unlike::learn(samples, rows));
+            let (Some(entry), Some(known)) = (fitted.operators.get(name), known) else { continue };
+            let times = trial.predict(samples, &rows);
+            let seen = |(row, time): (&usize, f64)| {
+                let half_width = entry.facts.spread(samples.device_name(*row), samples.view(*row))?;
+                let off = (time / samples.rows[*row].time_ns).ln().abs() / half_width;
+                off.is_finite().then(|| known.seen(samples.features.row(*row), off))
+            };
+            all.entry(operator).or_default().extend(rows.iter().zip(times).filter_map(seen));
+        }
+    }
+    for (operator, seen) in all {
+        let entry = fitted.operators.get_mut(&samples.operators[operator as usize]);
+        entry.and_then(|entry| entry.facts.unlike.as_mut()).into_iter().for_each(|unlike| unlike.widen(&seen));
     }
     Ok(())
 }

@@ -1,0 +1,125 @@
+//! What P1m holds out: shapes as networks have them.
+//!
+//! Data of drawn shapes says how well other drawn shapes are answered; people ask for those of networks, whose sizes are
+//! round and far apart. Where the data names networks, all their shapes are held out and what stands in none is learned
+//! from. Tables that name none are given the built-in models: the tenth of each operator's shapes that lies nearest to
+//! what those ask for is held out whole, which leaves the region around them empty.
+
+use crate::features::{self, Device, FEATURES, Form, Work};
+use crate::learn::by_operator;
+use crate::learn::unlike::coordinates;
+use crate::records::work_of;
+use crate::samples::Samples;
+use crate::split::Fold;
+use models::{Fuse, Graph, Op, Task, transformers, zoo};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The share of an operator's shapes that is held out where the data names no network.
+const SHARE: f64 = 0.1;
+/// Inputs at once that the built-in models are asked for.
+const BATCHES: [i64; 2] = [1, 8];
+/// Tokens that the built-in transformers read.
+const SEQUENCES: [i64; 2] = [128, 512];
+
+/// Shapes of networks held out.
+pub(super) fn of_models_out(samples: &Samples) -> Fold {
+    let named: BTreeSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
+    let held = if named.is_empty() { nearest_to_models(samples) } else { named };
+    let (test, train) = (0..samples.rows.len()).partition(|row| held.contains(&samples.rows[*row].shape));
+    Fold { name: "shapes of models".to_owned(), train, test }
+}
+
+/// Forms of operators that have the same places: products with and without weights are not the same.
+type Kind = (Form, bool);
+
+/// The tenth of each operator's shapes that is nearest to shapes of the built-in models.
+fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
+    let Some((_, device)) = samples.devices.first() else { return BTreeSet::new() };
+    let columns: Vec<usize> = coordinates().collect();
+    let asked = places(device, &columns);
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    let mut held = BTreeSet::new();
+    for rows in by_operator(samples, &all).into_values() {
+        let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
+        let Some(asked) = asked.get(&kind(samples, rows[0])) else { continue };
+        let own = |row: usize| columns.iter().map(move |column| samples.features.row(row)[*column]);
+        let scales: Vec<f32> = (0..columns.len())
+            .map(|place| spread(shapes.values().map(|row| own(*row).nth(place).unwrap_or(0.0))))
+            .collect();
+        let distance = |row: usize| {
+            let to = |place: &Vec<f32>| {
+                own(row).zip(place).zip(&scales).map(|((one, two), scale)| ((one - two) / scale).powi(2)).sum::<f32>()
+            };
+            asked.iter().map(to).fold(f32::INFINITY, f32::min)
+        };
+        let mut by_distance: Vec<(f32, u64)> = shapes.iter().map(|(shape, row)| (distance(*row), *shape)).collect();
+        by_distance.sort_by(|one, two| one.0.total_cmp(&two.0).then(one.1.cmp(&two.1)));
+        let count = (SHARE * by_distance.len() as f64).ceil() as usize;
+        held.extend(by_distance.into_iter().take(count).map(|(_, shape)| shape));
+    }
+    held
+}
+
+/// The standard deviation; 1 where there is none.
+fn spread(values: impl Iterator<Item = f32> + Clone) -> f32 {
+    let count = values.clone().count().max(1) as f32;
+    let mean = values.clone().sum::<f32>() / count;
+    let variance = values.map(|value| (value - mean).powi(2)).sum::<f32>() / count;
+    if variance > 1e-9 { variance.sqrt() } else { 1.0 }
+}
+
+fn kind(samples: &Samples, row: usize) -> Kind {
+    let weights = FEATURES.iter().position(|feature| feature.name == "bytes_weights");
+    let has_weights = weights.is_some_and(|column| samples.features.row(row)[column] > 0.0);
+    (samples.rows[row].form, has_weights)
+}
+
+/// Where the operators of the built-in models lie.
+fn places(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
+    let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
+    for work in graphs().iter().flat_map(works_of) {
+        let mut row = Vec::new();
+        features::describe(&work, device, device.units, &mut row);
+        // Positive numbers stand in the order of their bits.
+        let place = columns.iter().map(|column| row[*column].to_bits()).collect();
+        places.entry((work.form, work.bytes_weights > 0.0)).or_default().insert(place);
+    }
+    let numbers = |place: BTreeSet<Vec<u32>>| {
+        place.into_iter().map(|bits| bits.into_iter().map(f32::from_bits).collect()).collect()
+    };
+    places.into_iter().map(|(kind, place)| (kind, numbers(place))).collect()
+}
+
+fn graphs() -> Vec<Graph> {
+    let mut graphs = Vec::new();
+    for batch in BATCHES {
+        graphs.extend(zoo::list().iter().filter_map(|entry| entry.build(batch).ok()));
+        for sequence in SEQUENCES {
+            let options = transformers::Options { batch, sequence, ..transformers::Options::default() };
+            graphs.extend(transformers::list().iter().filter_map(|entry| entry.build(&options).ok()));
+        }
+    }
+    graphs
+}
+
+fn works_of(graph: &Graph) -> Vec<Work> {
+    let tasks = models::passes::simplify(graph).and_then(|graph| models::tasks(&graph, Fuse::Epilogue));
+    tasks.unwrap_or_default().iter().flat_map(|found| works(&found.task)).collect()
+}
+
+/// The work of a task; of attention, which libraries without such an operator take apart, that of its parts.
+fn works(task: &Task) -> Vec<Work> {
+    let is_attention = matches!(task.steps.first().map(|step| &step.op), Some(Op::Attention { .. }));
+    let extents = |place: usize| task.parameters.get(place).and_then(|parameter| parameter.ty.extents());
+    match (is_attention, extents(0).as_deref(), extents(1).as_deref()) {
+        (true, Some([batch, heads, asked, depth]), Some([_, _, known, _])) => {
+            let [products, asked, known, depth] = [batch * heads, *asked, *known, *depth].map(|extent| extent as f64);
+            vec![
+                Work::contraction(products, asked, known, depth, false),
+                Work::rows(products * asked, known, 5.0),
+                Work::contraction(products, asked, depth, known, false),
+            ]
+        }
+        _ => work_of(task).into_iter().collect(),
+    }
+}
