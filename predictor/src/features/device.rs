@@ -42,13 +42,13 @@ impl Device {
     pub fn flops_per_ns_on(&self, threads: f64) -> f64 {
         let measured = self.peaks.as_ref().and_then(|peaks| peaks.flops_per_second(threads));
         let by_figures = || self.units * self.flops_per_cycle * self.clock_ghz * (threads / self.units).min(1.0);
-        measured.map_or_else(by_figures, |rate| rate * 1e-9)
+        measured.map_or_else(by_figures, |rate| rate / 1e9)
     }
 
     /// Bytes in one nanosecond on some threads, when so many are moved again and again.
     pub fn bytes_per_ns_on(&self, threads: f64, bytes: f64) -> f64 {
         let measured = self.peaks.as_ref().and_then(|peaks| peaks.bytes_per_second(threads, bytes));
-        measured.map_or(self.bandwidth_gb_per_s, |rate| rate * 1e-9)
+        measured.map_or(self.bandwidth_gb_per_s, |rate| rate / 1e9)
     }
 
     /// Bytes in one nanosecond.
