@@ -69,15 +69,23 @@ fn modified(path: &Path) -> Option<std::time::SystemTime> {
 /// A folder that lasts as long as its test, with a configuration in it.
 pub struct Bench {
     folder: tempfile::TempDir,
+    /// Tests run beside each other and look at no times, so each measures as if it were alone.
+    locks: tempfile::TempDir,
 }
 
 impl Bench {
     /// A new folder; `quick.toml` in it says to measure hardly at all.
     pub fn new() -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let bench = Bench { folder };
+        let locks = tempfile::tempdir().expect("a temporary folder can be made");
+        let bench = Bench { folder, locks };
         bench.write("quick.toml", QUICK);
         bench
+    }
+
+    /// The folder of the locks that commands of this bench hold while they measure.
+    pub fn locks(&self) -> &Path {
+        self.locks.path()
     }
 
     /// A path in the folder.
@@ -113,6 +121,7 @@ impl Bench {
         VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
+        command.env("OPCOLLECT_LOCKS", self.locks.path());
         command
     }
 }

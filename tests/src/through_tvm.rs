@@ -5,7 +5,6 @@
 //! the reference computes it, and TVM must compute what the reference does.
 
 use collector::campaign::{Build, WorkerLimits, Workers};
-use collector::counters::{Backend, CounterRequest};
 use collector::job::{Artifact, BuildJob, RunJob, RunReply};
 use collector::measure::{Method, Plan, affinity};
 use collector::space::{self, Schedule};
@@ -109,18 +108,9 @@ fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -
         time_budget_ns: 0,
         ..Plan::default()
     };
-    let job = RunJob {
-        task: serde_json::to_string(task).expect("a task holds only JSON values"),
-        seed: SEED,
-        object: artifact.object,
-        device: None,
-        packings: artifact.packings,
-        cpus: cpus.to_vec(),
-        method: Method::Sample(plan),
-        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
-        is_checked: true,
-        tvm_evaluator: None,
-    };
+    let text = serde_json::to_string(task).expect("a task holds only JSON values");
+    let job = RunJob::new(text, cpus.to_vec(), Method::Sample(plan)).of(&artifact);
+    let job = RunJob { seed: SEED, ..job };
     match workers.run(&job, PATIENCE) {
         Ok(RunReply::Measured(_)) => None,
         Ok(RunReply::WrongResult(check)) => Some(format!("wrong by {}", check.max_abs_error)),

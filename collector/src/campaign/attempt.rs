@@ -7,6 +7,7 @@ use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, SI
 use super::module::{self, ModuleError, PlannedModule};
 use super::sizes;
 use super::variations::variations;
+use crate::job::revision::Revisions;
 use crate::measure::{Cache, Method};
 use crate::space::{self, Schedule};
 use crate::target::Target;
@@ -96,6 +97,8 @@ pub enum Code {
         schedule: Arc<Schedule>,
         /// What proposed it.
         source: ScheduleSource,
+        /// Which code it makes of the task.
+        revision: Arc<str>,
     },
     /// A library; nothing is built.
     Library,
@@ -110,13 +113,16 @@ pub struct Bases {
     pub compiled: Record,
     /// For tasks of a library.
     pub library: Record,
+    /// Which code the program makes that builds.
+    pub revisions: Revisions,
 }
 
 impl Attempt {
     /// The record, all columns filled that are known before the run.
     pub fn record(&self) -> Result<Record, RowError> {
         let mut record = Record::clone(&self.with_task);
-        if let Code::Compiled { schedule, source } = &self.code {
+        if let Code::Compiled { schedule, source, revision } = &self.code {
+            record.code_revision = Some(revision.to_string());
             record.schedule_hash = Some(schedule.hash());
             record.schedule_source = Some(*source);
             record.schedule = Some(Json::parse(&schedule.to_json())?);
@@ -145,10 +151,19 @@ pub enum PlanningError {
         "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
     )]
     NotLocal(String),
+    #[error("`{name}` {}, whatever batch size is asked for; leave it out, or give `--shape` where the file leaves dimensions open", fixed(*has))]
+    Batch { name: String, has: Option<i64> },
     #[error("cannot run `{name}` as a whole")]
     Module { name: String, source: ModuleError },
     #[error("cannot describe the attempt")]
     Record(#[from] datasets::RowError),
+}
+
+fn fixed(batch: Option<i64>) -> String {
+    match batch {
+        Some(batch) => format!("runs with a batch of {batch}"),
+        None => "has inputs whose first extents are not one batch size".to_owned(),
+    }
 }
 
 /// A graph, and what a person should know about where it came from.
@@ -169,7 +184,7 @@ pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
 pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> {
     let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
-        "local" => models::zoo::build(&request.name, request.batch).map(without_notes),
+        "local" => models::zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
         SIMPLE => models::simple::build(&request.name).map(without_notes),
         "onnx" => load_file(request, Path::new(&request.name), onnx::load),
         "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
@@ -202,7 +217,7 @@ fn load_file(
     reader: fn(&Path, &Options) -> models::Result<Imported>,
 ) -> Result<Loaded, models::Error> {
     let options = Options {
-        batch: request.batch,
+        batch: request.batch.unwrap_or(1),
         shapes: request.shapes.clone(),
         skip_unsupported: request.skip_unsupported,
         ..Options::default()
@@ -218,7 +233,7 @@ fn load_file(
 }
 
 fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
-    let mut options = transformers::Options { batch: request.batch, ..transformers::Options::default() };
+    let mut options = transformers::Options { batch: request.batch.unwrap_or(1), ..transformers::Options::default() };
     if let Some(tokens) = request.tokens {
         (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
     }
@@ -233,6 +248,37 @@ fn local_path(name: &str) -> Result<PathBuf, PlanningError> {
         Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
         Some(_) => Err(PlanningError::NotLocal(name.to_owned())),
     }
+}
+
+/// Replaces the batch sizes that were asked for by those the models have. A file may have another, whatever was asked.
+pub fn settle_batches(config: &mut Config) -> Result<(), PlanningError> {
+    let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
+    for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
+        let has = match request.source.as_str() {
+            SIMPLE => None,
+            "local" | TRANSFORMERS => Some(request.batch.unwrap_or(1)),
+            _ if is_whole => common(request.shapes.values().map(|extents| extents.first().copied())),
+            _ => batch_of(&load(request)?),
+        };
+        if request.batch.is_some() && request.batch != has {
+            return Err(PlanningError::Batch { name: request.name.clone(), has });
+        }
+        request.batch = has;
+    }
+    Ok(())
+}
+
+/// The first extent of all inputs, where they agree about it.
+fn batch_of(graph: &Graph) -> Option<i64> {
+    let types = graph.inputs.iter().filter_map(|&input| graph.value(input)).map(|value| &value.ty);
+    let extents = types.filter(|ty| ty.rank() > 0).map(|ty| ty.extents());
+    common(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
+}
+
+/// What all of some numbers are.
+fn common(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
 }
 
 /// The distinct tasks of all models, in the order of their first place; those compiled together are neighbours.
@@ -364,7 +410,7 @@ pub fn attempts(
         let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
         let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
-        for code in codes(&family[0], compiled, target, config) {
+        for code in codes(&family[0], compiled, target, config, &bases.revisions) {
             for (place, with_task) in records.iter().enumerate() {
                 for run in runs(config, flush_bytes) {
                     attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);
@@ -384,7 +430,7 @@ pub fn attempts(
 }
 
 /// One attempt, its key computed.
-fn attempt(
+pub(super) fn attempt(
     (task, family): (usize, usize),
     code: Code,
     (state, method, threads): (CacheState, Method, usize),
@@ -399,13 +445,17 @@ fn attempt(
 }
 
 /// What computes a task: the library it belongs to, or code of each of its schedules.
-fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config) -> Vec<Code> {
+fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config, revisions: &Revisions) -> Vec<Code> {
     if planned.partner.is_some() {
         return vec![Code::Library];
     }
     let default = Schedule::Template { knobs: space::space(compiled, &target.machine).default };
     let schedules = schedules(compiled, target, config).into_iter();
-    let code = |schedule| Code::Compiled { source: source_of(&schedule, &default), schedule: Arc::new(schedule) };
+    let code = |schedule: Schedule| Code::Compiled {
+        revision: revisions.of(compiled, &target.kind, &schedule),
+        source: source_of(&schedule, &default),
+        schedule: Arc::new(schedule),
+    };
     schedules.map(code).collect()
 }
 
@@ -444,12 +494,12 @@ fn layout_of(task: &Task) -> Option<&'static str> {
 }
 
 /// Fills the columns of model, operator and work.
-fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
+pub(super) fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
     let mut record = base.clone();
     record.model_source = Some(planned.model.source.clone());
     record.model_name = Some(planned.model.label());
-    record.batch = Some(planned.model.batch);
+    record.batch = planned.model.batch;
     record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
     record.place_count = i64::try_from(planned.places.len()).ok();
     record.places = Some(Json::new(&planned.places)?);
@@ -476,4 +526,44 @@ fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, Plannin
     let moved = work.bytes();
     record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::RawConfig;
+
+    /// The batch sizes of a model once it was looked at.
+    fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests");
+        let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));
+        let mut config = RawConfig::parse(&text)?.check(1).map_err(|error| error.to_string())?;
+        settle_batches(&mut config).map_err(|error| error.to_string())?;
+        Ok(config.models.iter().map(|model| model.batch).collect())
+    }
+
+    const FIXED: &str = "source = 'onnx', name = 'MODELS/tflite-cases/one_layer_int8/qdq.onnx'";
+
+    #[test]
+    fn a_record_has_the_batch_that_ran() {
+        assert_eq!(settled(FIXED, ""), Ok(vec![Some(1)]));
+        assert_eq!(settled(FIXED, "batch = [1]"), Ok(vec![Some(1)]));
+        for (shape, batch) in [("[2, 3, 8, 8]", 2), ("[4, 3, 8, 8]", 4)] {
+            let image = format!("source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = {{ x = {shape} }}");
+            assert_eq!(settled(&image, ""), Ok(vec![Some(batch)]));
+        }
+        assert_eq!(settled("source = 'local', name = 'mlp'", ""), Ok(vec![Some(1)]));
+        assert_eq!(settled("source = 'local', name = 'mlp'", "batch = [1, 8]"), Ok(vec![Some(1), Some(8)]));
+        let moves = "source = 'torch', name = 'MODELS/torch/small_moves.pt2'";
+        assert_eq!(settled(moves, ""), Ok(vec![None]), "its inputs begin with different extents");
+        assert_eq!(settled("source = 'simple', name = 'relu:shape=8x3'", ""), Ok(vec![None]));
+    }
+
+    #[test]
+    fn a_batch_that_a_file_does_not_have_is_refused() {
+        let refused = settled(FIXED, "batch = [1, 8]").unwrap_err();
+        assert!(refused.contains("runs with a batch of 1, whatever batch size is asked for"), "{refused}");
+        let image = "source = 'torch', name = 'MODELS/torch/small_image.pt2', shapes = { x = [2, 3, 8, 8] }";
+        assert!(settled(image, "batch = [4]").unwrap_err().contains("runs with a batch of 2"));
+    }
 }

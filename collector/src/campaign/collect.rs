@@ -7,11 +7,10 @@ use super::module::PlannedModule;
 use super::workers::Workers;
 use crate::counters::{CounterValue, Coverage};
 use crate::job::{Artifact, BuildJob, Check, LibraryJob, Measured, ModuleJob, RunJob, RunReply};
-use crate::measure::Method;
 use crate::space::Schedule;
 use crate::target::Target;
 use crate::worker::Fault;
-use datasets::{Json, Outcome, Record, RowError};
+use datasets::{Json, Key, Outcome, Record, RowError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,6 +33,8 @@ pub struct Outcomes {
     pub broken: Option<String>,
     /// Attempts not made because the budget ended or a signal came.
     pub left: usize,
+    /// Attempts that others make or have made meanwhile.
+    pub elsewhere: usize,
     /// Time spent waiting for builders, in milliseconds.
     pub build_ms: u64,
     /// Time spent waiting for the runner, in milliseconds.
@@ -55,6 +56,14 @@ pub struct Outside<'a, E> {
     pub listener: &'a mut dyn FnMut(Event<'_>),
     /// Asked between attempts whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
+    /// Asked before a batch is begun: the number that a try of each of these experiments has, or nothing where it is not
+    /// ours to make.
+    pub claim: &'a mut dyn FnMut(&[Key]) -> Result<Vec<Option<i64>>, E>,
+}
+
+/// The first try of each, all ours: for campaigns of one process.
+pub fn claim_all<E>(keys: &[Key]) -> Result<Vec<Option<i64>>, E> {
+    Ok(vec![Some(1); keys.len()])
 }
 
 /// Where built code comes from: first requested, then taken in the same order.
@@ -110,7 +119,7 @@ pub fn collect<E: From<RowError>>(
     if let Err(End::Failed(error)) = ended {
         return Err(error);
     }
-    outcomes.left = attempts.len() - outcomes.counts.values().sum::<usize>();
+    outcomes.left = attempts.len() - outcomes.elsewhere - outcomes.counts.values().sum::<usize>();
     Ok(outcomes)
 }
 
@@ -125,6 +134,14 @@ struct Pass<'a, 'b, E> {
     built: u64,
 }
 
+/// An attempt that is ours to make.
+#[derive(Clone, Copy)]
+struct Try<'a> {
+    attempt: &'a Attempt,
+    /// Which try of its experiment it is, from 1.
+    number: i64,
+}
+
 /// Why a campaign ended before its last attempt.
 enum End<E> {
     /// It was stopped, or no worker can be started.
@@ -137,43 +154,57 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn all(&mut self, attempts: &[Attempt], outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let groups: Vec<&[Attempt]> =
             attempts.chunk_by(|left, right| left.family == right.family && left.code == right.code).collect();
-        let mut batches = groups.chunks(self.campaign.config.limits.build_batch).peekable();
-        if let Some(first) = batches.peek() {
-            self.request(first);
-        }
-        while let Some(batch) = batches.next() {
-            if let Some(following) = batches.peek() {
-                self.request(following);
-            }
-            self.batch(batch, outcomes)?;
+        let mut batches = groups.chunks(self.campaign.config.limits.build_batch);
+        let mut next = self.begin(batches.next(), outcomes)?;
+        while let Some(batch) = next {
+            next = self.begin(batches.next(), outcomes)?;
+            self.batch(&batch, outcomes)?;
         }
         Ok(())
     }
 
-    fn request(&mut self, batch: &[&[Attempt]]) {
-        let jobs = batch.iter().filter_map(|group| build_job(&group[0], self.campaign.tasks, self.campaign.target));
+    /// Claims what of a batch is ours, and requests its code.
+    fn begin<'t>(
+        &mut self,
+        batch: Option<&[&'t [Attempt]]>,
+        outcomes: &mut Outcomes,
+    ) -> Result<Option<Vec<Vec<Try<'t>>>>, End<E>> {
+        let Some(groups) = batch else { return Ok(None) };
+        let keys: Vec<Key> = groups.iter().flat_map(|group| group.iter().map(|attempt| attempt.key)).collect();
+        let mut numbers = (self.outside.claim)(&keys).map_err(End::Failed)?.into_iter();
+        let mut ours = Vec::with_capacity(groups.len());
+        for group in groups {
+            let tries = group.iter().map(|attempt| Some(Try { attempt, number: numbers.next().flatten()? }));
+            let tries: Vec<Option<Try<'t>>> = tries.collect();
+            outcomes.elsewhere += tries.iter().filter(|one| one.is_none()).count();
+            ours.push(tries.into_iter().flatten().collect());
+        }
+        ours.retain(|group: &Vec<Try<'_>>| !group.is_empty());
+        let jobs =
+            ours.iter().filter_map(|group| build_job(group[0].attempt, self.campaign.tasks, self.campaign.target));
         for job in jobs {
             self.artifacts.request(job, self.workers);
         }
+        Ok(Some(ours))
     }
 
-    fn batch(&mut self, batch: &[&[Attempt]], outcomes: &mut Outcomes) -> Result<(), End<E>> {
+    fn batch(&mut self, batch: &[Vec<Try<'_>>], outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let mut wide = Vec::new();
         for group in batch {
-            let build = match group[0].code {
+            let build = match group[0].attempt.code {
                 Code::Compiled { .. } => Some(self.build(outcomes)?),
                 Code::Library | Code::Module(_) => None,
             };
-            let (beside, alone): (Vec<&Attempt>, Vec<&Attempt>) =
-                group.iter().partition(|attempt| self.workers.can_build_beside(&attempt.cpus));
-            for attempt in beside {
-                self.attempt(attempt, build.as_ref(), outcomes)?;
+            let (beside, alone): (Vec<Try<'_>>, Vec<Try<'_>>) =
+                group.iter().partition(|one| self.workers.can_build_beside(&one.attempt.cpus));
+            for one in beside {
+                self.attempt(one, build.as_ref(), outcomes)?;
             }
             wide.push((build, alone));
         }
-        for (build, attempts) in wide {
-            for attempt in attempts {
-                self.attempt(attempt, build.as_ref(), outcomes)?;
+        for (build, tries) in wide {
+            for one in tries {
+                self.attempt(one, build.as_ref(), outcomes)?;
             }
         }
         Ok(())
@@ -189,15 +220,15 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         build.ok_or(End::Stopped)
     }
 
-    fn attempt(&mut self, attempt: &Attempt, build: Option<&Build>, outcomes: &mut Outcomes) -> Result<(), End<E>> {
+    fn attempt(&mut self, one: Try<'_>, build: Option<&Build>, outcomes: &mut Outcomes) -> Result<(), End<E>> {
         let Campaign { tasks, config, .. } = self.campaign;
         if is_over(self.outside, &self.start, config) {
             return Err(End::Stopped);
         }
         let running = Instant::now();
         let conclusion = match build {
-            Some(build) => conclude(attempt, build, tasks, config, self.workers),
-            None => conclude_library(attempt, tasks, config, self.workers),
+            Some(build) => conclude(one, build, tasks, config, self.workers),
+            None => conclude_library(one, tasks, config, self.workers),
         };
         outcomes.run_ms += elapsed_ms(running);
         self.announce_builds();
@@ -251,32 +282,20 @@ enum Conclusion {
 
 /// Runs what was built and makes the record of what happened.
 fn conclude(
-    attempt: &Attempt,
+    one: Try<'_>,
     build: &Build,
     tasks: &[PlannedTask],
     config: &Config,
     workers: &mut Workers,
 ) -> Result<Conclusion, RowError> {
-    let mut record = begin(attempt)?;
+    let (attempt, mut record) = (one.attempt, begin(one)?);
     match build {
         Build::Built(artifact) => {
             if let Code::Compiled { schedule, .. } = &attempt.code {
                 describe_artifact(&mut record, schedule, artifact)?;
             }
-            let job = RunJob {
-                object: artifact.object.clone(),
-                device: artifact.device.clone(),
-                packings: artifact.packings.clone(),
-                ..run_job(attempt, tasks, config)
-            };
-            let reply = workers.run(&job, run_deadline(attempt, tasks, config));
-            // What wrote wrong numbers may have written elsewhere too, and a device stays in error after a failed launch.
-            match &reply {
-                Ok(RunReply::WrongResult(_)) => workers.recycle_runner(),
-                Ok(RunReply::Failed(_)) if artifact.device.is_some() => workers.recycle_runner(),
-                Ok(RunReply::Measured(measured)) if measured.is_runner_spent => workers.recycle_runner(),
-                _ => {}
-            }
+            let job = run_job(attempt, tasks, config).of(artifact);
+            let reply = workers.run(&job, job.deadline(flops(attempt, tasks), slack(config)));
             return describe_reply(record, reply);
         }
         Build::Failed(why) => fail(&mut record, Outcome::BuildFailed, why.clone()),
@@ -289,31 +308,32 @@ fn conclude(
 
 /// Runs a library and makes the record of what happened.
 fn conclude_library(
-    attempt: &Attempt,
+    one: Try<'_>,
     tasks: &[PlannedTask],
     config: &Config,
     workers: &mut Workers,
 ) -> Result<Conclusion, RowError> {
-    let record = begin(attempt)?;
+    let (attempt, record) = (one.attempt, begin(one)?);
     let (job, deadline) = match &attempt.code {
         Code::Module(module) => {
-            (LibraryJob::Module(module_job(attempt, module, config)), sampling_deadline(attempt, config))
+            let job = module_job(attempt, module, config);
+            let deadline = job.deadline(slack(config));
+            (LibraryJob::Module(job), deadline)
         }
         Code::Compiled { .. } | Code::Library => {
-            (LibraryJob::Task(run_job(attempt, tasks, config)), run_deadline(attempt, tasks, config))
+            let job = run_job(attempt, tasks, config);
+            let deadline = job.deadline(flops(attempt, tasks), slack(config));
+            (LibraryJob::Task(job), deadline)
         }
     };
     let reply = workers.run_library(&job, deadline);
-    if let Ok(RunReply::WrongResult(_)) = &reply {
-        workers.recycle_library();
-    }
     describe_reply(record, reply)
 }
 
 /// The record of an attempt that begins now.
-fn begin(attempt: &Attempt) -> Result<Box<Record>, RowError> {
-    let mut record = Box::new(attempt.record()?);
-    record.attempt = 1;
+fn begin(one: Try<'_>) -> Result<Box<Record>, RowError> {
+    let mut record = Box::new(one.attempt.record()?);
+    record.attempt = one.number;
     record.started_at_us = now_us();
     Ok(record)
 }
@@ -340,18 +360,8 @@ fn describe_reply(mut record: Box<Record>, reply: Result<RunReply, Fault>) -> Re
 
 /// The run of an attempt, without code.
 fn run_job(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> RunJob {
-    RunJob {
-        task: tasks[attempt.task].json.clone(),
-        seed: config.seed,
-        object: Vec::new(),
-        device: None,
-        packings: Vec::new(),
-        cpus: attempt.cpus.clone(),
-        method: attempt.method.clone(),
-        counters: config.counters.clone(),
-        is_checked: true,
-        tvm_evaluator: None,
-    }
+    let job = RunJob::new(tasks[attempt.task].json.clone(), attempt.cpus.clone(), attempt.method.clone());
+    RunJob { seed: config.seed, counters: config.counters.clone(), ..job }
 }
 
 fn module_job(attempt: &Attempt, module: &PlannedModule, config: &Config) -> ModuleJob {
@@ -366,21 +376,14 @@ fn module_job(attempt: &Attempt, module: &PlannedModule, config: &Config) -> Mod
     }
 }
 
-/// The plan's own limit and the slack of the configuration.
-fn sampling_deadline(attempt: &Attempt, config: &Config) -> Duration {
-    let plan_ns = match &attempt.method {
-        Method::Sample(plan) => plan.time_limit_ns,
-        Method::Evaluate(_) => 0,
-    };
-    Duration::from_nanos(plan_ns) + Duration::from_secs_f64(config.limits.run_seconds)
+/// What a run may take beyond what its rule and its work explain.
+fn slack(config: &Config) -> Duration {
+    Duration::from_secs_f64(config.limits.run_seconds)
 }
 
-/// The same, and what a slow reference computation may need.
-fn run_deadline(attempt: &Attempt, tasks: &[PlannedTask], config: &Config) -> Duration {
-    /// A plain computation does far more than this on any machine that compiles models.
-    const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
-    let work = tasks[attempt.task].task.work().map_or(0, |work| work.flops);
-    sampling_deadline(attempt, config) + Duration::from_secs_f64(work as f64 / REFERENCE_FLOPS_PER_SECOND)
+/// Operations of an attempt's task.
+fn flops(attempt: &Attempt, tasks: &[PlannedTask]) -> u64 {
+    tasks[attempt.task].task.work().map_or(0, |work| work.flops)
 }
 
 fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {

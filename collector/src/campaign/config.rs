@@ -10,6 +10,7 @@ use models::names;
 use models::transformers::{self, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// A configuration as written; everything left out has a default.
@@ -212,8 +213,9 @@ pub struct ModelRequest {
     pub source: String,
     /// Its name there.
     pub name: String,
-    /// Batch size.
-    pub batch: i64,
+    /// Batch size: the one asked for, and once the model was looked at the one it has. None where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<i64>,
     /// Shapes of inputs by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
@@ -327,10 +329,12 @@ impl RawConfig {
         let unreadable =
             |error: std::io::Error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        toml::from_str(&text).map_err(|error| ConfigError::Malformed {
-            path: path.to_owned(),
-            why: names::with_hint(error.to_string().trim_end()),
-        })
+        RawConfig::parse(&text).map_err(|why| ConfigError::Malformed { path: path.to_owned(), why })
+    }
+
+    /// Reads the text of such a file.
+    pub fn parse(text: &str) -> Result<RawConfig, String> {
+        toml::from_str(text).map_err(|error| names::with_hint(error.to_string().trim_end()))
     }
 
     /// Checks everything against what this machine allows.
@@ -343,63 +347,18 @@ impl RawConfig {
             self.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
-        let batch = self.batch.unwrap_or_else(|| vec![1]);
-        each("batch", &batch, "allowed are 1 to 65536", |size| (1..=65_536).contains(size))?;
-        let schedules = self.schedules.unwrap_or(8);
-        each("schedules", &[schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
-        let limits = &self.limits;
-        let positive = "it must be above 0";
-        each("limits.start_seconds", &[limits.start_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
-        each("limits.build_seconds", &[limits.build_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
-        each("limits.run_seconds", &[limits.run_seconds], positive, |s| *s > 0.0 && s.is_finite())?;
-        each("limits.build_batch", &[limits.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;
-        each("limits.builders", &[limits.builders], "allowed are 0 to 256", |n| *n <= 256)?;
-        let budget: Vec<f64> = self.budget_seconds.into_iter().collect();
-        if !budget.is_empty() {
-            each("budget_seconds", &budget, positive, |s| *s > 0.0 && s.is_finite())?;
-        }
-        self.measure.check()?;
-        counters::names::check(&self.counters.events).map_err(ConfigError::Counter)?;
-        let samplers = self.samplers.unwrap_or_else(|| vec![Sampler::Template]);
-        each("samplers", &samplers, "", |_| true)?;
-        let executor = self.executor.unwrap_or_default();
-        let is_served = |executor: &Executor| match executor {
-            Executor::Default => true,
-            Executor::Vm => (is_llvm(&target) || is_cuda(&target)) && samplers == [Sampler::Template],
-        };
-        each(
-            "executor",
-            &[executor],
-            "`vm` is for the targets `llvm` and `cuda` and the sampler `template`",
-            is_served,
-        )?;
-        let variations = self.variations.unwrap_or(0);
-        let allowed = "allowed are 0 to 1000, and none with the executor `vm`";
-        each("variations", &[variations], allowed, |count| {
-            *count == 0 || (*count <= 1000 && executor == Executor::Default)
-        })?;
-        let backend = self.backend.unwrap_or_default();
-        let is_served = |backend: &Backend| match backend {
-            Backend::Tvm => true,
-            Backend::Torch => target == "llvm" && partners.is_empty() && executor == Executor::Default,
-        };
-        let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
-        each("backend", &[backend], allowed, is_served)?;
-        let cache = self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]);
-        each("cache", &cache, "", |_| true)?;
-        let tokens = tokens(&self.models, self.sequence, self.phase)?;
+        let batch = batches(&self.models, self.batch)?;
         self.models.iter().try_for_each(RawModel::check)?;
-        // A simple operator says its own batch.
-        let is_simple = |model: &RawModel| model.source == SIMPLE;
-        if !self.models.is_empty() && self.models.iter().all(is_simple) {
-            let allowed = "a simple operator has its batch in its own text, such as `n=8`";
-            each("batch", &batch, allowed, |size| *size == 1)?;
-        }
+        let tokens = tokens(&self.models, self.sequence, self.phase)?;
+        let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
+        each("models", &[runs], "models, batch sizes and sequences give at most 65536 together", |n| *n <= 1 << 16)?;
         let models = self.models.iter().flat_map(|model| {
             let tokens =
                 if model.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
-            let batch = if is_simple(model) { &[1][..] } else { &batch };
-            let runs = tokens.into_iter().flat_map(|tokens| batch.iter().map(move |&batch| (batch, tokens)));
+            // One operator as text says its own sizes.
+            let batch = if model.source == SIMPLE { vec![None] } else { batch.clone() };
+            let runs =
+                tokens.into_iter().flat_map(move |tokens| batch.clone().into_iter().map(move |batch| (batch, tokens)));
             runs.map(|(batch, tokens)| ModelRequest {
                 source: model.source.clone(),
                 name: model.name.clone(),
@@ -409,25 +368,27 @@ impl RawConfig {
                 tokens,
             })
         });
-        Ok(Config {
+        let config = Config {
             models: models.collect(),
             target,
             partners,
-            backend,
+            backend: self.backend.unwrap_or_default(),
             threads,
-            samplers,
-            schedules,
+            samplers: self.samplers.unwrap_or_else(|| vec![Sampler::Template]),
+            schedules: self.schedules.unwrap_or(8),
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             attention: self.attention.unwrap_or(AttentionChoice::Fused),
-            executor,
-            variations,
-            cache,
+            executor: self.executor.unwrap_or_default(),
+            variations: self.variations.unwrap_or(0),
+            cache: self.cache.unwrap_or_else(|| vec![CacheChoice::Warm]),
             seed: self.seed.unwrap_or(0),
             budget_seconds: self.budget_seconds,
             measure: self.measure,
             counters: self.counters,
             limits: self.limits,
-        })
+        };
+        config.check()?;
+        Ok(config)
     }
 }
 
@@ -437,8 +398,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// The target's text; architectures become part of a GPU's description.
 fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
-    let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
-    each("target", std::slice::from_ref(&text), allowed, |text| is_llvm(text) || is_cuda(text))?;
+    check_target(&text)?;
     match architectures {
         Some(names) if text == "cuda" => {
             each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
@@ -452,10 +412,26 @@ fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, Co
     }
 }
 
+fn check_target(text: &String) -> Result<(), ConfigError> {
+    let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
+    each("target", std::slice::from_ref(text), allowed, |text| is_llvm(text) || is_cuda(text))
+}
+
 /// The source whose models are one operator given as text.
 pub const SIMPLE: &str = "simple";
 /// The source whose models read tokens.
 pub const TRANSFORMERS: &str = "transformers";
+
+/// The batch sizes that were asked for; none where none was.
+fn batches(models: &[RawModel], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
+    let Some(batch) = batch else { return Ok(vec![None]) };
+    each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
+    if !models.is_empty() && models.iter().all(|model| model.source == SIMPLE) {
+        let allowed = "a simple operator has its batch in its own text, such as `n=8`";
+        each("batch", &batch, allowed, |size| *size == 1)?;
+    }
+    Ok(batch.into_iter().map(Some).collect())
+}
 
 /// Every phase at every length of a sequence. Only transformers have them.
 fn tokens(
@@ -465,7 +441,7 @@ fn tokens(
 ) -> Result<Vec<Tokens>, ConfigError> {
     let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
     let sequence = sequence.unwrap_or_else(|| vec![models::transformers::Options::default().sequence]);
-    each("sequence", &sequence, "allowed are 1 to 1048576", |length| (1..=1 << 20).contains(length))?;
+    each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
     let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
     each("phase", &phase, "", |_| true)?;
     if is_given && !models.iter().any(|model| model.source == TRANSFORMERS) {
@@ -501,16 +477,213 @@ fn each<T: Serialize + std::fmt::Debug>(
     if values.is_empty() {
         return Err(refuse("empty".to_owned(), "give at least one"));
     }
+    if values.len() > LIST_MAX {
+        return Err(refuse(format!("a list of {}", values.len()), "give at most 1024"));
+    }
     match values.iter().find(|value| !is_allowed(value)) {
         Some(value) => Err(refuse(shown(value), allowed)),
         None => Ok(()),
     }
 }
 
+/// Settings in one list.
+const LIST_MAX: usize = 1024;
+/// Batch sizes, and how that is said.
+const BATCH: RangeInclusive<i64> = 1..=65_536;
+const BATCH_ALLOWED: &str = "allowed are 1 to 65536";
+/// Tokens of a sequence.
+const SEQUENCE: RangeInclusive<i64> = 1..=1 << 20;
+const SEQUENCE_ALLOWED: &str = "allowed are 1 to 1048576";
+/// Threads of any machine.
+const THREADS_MAX: usize = 4096;
+/// A worker of less memory cannot even load its libraries; one of more is on no machine.
+const MEMORY_MIB: RangeInclusive<u64> = 64..=1 << 24;
+const MEMORY_ALLOWED: &str = "allowed are 64 to 16777216";
+/// A day: what a worker may take longest.
+const JOB_SECONDS_MAX: f64 = 86_400.0;
+const JOB_SECONDS_ALLOWED: &str = "it must be above 0 and at most 86400, a day";
+/// A year: what a campaign may take longest.
+const BUDGET_SECONDS_MAX: f64 = 366.0 * 86_400.0;
+const BUDGET_ALLOWED: &str = "it must be above 0 and at most 31622400, a year";
+
+impl Limits {
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= JOB_SECONDS_MAX;
+        each("limits.start_seconds", &[self.start_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        each("limits.build_seconds", &[self.build_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        each("limits.run_seconds", &[self.run_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        each("limits.build_batch", &[self.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;
+        each("limits.builders", &[self.builders], "allowed are 0 to 256", |n| *n <= 256)?;
+        let is_memory = |mib: &u64| MEMORY_MIB.contains(mib);
+        each("limits.build_memory_mib", &[self.build_memory_mib], MEMORY_ALLOWED, is_memory)?;
+        each("limits.run_memory_mib", &[self.run_memory_mib], MEMORY_ALLOWED, is_memory)?;
+        each("limits.runner_jobs", &[self.runner_jobs], "it must be at least 1", |jobs| *jobs >= 1)
+    }
+}
+
 impl Config {
+    /// Checks every setting, wherever it was read from; a configuration that passes can be carried out, on a machine
+    /// that has the CPUs.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        each("threads", &self.threads, "allowed are 1 to 4096", |count| (1..=THREADS_MAX).contains(count))?;
+        each("schedules", &[self.schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
+        each("samplers", &self.samplers, "", |_| true)?;
+        each("cache", &self.cache, "", |_| true)?;
+        for model in &self.models {
+            if let Some(batch) = model.batch {
+                each("batch", &[batch], BATCH_ALLOWED, |size| BATCH.contains(size))?;
+            }
+            let sequence: Vec<i64> = model.tokens.iter().map(|tokens| tokens.sequence).collect();
+            if !sequence.is_empty() {
+                each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
+            }
+        }
+        if let Some(budget) = self.budget_seconds {
+            let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= BUDGET_SECONDS_MAX;
+            each("budget_seconds", &[budget], BUDGET_ALLOWED, is_time)?;
+        }
+        self.limits.check()?;
+        self.measure.check()?;
+        counters::names::check(&self.counters.events).map_err(ConfigError::Counter)?;
+        self.check_ways()
+    }
+
+    /// What does not go together.
+    fn check_ways(&self) -> Result<(), ConfigError> {
+        check_target(&self.target)?;
+        let is_served = |executor: &Executor| match executor {
+            Executor::Default => true,
+            Executor::Vm => self.samplers == [Sampler::Template],
+        };
+        let allowed = "`vm` is for the targets `llvm` and `cuda` and the sampler `template`";
+        each("executor", &[self.executor], allowed, is_served)?;
+        let allowed = "allowed are 0 to 1000, and none with the executor `vm`";
+        each("variations", &[self.variations], allowed, |count| {
+            *count == 0 || (*count <= 1000 && self.executor == Executor::Default)
+        })?;
+        let is_served = |backend: &Backend| match backend {
+            Backend::Tvm => true,
+            Backend::Torch => self.target == "llvm" && self.partners.is_empty() && self.executor == Executor::Default,
+        };
+        let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
+        each("backend", &[self.backend], allowed, is_served)
+    }
+
+    /// Everything that was asked for, as the text that a store keeps.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("a configuration holds only JSON values")
+    }
+
     /// Stable identity of everything that was asked for: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
-        let text = serde_json::to_string(self).expect("a configuration holds only JSON values");
-        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
+        datasets::store::config_hash(&self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use toml::{Table, Value};
+
+    /// Every setting there is.
+    const WHOLE: &str = r#"
+        models = [
+            { source = "transformers", name = "x" },
+            { source = "onnx", name = "y", shapes = { a = [1, 2] }, skip_unsupported = true },
+        ]
+        batch = [1, 8]
+        sequence = [16]
+        phase = ["decode"]
+        attention = "both"
+        executor = "default"
+        variations = 3
+        target = "llvm"
+        backend = "tvm"
+        threads = [1, 2]
+        samplers = ["template"]
+        schedules = 4
+        fuse = "none"
+        cache = ["warm", "cold"]
+        seed = 7
+        budget_seconds = 60.5
+        [measure]
+        precision = 0.02
+        time_limit_ns = 1000
+        samples_max = 100
+        [counters]
+        backend = "none"
+        [limits]
+        builders = 1
+        build_batch = 2
+        overlap = false
+        start_seconds = 1.5
+        build_seconds = 2.5
+        run_seconds = 3.5
+        build_memory_mib = 100
+        run_memory_mib = 200
+        runner_jobs = 5
+        spin_count = 6
+    "#;
+
+    fn extremes() -> Vec<Value> {
+        let numbers = [0, -1, 1, 1 << 40, i64::MAX, i64::MIN].map(Value::Integer);
+        let floats = [0.0, -0.5, 1e19, 1e300, f64::INFINITY, f64::NAN, 1e-300].map(Value::Float);
+        let lists = [Vec::new(), vec![Value::Integer(0)], vec![Value::Integer(1); 5000]].map(Value::Array);
+        let others = [Value::String(String::new()), Value::String("?".to_owned()), Value::Boolean(true)];
+        numbers.into_iter().chain(floats).chain(lists).chain(others).collect()
+    }
+
+    /// What passes can be turned into what workers are given.
+    fn check_usable(config: &Config) {
+        let Limits { start_seconds, build_seconds, run_seconds, .. } = config.limits;
+        for seconds in [start_seconds, build_seconds, run_seconds].into_iter().chain(config.budget_seconds) {
+            assert!(Duration::from_secs_f64(seconds) <= Duration::from_secs(366 * 86_400), "{seconds}");
+        }
+        for mib in [config.limits.build_memory_mib, config.limits.run_memory_mib] {
+            assert!((64..=1 << 24).contains(&mib), "{mib}");
+        }
+        assert!(config.limits.build_batch > 0 && !config.threads.is_empty());
+    }
+
+    fn try_all(table: &Table, whole: &Table, path: &[String], tried: &mut usize) {
+        for (name, value) in table {
+            let path: Vec<String> = path.iter().chain([name]).cloned().collect();
+            for extreme in extremes() {
+                let mut changed = whole.clone();
+                let (last, folders) = path.split_last().expect("a path has a name");
+                let place = folders.iter().fold(&mut changed, |table, name| {
+                    table.get_mut(name).and_then(Value::as_table_mut).expect("the path leads through tables")
+                });
+                place.insert(last.clone(), extreme);
+                *tried += 1;
+                let text = toml::to_string(&changed).expect("a table is TOML");
+                if let Ok(config) = RawConfig::parse(&text).map_err(drop).and_then(|raw| raw.check(4).map_err(drop)) {
+                    check_usable(&config);
+                }
+            }
+            if let Value::Table(inner) = value {
+                try_all(inner, whole, &path, tried);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_with_any_setting_changed_is_refused_or_can_be_used() {
+        let whole: Table = toml::from_str(WHOLE).unwrap();
+        check_usable(&RawConfig::parse(WHOLE).unwrap().check(4).unwrap());
+        let mut tried = 0;
+        try_all(&whole, &whole, &[], &mut tried);
+        assert!(tried > 500, "{tried}");
+    }
+
+    #[test]
+    fn settings_without_effect_are_refused() {
+        let refused = |text: &str| RawConfig::parse(text).unwrap().check(4).unwrap_err().to_string();
+        let simple = "models = [{ source = 'simple', name = 'relu:shape=8' }]\n";
+        expect_test::expect!["`batch` is 8; a simple operator has its batch in its own text, such as `n=8`"]
+            .assert_eq(&refused(&format!("{simple}batch = [8]")));
+        expect_test::expect!["`sequence` is [8]; only models from `transformers` have it"]
+            .assert_eq(&refused(&format!("{simple}sequence = [8]")));
     }
 }

@@ -5,6 +5,7 @@
 //! to the times was measured (see ARCHITECTURE.md). Nothing here prints or opens files: records go to a sink, news to
 //! a listener.
 
+pub mod again;
 pub mod attempt;
 pub mod builders;
 pub mod collect;
@@ -14,6 +15,7 @@ mod sizes;
 mod variations;
 pub mod workers;
 
+pub use again::{AgainError, Told};
 pub use attempt::{Attempt, Bases, Code, PlannedTask, attempts, planned_modules, planned_tasks};
 pub use builders::{Build, Builders};
 pub use collect::{Artifacts, BuildNow, Campaign, Event, Outcomes, collect};

@@ -87,7 +87,7 @@ impl PlannedModule {
         Ok(Record {
             model_source: Some(self.model.source.clone()),
             model_name: Some(self.model.label()),
-            batch: Some(self.model.batch),
+            batch: self.model.batch,
             place_count: Some(1),
             task_hash: self.identity(),
             op_kind: "module".to_owned(),

@@ -93,7 +93,7 @@ fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usi
 
 /// What the sizes of a group are called.
 fn names(members: &[Member<'_>]) -> Vec<(&'static str, Vec<i64>)> {
-    let batch = members.iter().map(|member| member.request.batch).collect();
+    let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
     let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
     vec![("batch", batch), ("sequence", sequence)]
 }

@@ -19,8 +19,7 @@ pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<Planne
         let mut random = ChaCha8Rng::from_seed(*seed.as_bytes());
         let drawn = (0..config.variations).filter_map(|_| models::variation(&one.task, &mut random));
         for task in drawn.filter(|task| known.insert(task.hash())) {
-            let model =
-                ModelRequest { source: SIMPLE.to_owned(), name: task.to_text(), batch: 1, ..Default::default() };
+            let model = ModelRequest { source: SIMPLE.to_owned(), name: task.to_text(), ..Default::default() };
             variations.push(PlannedTask {
                 json: json(&task),
                 task,

@@ -128,9 +128,19 @@ impl Workers {
     }
 
     /// Runs one job. No builder touches its CPUs meanwhile; others go on if that is allowed.
+    ///
+    /// A runner that may have been damaged is replaced: what wrote wrong numbers may have written elsewhere too, and a
+    /// device stays in error after a failed launch.
     pub fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         let may_build = self.can_build_beside(&job.cpus);
-        run_beside(&mut self.runner, &mut self.builders, may_build.then_some(&job.cpus), job, deadline)
+        let reply = run_beside(&mut self.runner, &mut self.builders, may_build.then_some(&job.cpus), job, deadline);
+        match &reply {
+            Ok(RunReply::WrongResult(_)) => self.recycle_runner(),
+            Ok(RunReply::Failed(_)) if job.device.is_some() => self.recycle_runner(),
+            Ok(RunReply::Measured(measured)) if measured.is_runner_spent => self.recycle_runner(),
+            Ok(RunReply::Measured(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => {}
+        }
+        reply
     }
 
     /// The same for a job of a library.
@@ -140,17 +150,16 @@ impl Workers {
             LibraryJob::Module(job) => &job.cpus,
         };
         let may_build = self.can_build_beside(cpus);
-        run_beside(&mut self.library, &mut self.builders, may_build.then_some(cpus), job, deadline)
+        let reply = run_beside(&mut self.library, &mut self.builders, may_build.then_some(cpus), job, deadline);
+        if let Ok(RunReply::WrongResult(_)) = &reply {
+            self.library.recycle();
+        }
+        reply
     }
 
     /// Ends the runner; the next job starts a fresh one.
     pub fn recycle_runner(&mut self) {
         self.runner.recycle();
-    }
-
-    /// The same for the library's worker.
-    pub fn recycle_library(&mut self) {
-        self.library.recycle();
     }
 }
 

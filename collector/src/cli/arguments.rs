@@ -45,15 +45,8 @@ pub struct Collect {
     /// The same command again measures only what is missing. Default: `opcollect-data` in the working folder.
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     pub store: Option<PathBuf>,
-    /// Measure again what the store has already
-    #[arg(long, help_heading = "Data")]
-    pub again: bool,
-    /// Leave out experiments whose medians in these stores are within 2 % of each other
-    ///
-    /// A machine may be another one for minutes at a time. So measure into one store, later into a second, and into a third
-    /// what these two disagree about; `oppredict` takes the middle of all.
-    #[arg(long, value_name = "DIR", num_args = 2.., help_heading = "Data")]
-    pub unless_agree: Vec<PathBuf>,
+    #[command(flatten)]
+    pub measuring: Measuring,
     /// Do only this part of the work, as I/N with I from 1 to N
     ///
     /// The work is cut by the hash of each experiment's key. Without the flag, a Slurm job array or a Kubernetes
@@ -65,6 +58,40 @@ pub struct Collect {
     pub json: bool,
     #[command(flatten)]
     pub sweep: Sweep,
+}
+
+/// What is measured although it is known, or not although it is not, and beside whom.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct Measuring {
+    /// Measure again what the store has already
+    #[arg(long)]
+    pub again: bool,
+    /// Leave out experiments whose medians in these stores are within 2 % of each other
+    ///
+    /// A machine may be another one for minutes at a time. So measure into one store, later into a second, and into a third
+    /// what these two disagree about; `oppredict` takes the middle of all.
+    #[arg(long, value_name = "DIR", num_args = 2..)]
+    pub unless_agree: Vec<PathBuf>,
+    /// Try again what crashed or timed out in earlier runs, so many times
+    ///
+    /// A worker that was killed from outside, or a machine that stood still, says nothing of an operator. Each run tries
+    /// such an experiment once, until it was tried one time more than this.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(i64).range(0..=1000))]
+    pub retry_faults: i64,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Where standard error is no terminal, say how far the work is each so many seconds; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = crate::cli::progress::LINE_SECONDS)]
+    pub progress: u64,
+}
+
+impl Default for Measuring {
+    fn default() -> Measuring {
+        let progress = crate::cli::progress::LINE_SECONDS;
+        Measuring { again: false, unless_agree: Vec::new(), retry_faults: 2, wait: 0, progress }
+    }
 }
 
 /// Which models.
@@ -342,12 +369,8 @@ pub enum Command {
         /// Write records to this store [default: opcollect-data]
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
-        /// Measure again what the store has already
-        #[arg(long)]
-        again: bool,
-        /// Leave out experiments whose medians in these stores are within 2 % of each other
-        #[arg(long, value_name = "DIR", num_args = 2..)]
-        unless_agree: Vec<PathBuf>,
+        #[command(flatten)]
+        measuring: Measuring,
         /// Print one JSON document as the last line of stdout instead of a table
         #[arg(long)]
         json: bool,
@@ -423,6 +446,9 @@ pub struct Replay {
     /// Only the first candidates
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long)]
     pub json: bool,

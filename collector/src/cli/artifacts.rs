@@ -5,104 +5,28 @@
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
-use super::arguments::{Models, Sweep};
+use super::arguments::{Measuring, Models, Sweep};
 use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
-use super::progress::Progress;
+use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
+use super::progress::{LINE_SECONDS, Progress};
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
 use crate::campaign::{
     Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks,
 };
-use crate::cuda::{Architecture, Count, Cubin, DeviceCode, Kernel, Launch};
+use crate::cuda::{Cubin, DeviceCode};
 use crate::host::Facts;
+use crate::job::revision::Revisions;
 use crate::job::{Artifact, BuildJob};
-use crate::lower::Packing;
 use crate::space::Schedule;
 use crate::target::Target;
 use datasets::Record;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-
-const PLAN: &str = "plan.json";
-/// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
-/// launches may follow from extents.
-const FORMAT: u32 = 3;
-
-/// Everything about a folder of artifacts but the code.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Plan {
-    format: u32,
-    program_version: String,
-    versions: machine::Versions,
-    target: Target,
-    config: Config,
-    tasks: Vec<PlannedTask>,
-    builds: Vec<Built>,
-}
-
-/// What every format of the plan has.
-#[derive(Deserialize)]
-struct Format {
-    format: u32,
-}
-
-/// One schedule of one task, built or not.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Built {
-    task: usize,
-    schedule: String,
-    /// File beside the plan, named after its content.
-    object: Option<String>,
-    /// Kernels for a device, their code in files beside the plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    device: Option<BuiltDevice>,
-    /// Why there is none.
-    failure: Option<String>,
-    packings: Vec<Packing>,
-    trace: Option<String>,
-    code_bytes: u64,
-    schedule_ms: f64,
-    lower_ms: f64,
-    codegen_ms: f64,
-    /// What the scheduled program and its code say of their time.
-    #[serde(default)]
-    features: BTreeMap<String, f64>,
-}
-
-/// Device code whose machine code is in files.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BuiltDevice {
-    /// The file of CUDA C.
-    source: String,
-    launches: Vec<Launch>,
-    /// Bytes of each buffer that only kernels see.
-    workspaces: Vec<Count>,
-    cubins: Vec<BuiltCubin>,
-}
-
-/// Machine code of one architecture, in a file named after its content.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BuiltCubin {
-    architecture: Architecture,
-    compiler: String,
-    file: String,
-    kernels: Vec<Kernel>,
-}
-
-impl Built {
-    fn is_built(&self) -> bool {
-        self.object.is_some() || self.device.is_some()
-    }
-}
 
 /// Compiles a model's tasks into a folder.
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
@@ -113,13 +37,14 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
-    let mut progress = Progress::new(jobs.len());
+    let mut progress = Progress::new(jobs.len(), LINE_SECONDS);
     let mut plan = Plan {
         format: FORMAT,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         versions: machine::versions(&mut workers)?,
         target,
         config,
+        revisions: Revisions::own().clone(),
         tasks,
         builds: Vec::new(),
     };
@@ -147,7 +72,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
 fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
     let base = machine::base_record(target, &Facts::read(), &machine::Versions::new(), "build");
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
-    let bases = Bases { library: base.clone(), compiled: base };
+    let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
     // Threads and cache states share a build.
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
     let cpus = settings::allowed_cpus()?;
@@ -249,8 +174,9 @@ impl Folder {
 }
 
 /// Measures a folder of artifacts.
-pub fn run(dir: &Path, store: Option<&Path>, repeat: Repeat, as_json: bool) -> Result<u8> {
+pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, as_json: bool) -> Result<u8> {
     let start = Instant::now();
+    let repeat = Repeat::new(measuring)?;
     let mut plan = read_plan(dir)?;
     let mut stored = Stored::read(dir, &plan)?;
     let cpus = settings::allowed_cpus()?.len();
@@ -270,7 +196,10 @@ pub fn run(dir: &Path, store: Option<&Path>, repeat: Repeat, as_json: bool) -> R
         versions
     };
     let campaign = Campaign { tasks: &plan.tasks, modules: &[], target: &plan.target, config: &plan.config };
-    let job = Job { campaign, versions, store: open_store(store)?, shard: None, repeat, as_json, start };
+    let revisions = plan.revisions.clone();
+    let _exclusive = machine::exclusive(measuring.wait)?;
+    let store = open_store(store)?;
+    let job = Job { campaign, versions, revisions, store, shard: None, repeat, measuring, as_json, start };
     job.run(&mut stored, &mut workers)
 }
 
@@ -286,18 +215,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
         return Err(wrong(&"it is larger than 256 MiB"));
     }
     let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
-    // First, since another format has other fields.
-    let Format { format } = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-    if format != FORMAT {
-        return Err(wrong(&format!("it has format {format}, this program reads {FORMAT}")));
-    }
-    let plan: Plan = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-    for planned in &plan.tasks {
-        planned.task.check().map_err(|error| wrong(&error))?;
-        let symbolic = planned.symbolic.as_ref().map_or(Ok(()), |symbolic| symbolic.task.check());
-        symbolic.map_err(|error| wrong(&error))?;
-    }
-    Ok(plan)
+    Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
 /// Artifacts by task and schedule, and those that were asked for.
@@ -310,9 +228,7 @@ impl Stored {
     fn read(dir: &Path, plan: &Plan) -> Result<Stored> {
         let mut stored = HashMap::new();
         for built in &plan.builds {
-            let Some(planned) = plan.tasks.get(built.task) else {
-                return Err(Failure::usage(format!("the plan has no task {}", built.task)));
-            };
+            let planned = &plan.tasks[built.task];
             let build = match (&built.object, &built.device) {
                 (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
                 (object, device) => Build::Built(Artifact {

@@ -1,8 +1,10 @@
 //! The main job: collect records of models into a store.
 
-use super::arguments::Collect;
-use super::dataset::{failed, tell_damage};
+use super::arguments::{Collect, Measuring};
+use super::dataset::failed;
 use super::failure::{Failure, chain};
+use super::ledger::Ledger;
+use super::losses::{Loss, describe, losses};
 use super::peaks;
 use super::progress::Progress;
 use super::repeat::Repeat;
@@ -10,19 +12,23 @@ use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, s
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
 use crate::campaign::{
-    Artifacts, Attempt, Bases, BuildNow, Campaign, Outcomes, Workers, attempts, collect, planned_modules, planned_tasks,
+    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, Workers, attempts, collect, planned_modules,
+    planned_tasks,
 };
-use crate::host::Facts;
+use crate::host::{Facts, Load, LoadReading};
+use crate::job::revision::Revisions;
 use crate::report::operators::{Summary, render, summarise};
-use datasets::{Choose, Journal, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, SealOptions, Shard, Store};
+use crate::target::Target;
+use datasets::{Choose, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, Shard, Store};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use std::cell::RefCell;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where records go when nothing is said.
 pub const DEFAULT_STORE: &str = "opcollect-data";
@@ -30,7 +36,7 @@ pub const DEFAULT_STORE: &str = "opcollect-data";
 /// Everything `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
-    store: PathBuf,
+    store: String,
     host: &'a str,
     host_class: &'a str,
     target: &'a str,
@@ -38,6 +44,8 @@ struct Report<'a> {
     attempts: usize,
     known_before: usize,
     outcomes: &'a Outcomes,
+    losses: Vec<Loss>,
+    load: Option<Load>,
     seconds: f64,
     peaks: &'a Peaks,
     models: Vec<Summary>,
@@ -48,40 +56,44 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
     let config = settings::config(&arguments.models, &arguments.sweep)?;
     let shard = shard(arguments.shard.as_deref())?;
-    let repeat = Repeat::new(arguments.again, &arguments.unless_agree)?;
+    let measuring = &arguments.measuring;
+    let repeat = Repeat::new(measuring)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
-    let (target, mut versions) = match config.backend {
-        Backend::Tvm => (machine::target(&config.target, &mut workers)?, machine::versions(&mut workers)?),
-        Backend::Torch => (machine::library_target(&library)?, machine::Versions::new()),
+    let target = match config.backend {
+        Backend::Tvm => machine::target(&config.target, &mut workers)?,
+        Backend::Torch => machine::library_target(&library)?,
     };
-    versions.extend(library);
-    if target.kind == "cuda" {
-        workers.run_on_device();
-        versions.extend(machine::device_versions(&mut workers)?);
-    }
+    let versions = machine::prepare(&target, library, &mut workers)?;
+    let _exclusive = machine::exclusive(measuring.wait)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
-    let job = Job { campaign, versions, store, shard, repeat, as_json: arguments.json, start };
+    let revisions = Revisions::own().clone();
+    let as_json = arguments.json;
+    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, as_json, start };
     job.run(&mut BuildNow, &mut workers)
 }
 
-/// A campaign with where its records go.
+/// A campaign with where its records go, on a machine where nobody else measures.
 pub struct Job<'a> {
     /// What it is about.
     pub campaign: Campaign<'a>,
     /// Versions of the libraries that build or run.
     pub versions: machine::Versions,
+    /// Which code the program makes that builds.
+    pub revisions: Revisions,
     /// Where records go.
     pub store: Store,
     /// The part of the work that is ours.
     pub shard: Option<Shard>,
     /// What is measured although it is known, or not although it is not.
     pub repeat: Repeat,
+    /// How often to tell how far the work is.
+    pub measuring: &'a Measuring,
     /// Whether the report is JSON.
     pub as_json: bool,
     /// When the command began.
@@ -93,31 +105,27 @@ impl Job<'_> {
     pub fn run(self, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<u8> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let facts = Facts::read();
-        let base = Record {
-            config_hash: Some(config.hash()),
-            seed: i64::try_from(config.seed).ok(),
-            // A GPU's work is started by one thread, which waits for nobody.
-            spin_count: Some(if target.kind == "llvm" { config.limits.spin_count.into() } else { 0 }),
-            ..machine::base_record(target, &facts, &self.versions, &run_id())
-        };
+        let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
+        let base = &bases.compiled;
         let cpus = settings::allowed_cpus()?;
-        let bases = Bases { library: machine::library_record(&base, &self.versions)?, compiled: base.clone() };
         let planned = attempts(tasks, modules, target, config, &bases, &cpus, facts.cold_cache_bytes());
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
         planned.retain(|attempt| {
             self.shard.is_none_or(|shard| shard.contains(attempt.key)) && !self.repeat.agreed.contains(&attempt.key)
         });
-        let done = self.make(planned, &base, artifacts, workers)?;
+        tell_of_others();
+        self.store.keep_config(&config.text()).map_err(failed)?;
+        let done = self.make(planned, base, artifacts, workers)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let peaks = match done.signal == 0 && target.kind != "cuda" {
-            true => peaks::of_host(&self.store, &base, (config, target), (&facts, &done.reached), workers)?,
+            true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), workers)?,
             false => Peaks::default(),
         };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if self.as_json {
             print_json(&Report {
-                store: self.store.root().to_owned(),
+                store: self.store.root().display().to_string(),
                 host: &base.host,
                 host_class: &base.host_class,
                 target: &target.text,
@@ -125,6 +133,8 @@ impl Job<'_> {
                 attempts: done.attempts,
                 known_before: done.known_before,
                 outcomes: &done.outcomes,
+                losses: losses(&done.records),
+                load: done.load,
                 seconds,
                 peaks: &peaks,
                 models: summaries,
@@ -136,7 +146,8 @@ impl Job<'_> {
             for peak in peaks::describe(&peaks) {
                 print(&peak)?;
             }
-            print(&footer(&done, &self.store, seconds))?;
+            let losses = describe(&losses(&done.records), self.repeat.retry_faults);
+            print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
         Ok(match done.signal {
             0 if done.losses > 0 => DONE_WITH_LOSSES,
@@ -153,36 +164,25 @@ impl Job<'_> {
         artifacts: &mut dyn Artifacts,
         workers: &mut Workers,
     ) -> Result<Done> {
-        // What earlier runs left behind when they were killed.
-        tell_damage(&self.store.seal(SealOptions::default()).map_err(failed)?.damage);
-        let mut keys = self.store.keys().map_err(failed)?;
-        tell_damage(keys.damage());
+        let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
         let attempts = todo.len();
         let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
-        if !self.repeat.again {
-            todo.retain(|attempt| !keys.contains(attempt.key));
-        }
+        todo.retain(|attempt| !ledger.is_known(attempt.key));
         let known_before = attempts - todo.len();
         let signal = watch_signals()?;
-        let mut progress = Progress::new(todo.len());
-        let mut journal: Option<Journal> = None;
-        let mut sink = |record: &Record| -> datasets::Result<()> {
-            if journal.is_none() {
-                journal = Some(self.store.journal(origin(&record.host))?);
-            }
-            keys.insert(record.key, record.outcome);
-            let record = Record { attempt: keys.attempts(record.key), ..record.clone() };
-            journal.as_mut().expect("just begun").append(&record)
+        let mut progress = Progress::new(todo.len(), self.measuring.progress);
+        let ledger = RefCell::new(ledger);
+        let mut outside = crate::campaign::collect::Outside {
+            sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
+            listener: &mut |event| progress.hear(&event),
+            should_stop: &|| signal.load(Ordering::Relaxed) != 0,
+            claim: &mut |keys| ledger.borrow_mut().claim(keys),
         };
-        let mut listener = |event: crate::campaign::Event<'_>| progress.hear(&event);
-        let should_stop = || signal.load(Ordering::Relaxed) != 0;
-        let mut outside =
-            crate::campaign::collect::Outside { sink: &mut sink, listener: &mut listener, should_stop: &should_stop };
+        let before = LoadReading::now();
         let outcomes = collect(&todo, &self.campaign, artifacts, workers, &mut outside);
+        let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
         progress.finish();
-        if let Some(journal) = journal {
-            journal.seal().map_err(failed)?;
-        }
+        ledger.into_inner().seal().map_err(failed)?;
         let outcomes = outcomes.map_err(failed)?;
         if let Some(why) = &outcomes.broken {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
@@ -199,7 +199,18 @@ impl Job<'_> {
         }
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, records, reached })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, load, records, reached })
+    }
+}
+
+/// Says so when the machine is busy before anything was begun: all medians will be known less well.
+fn tell_of_others() {
+    const LOOK: Duration = Duration::from_millis(200);
+    let before = LoadReading::now();
+    std::thread::sleep(LOOK);
+    let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
+    if let Some(what) = load.and_then(|load| load.disturbance()) {
+        tell(&[format!("this machine is busy: {what}; times will be known less well")]);
     }
 }
 
@@ -230,6 +241,19 @@ pub fn open_store(flag: Option<&Path>) -> Result<Store> {
     Store::create(path).map_err(failed)
 }
 
+/// Records with all that is known before the tasks are.
+pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &machine::Versions) -> Result<Bases> {
+    let compiled = Record {
+        config_hash: Some(config.hash()),
+        seed: i64::try_from(config.seed).ok(),
+        // A GPU's work is started by one thread, which waits for nobody.
+        spin_count: Some(if target.kind == "llvm" { config.limits.spin_count.into() } else { 0 }),
+        ..machine::base_record(target, facts, versions, &run_id())
+    };
+    let library = machine::library_record(&compiled, versions)?;
+    Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
+}
+
 fn run_id() -> String {
     let identity = format!("{}-{}", std::process::id(), crate::campaign::collect::now_us());
     blake3::hash(identity.as_bytes()).to_hex()[..16].to_owned()
@@ -247,17 +271,20 @@ pub struct Done {
     pub losses: usize,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
+    /// What others did to the machine meanwhile.
+    pub load: Option<Load>,
     /// Records of all planned experiments, the middle measurement of each.
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
 }
 
-fn origin(host: &str) -> Origin {
+/// Who writes a journal.
+pub fn origin(host: &str) -> Origin {
     Origin {
         host: host.to_owned(),
         program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -289,16 +316,23 @@ fn footer(done: &Done, store: &Store, seconds: f64) -> String {
     if done.known_before > 0 {
         text.push_str(&format!(", {} known before", done.known_before));
     }
+    if done.outcomes.elsewhere > 0 {
+        text.push_str(&format!(", {} made by other processes", done.outcomes.elsewhere));
+    }
     if done.outcomes.left > 0 {
         text.push_str(&format!(", {} left", done.outcomes.left));
     }
-    let has_time = |record: &&Record| record.outcome == Outcome::Ok;
-    let uncertain = done.records.iter().filter(has_time).filter(|record| !record.is_known_well()).count();
+    let timed: Vec<&Record> = done.records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
+    let uncertain = timed.iter().filter(|record| !record.is_known_well()).count();
     if uncertain > 0 {
-        let percent = 100.0 * KNOWN_WELL;
+        let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
+        let share = 100.0 * uncertain as f64 / all as f64;
         text.push_str(&format!(
-            "; {uncertain} medians are known to no better than {percent} %: a quieter machine helps"
+            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine helps"
         ));
+    }
+    if let Some(what) = done.load.and_then(|load| load.disturbance()) {
+        text.push_str(&format!("; meanwhile {what}"));
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));
     text

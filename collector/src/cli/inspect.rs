@@ -164,7 +164,8 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     for (index, model) in config.models.iter().enumerate() {
         let count =
             |planned: &PlannedTask| planned.counts.iter().find(|(model, _)| *model == index).map(|(_, count)| *count);
-        print(&tasks_of(&format!("{} (batch {})", model.label(), model.batch), &rows, count, &config))?;
+        let batch = model.batch.map_or_else(String::new, |batch| format!(" (batch {batch})"));
+        print(&tasks_of(&format!("{}{batch}", model.label()), &rows, count, &config))?;
     }
     if rows.iter().any(|(planned, _)| planned.counts.is_empty()) {
         let count = |planned: &PlannedTask| planned.counts.is_empty().then_some(planned.places.len());

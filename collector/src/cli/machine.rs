@@ -9,7 +9,7 @@ use crate::campaign::config::Limits;
 use crate::campaign::{PlannedModule, WorkerLimits, Workers, workers};
 use crate::cuda::driver;
 use crate::cuda::nvrtc::{self, Nvrtc};
-use crate::host::Facts;
+use crate::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use crate::job::BuildJob;
 use crate::space::{Schedule, space};
 use crate::target::{self, Machine, Target};
@@ -43,6 +43,18 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
         spin_count: limits.spin_count,
     };
     Ok(Workers::new(&program, &limits))
+}
+
+/// The right to measure here: nobody else does on the CPUs of this process while the value lives.
+pub fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
+    let mut waits = |busy: &ExclusiveError| eprintln!("note: {busy}; waiting up to {wait_seconds} s for it");
+    let patience = Duration::from_secs(wait_seconds);
+    Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
+        ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(
+            "wait for it with `--wait SECONDS`, or give each process CPUs of its own, as `taskset -c 0-3` does",
+        ),
+        ExclusiveError::Folder { .. } => Failure::environment(error),
+    })
 }
 
 /// What to do when the library's worker cannot be used.
@@ -137,6 +149,17 @@ fn try_target(target: &Target, workers: &mut Workers) -> Result<()> {
         Some(Build::Fault(fault)) => Err(Failure::usage(format!("cannot compile for this target: {fault}"))),
         None => Err(Failure::environment("a build gave no answer")),
     }
+}
+
+/// Versions of all that builds or runs for a target, its library's among them; from now on jobs run where it says.
+pub fn prepare(target: &Target, library: Versions, workers: &mut Workers) -> Result<Versions> {
+    let mut versions = if target.kind == "torch" { Versions::new() } else { versions(workers)? };
+    versions.extend(library);
+    if target.kind == "cuda" {
+        workers.run_on_device();
+        versions.extend(device_versions(workers)?);
+    }
+    Ok(versions)
 }
 
 /// What the builders say about TVM, LLVM and the CPU.

@@ -11,8 +11,11 @@ mod dataset;
 mod doctor;
 mod failure;
 mod inspect;
+mod ledger;
+mod losses;
 mod machine;
 mod peaks;
+pub mod plan;
 mod progress;
 mod repeat;
 mod replay;
@@ -23,7 +26,6 @@ mod trace;
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
-use repeat::Repeat;
 use report::Paper;
 use std::io::Write;
 use std::process::ExitCode;
@@ -64,9 +66,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
-        Some(Command::Run { dir, store, again, unless_agree, json }) => {
-            artifacts::run(&dir, store.as_deref(), Repeat::new(again, &unless_agree)?, json)
-        }
+        Some(Command::Run { dir, store, measuring, json }) => artifacts::run(&dir, store.as_deref(), &measuring, json),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

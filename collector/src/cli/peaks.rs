@@ -5,7 +5,6 @@ use super::dataset::failed;
 use super::settings::allowed_cpus;
 use crate::campaign::collect::now_us;
 use crate::campaign::{Config, Workers, builders::Build};
-use crate::counters::{Backend, CounterRequest};
 use crate::host::{Facts, Streaming, bandwidth};
 use crate::job::{BuildJob, RunJob, RunReply};
 use crate::measure::{Method, Plan};
@@ -107,7 +106,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Opti
 }
 
 fn flops_per_second(text: &str, target: &Target, cpus: &[usize], workers: &mut Workers) -> Option<f64> {
-    const RUN_DEADLINE: Duration = Duration::from_secs(30);
+    const SLACK: Duration = Duration::from_secs(20);
     let graph = models::simple::build(text).ok()?;
     let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
     let schedule = Schedule::Template { knobs: space(&task, &target.machine).default };
@@ -119,19 +118,8 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], workers: &mut W
         wants_trace: false,
     };
     let Some(Build::Built(artifact)) = workers.build(&[job], &mut || ()).into_iter().next() else { return None };
-    let job = RunJob {
-        task: task_json,
-        seed: 0,
-        object: artifact.object,
-        device: None,
-        packings: artifact.packings,
-        cpus: cpus.to_vec(),
-        method: Method::Sample(Plan::default()),
-        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
-        is_checked: true,
-        tvm_evaluator: None,
-    };
-    match workers.run(&job, RUN_DEADLINE) {
+    let job = RunJob::new(task_json, cpus.to_vec(), Method::Sample(Plan::default())).of(&artifact);
+    match workers.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
         // The least disturbed batch: a peak is what is possible.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
         Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => None,

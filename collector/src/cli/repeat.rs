@@ -1,8 +1,9 @@
 //! What is measured once more.
 
 use super::Result;
+use super::arguments::Measuring;
 use super::dataset::{failed, open};
-use datasets::{Choose, Key, Outcome};
+use datasets::{Choose, Key, Keys, Outcome};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -16,12 +17,26 @@ pub struct Repeat {
     pub again: bool,
     /// Experiments that other stores agree about.
     pub agreed: HashSet<Key>,
+    /// How often what crashed or timed out is tried again.
+    pub retry_faults: i64,
 }
 
 impl Repeat {
-    /// By whether what is known is measured again, and the stores whose agreement is enough.
-    pub fn new(again: bool, unless_agree: &[PathBuf]) -> Result<Repeat> {
-        Ok(Repeat { again, agreed: agreed(unless_agree)? })
+    /// As the arguments say.
+    pub fn new(measuring: &Measuring) -> Result<Repeat> {
+        let Measuring { again, retry_faults, .. } = *measuring;
+        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults })
+    }
+
+    /// Whether a store that has these experiments need not have this one again. Passing faults end in the outcomes of a
+    /// crash or a deadline; what they say is believed after some tries.
+    pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
+        match keys.outcome(key) {
+            _ if self.again => false,
+            None => false,
+            Some(Outcome::Crashed | Outcome::TimedOut) => keys.attempts(key) > self.retry_faults,
+            Some(_) => true,
+        }
     }
 }
 

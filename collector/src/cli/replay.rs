@@ -1,18 +1,21 @@
 //! `replay`: built and measured again. Either one record of a store, or the candidates of a saved run of TVM's tuner.
 
 use super::arguments::Replay;
-use super::dataset::{failed, open};
+use super::collect::bases;
+use super::dataset::{failed, open, tell_damage};
 use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
+use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
-use crate::campaign::{Build, Workers, attempt};
-use crate::counters::CounterRequest;
+use crate::campaign::{Attempt, Build, BuildNow, Campaign, Code, RawConfig, Told, Workers, attempt, collect};
+use crate::counters::{self, CounterRequest};
+use crate::host::Facts;
 use crate::job::{BuildJob, Measured, RunJob, RunReply};
 use crate::measure::statistics::percentile;
 use crate::measure::{Evaluator, Method, Plan};
 use crate::space::Schedule;
 use crate::target::Target;
-use datasets::{Choose, Key, Record};
+use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use models::Task;
 use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
@@ -78,21 +81,87 @@ pub fn run(arguments: &Replay) -> Result<u8> {
 
 /// Builds and measures one record again, exactly as it says.
 fn replay_record(key: &str, arguments: &Replay) -> Result<u8> {
-    let store = open(&arguments.store)?;
     let wanted: Key = key.parse().map_err(|_| {
         Failure::usage(format!("`{key}` is not a key"))
             .with_hint("a key has 32 hexadecimal digits; see the column `key`")
     })?;
-    let records = store.records(Choose::Middle).map_err(failed)?;
-    let found = records.filter_map(|record| record.ok()).find(|record| record.key == wanted);
-    let record = found.ok_or_else(|| Failure::usage(format!("`{}` has no record {key}", arguments.store.display())))?;
-    let replayed = ReplayedRecord::measure(&record)?;
+    let recorded = find(&arguments.store, wanted)?;
+    let replayed = ReplayedRecord::new(&recorded, &measure_again(&recorded, arguments.wait)?);
     if arguments.json {
         print_json(&replayed)?;
     } else {
         print(&replayed.describe())?;
     }
     Ok(if replayed.median_ns.is_some() { DONE } else { DONE_WITH_LOSSES })
+}
+
+/// The record of a key. What cannot be read may be the one, so it is told.
+fn find(store: &Path, wanted: Key) -> Result<Record> {
+    let mut records = open(store)?.records(Choose::Middle).map_err(failed)?;
+    for record in records.by_ref() {
+        let record = record.map_err(failed)?;
+        if record.key == wanted {
+            return Ok(record);
+        }
+    }
+    let left_out = tell_damage(records.damage()) != DONE;
+    let failure = Failure::usage(format!("`{}` has no record {wanted} that can be read", store.display()));
+    Err(if left_out {
+        failure.with_hint("part of the store is damaged; see `opcollect dataset verify`")
+    } else {
+        failure
+    })
+}
+
+/// A campaign of one attempt; its record.
+fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
+    let facts = Facts::read();
+    let told = Told::of(recorded, machine::guess("llvm")?)
+        .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
+    refuse_foreign_cpus(&told.cpus)?;
+    let raw = RawConfig {
+        seed: Some(told.seed),
+        counters: CounterRequest { backend: counters::Backend::None, ..CounterRequest::default() },
+        limits: Limits { builders: 1, spin_count: told.spin_count, ..Limits::default() },
+        ..RawConfig::default()
+    };
+    let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let mut workers = machine::workers(&config.limits)?;
+    let tasks = [told.task.clone()];
+    let library = machine::library_versions(&tasks, &[], &mut workers)?;
+    let versions = machine::prepare(&told.target, library, &mut workers)?;
+    let bases = bases(&config, &told.target, &facts, &versions)?;
+    let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
+    let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
+    let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
+    let _exclusive = machine::exclusive(wait_seconds)?;
+    only(&[attempt], &campaign, &mut workers)
+}
+
+/// Makes one attempt.
+fn only(attempt: &[Attempt], campaign: &Campaign<'_>, workers: &mut Workers) -> Result<Record> {
+    let mut made = None;
+    let mut sink = |record: &Record| -> std::result::Result<(), RowError> {
+        made = Some(record.clone());
+        Ok(())
+    };
+    let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let outcomes = collect(attempt, campaign, &mut BuildNow, workers, &mut outside);
+    let broken = outcomes.map_err(Failure::environment)?.broken;
+    made.ok_or_else(|| {
+        let why = broken.unwrap_or_else(|| "it was not made".to_owned());
+        Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
+    })
+}
+
+fn refuse_foreign_cpus(cpus: &[usize]) -> Result<()> {
+    let allowed = settings::allowed_cpus()?;
+    let foreign: Vec<String> = cpus.iter().filter(|cpu| !allowed.contains(cpu)).map(usize::to_string).collect();
+    if cpus.is_empty() || !foreign.is_empty() {
+        let problem = format!("the record ran on CPUs that this process may not use: {}", foreign.join(", "));
+        return Err(Failure::environment(problem).with_hint("replay it on the machine it comes from"));
+    }
+    Ok(())
 }
 
 /// A record and what its candidate gave now.
@@ -107,43 +176,26 @@ struct ReplayedRecord {
     median_interval_ns: Option<f64>,
     ratio: Option<f64>,
     loss: Option<String>,
+    /// Columns that make the two different experiments.
+    differs_in: Vec<&'static str>,
 }
 
 impl ReplayedRecord {
-    fn measure(record: &Record) -> Result<ReplayedRecord> {
-        let missing = |column: &str| Failure::usage(format!("the record has no `{column}`, so it cannot be replayed"));
-        let task_json = record.task.as_ref().ok_or_else(|| missing("task"))?.text().to_owned();
-        let schedule_json = record.schedule.as_ref().ok_or_else(|| missing("schedule"))?.text().to_owned();
-        let cpus: Vec<usize> = record.cpus.as_ref().and_then(|cpus| cpus.to().ok()).ok_or_else(|| missing("cpus"))?;
-        let method: Method = record.plan.as_ref().and_then(|plan| plan.to().ok()).ok_or_else(|| missing("plan"))?;
-        let target = record.target_text.clone().ok_or_else(|| missing("target_text"))?;
-        let schedule = Schedule::from_json(&schedule_json).map_err(Failure::usage)?;
-        let defaults = Limits::default();
-        let polls = record.spin_count.and_then(|count| u32::try_from(count).ok()).unwrap_or(defaults.spin_count);
-        let mut workers = machine::workers(&Limits { builders: 1, spin_count: polls, ..defaults })?;
-        let job = BuildJob { task: task_json.clone(), target, schedule: schedule_json, wants_trace: false };
-        let build = workers.build(&[job], &mut || ()).into_iter().next().expect("one job has one answer");
-        let setting =
-            Setting { method, cpus, tvm_evaluator: None, seed: u64::try_from(record.seed.unwrap_or(0)).unwrap_or(0) };
-        let measured = measure(build, &task_json, &setting, &mut workers);
-        let (median_ns, interval, loss) = match measured {
-            Ok(measured) => {
-                let m = &measured.measurement;
-                (Some(m.median_ns), m.median_interval_ns.map(|(low, high)| (high - low) / 2.0), None)
-            }
-            Err(why) => (None, None, Some(why)),
-        };
-        Ok(ReplayedRecord {
-            key: record.key.hex(),
-            task: record.op_text.clone(),
-            schedule: schedule.describe(),
-            threads: setting.cpus.len(),
-            recorded_median_ns: record.median_ns,
-            median_ns,
-            median_interval_ns: interval,
-            ratio: median_ns.zip(record.median_ns).map(|(now, then)| now / then),
-            loss,
-        })
+    fn new(recorded: &Record, now: &Record) -> ReplayedRecord {
+        let schedule = now.schedule.as_ref().and_then(|text| Schedule::from_json(text.text()).ok());
+        let differs = EXPERIMENT.iter().filter(|&&id| recorded.cell(id) != now.cell(id));
+        ReplayedRecord {
+            key: recorded.key.hex(),
+            task: now.op_text.clone(),
+            schedule: schedule.map_or_else(|| "library".to_owned(), |schedule| schedule.describe()),
+            threads: now.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0),
+            recorded_median_ns: recorded.median_ns,
+            median_ns: now.median_ns,
+            median_interval_ns: now.median_interval_ns,
+            ratio: now.median_ns.zip(recorded.median_ns).map(|(now, then)| now / then),
+            loss: now.reason.as_ref().map(|why| format!("{}: {why}", now.outcome)),
+            differs_in: differs.map(|id| id.name()).collect(),
+        }
     }
 
     fn describe(&self) -> String {
@@ -161,6 +213,9 @@ impl ReplayedRecord {
         }
         if let Some(loss) = &self.loss {
             text.push_str(&format!("\n{loss}"));
+        }
+        if !self.differs_in.is_empty() {
+            text.push_str(&format!("\nanother experiment than the recorded one, by {}", self.differs_in.join(", ")));
         }
         text
     }
@@ -181,7 +236,8 @@ fn replay_files(arguments: &Replay) -> Result<u8> {
         Method::Evaluate(rule) if arguments.compare_evaluator => Some(rule.clone()),
         Method::Evaluate(_) | Method::Sample(_) => None,
     };
-    let setting = Setting { method, cpus: cpus[..arguments.threads].to_vec(), tvm_evaluator, seed: 0 };
+    let setting = Setting { method, cpus: cpus[..arguments.threads].to_vec(), tvm_evaluator };
+    let _exclusive = machine::exclusive(arguments.wait)?;
     let mut all = Vec::new();
     for path in &arguments.traces {
         all.push(replay(path, arguments.limit, &target, &setting, &mut workers)?);
@@ -200,7 +256,6 @@ struct Setting {
     method: Method,
     cpus: Vec<usize>,
     tvm_evaluator: Option<Evaluator>,
-    seed: u64,
 }
 
 fn method(arguments: &Replay) -> Result<Method> {
@@ -251,7 +306,7 @@ fn replay(
         let build = workers.builders().next(&mut || true).expect("every request has an answer");
         build_seconds += waiting.elapsed().as_secs_f64();
         let running = Instant::now();
-        results.push(candidate(line, measure(build, &task_json, setting, workers)));
+        results.push(candidate(line, measure(build, (&task, &task_json), setting, workers)));
         run_seconds += running.elapsed().as_secs_f64();
     }
     let seconds = start.elapsed().as_secs_f64();
@@ -276,30 +331,21 @@ fn replay(
 /// Runs one artifact; the text says why there is no time.
 fn measure(
     build: Build,
-    task_json: &str,
+    (task, task_json): (&Task, &str),
     setting: &Setting,
     workers: &mut Workers,
 ) -> std::result::Result<Box<Measured>, String> {
-    /// Generous: naive candidates of a large operator take a second a run.
-    const RUN_DEADLINE: Duration = Duration::from_secs(120);
     let artifact = match build {
         Build::Built(artifact) => artifact,
         Build::Failed(why) | Build::Rejected(why) => return Err(why),
         Build::Fault(fault) => return Err(fault.to_string()),
     };
-    let job = RunJob {
-        task: task_json.to_owned(),
-        seed: setting.seed,
-        object: artifact.object,
-        device: artifact.device,
-        packings: artifact.packings,
-        cpus: setting.cpus.clone(),
-        method: setting.method.clone(),
-        counters: CounterRequest { backend: crate::counters::Backend::None, ..CounterRequest::default() },
-        is_checked: true,
-        tvm_evaluator: setting.tvm_evaluator.clone(),
-    };
-    match workers.run(&job, RUN_DEADLINE) {
+    let job = RunJob::new(task_json.to_owned(), setting.cpus.clone(), setting.method.clone()).of(&artifact);
+    let job = RunJob { tvm_evaluator: setting.tvm_evaluator.clone(), ..job };
+    // TVM's evaluator measures by the same rule once more.
+    let slack = Duration::from_secs_f64(Limits::default().run_seconds);
+    let deadline = 2 * job.deadline(task.work().map_or(0, |work| work.flops), slack);
+    match workers.run(&job, deadline) {
         Ok(RunReply::Measured(measured)) => Ok(measured),
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
@@ -359,7 +405,7 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
 /// The task of an operator's short name, such as `matmul512` or `conv2d_64x56_k3`, or of a `simple` text.
 fn task_of(op: &str) -> Result<Task> {
     let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
-    let request = ModelRequest { source: SIMPLE.to_owned(), name: text, batch: 1, ..ModelRequest::default() };
+    let request = ModelRequest { source: SIMPLE.to_owned(), name: text, ..ModelRequest::default() };
     let graph = attempt::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
     let tasks = models::fuse::tasks(&graph, models::fuse::Fuse::Epilogue);
     let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;

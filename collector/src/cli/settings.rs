@@ -5,7 +5,8 @@ use super::arguments::{
     AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument,
     SamplerArgument, Sweep,
 };
-use super::failure::Failure;
+use super::failure::{Failure, chain};
+use crate::campaign::attempt::settle_batches;
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
 use crate::counters::Backend;
@@ -21,12 +22,13 @@ pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
     };
     take_models(&mut raw, models)?;
     take_sweep(&mut raw, sweep);
-    let config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let mut config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
     if config.models.is_empty() {
         return Err(
             Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration")
         );
     }
+    settle_batches(&mut config).map_err(|error| Failure::usage(chain(&error)))?;
     Ok(config)
 }
 

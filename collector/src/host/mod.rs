@@ -5,11 +5,15 @@
 //! programs; what cannot be read is absent, never guessed.
 
 mod doctor;
+pub mod exclusive;
 mod facts;
+mod load;
 mod noise;
 mod peaks;
 
 pub use doctor::{DoctorRequest, Evidence, Finding, LibraryFound, PapiFound, Status, doctor, findings};
+pub use exclusive::{Exclusive, ExclusiveError};
 pub use facts::{CacheLevel, Facts};
+pub use load::{Load, LoadReading};
 pub use noise::Noise;
 pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};

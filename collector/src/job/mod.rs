@@ -9,19 +9,21 @@ mod gpu;
 mod launch_costs;
 pub mod prepared;
 mod profiling;
+pub mod revision;
 pub mod run;
 mod told;
 mod watch;
 
 pub use gpu::Gpu;
 
-use crate::counters::CounterRequest;
+use crate::counters::{Backend, CounterRequest};
 use crate::cuda::DeviceCode;
 use crate::lower::Packing;
 use crate::measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Compile one schedule of one task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -93,6 +95,58 @@ pub struct RunJob {
     pub is_checked: bool,
     /// Whether TVM's own evaluator measures the same artifact too, by this rule.
     pub tvm_evaluator: Option<Evaluator>,
+}
+
+impl RunJob {
+    /// A checked run without counters of what a library computes, its inputs drawn with the seed 0.
+    pub fn new(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
+        RunJob {
+            task,
+            seed: 0,
+            object: Vec::new(),
+            device: None,
+            packings: Vec::new(),
+            cpus,
+            method,
+            counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+            is_checked: true,
+            tvm_evaluator: None,
+        }
+    }
+
+    /// The same run of built code.
+    pub fn of(self, artifact: &Artifact) -> RunJob {
+        let (object, device, packings) = (artifact.object.clone(), artifact.device.clone(), artifact.packings.clone());
+        RunJob { object, device, packings, ..self }
+    }
+
+    /// How long it may take: what its rule says, what a slow reference computation of so many operations needs, and slack.
+    pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
+        /// A plain computation does far more than this on any machine that compiles models.
+        const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
+        rule_limit(&self.method) + Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND) + slack
+    }
+}
+
+/// How long measuring may go on. The evaluator's rule has no end of its own: naive candidates of a large operator take a
+/// second a run.
+fn rule_limit(method: &Method) -> Duration {
+    match method {
+        Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
+        Method::Evaluate(rule) => {
+            let runs = u64::from(rule.number) * u64::from(rule.repeat);
+            let repeats_ms =
+                u64::from(rule.repeat) * (2 * u64::from(rule.min_repeat_ms) + u64::from(rule.cooldown_interval_ms));
+            Duration::from_secs(runs) + Duration::from_millis(repeats_ms)
+        }
+    }
+}
+
+impl ModuleJob {
+    /// How long it may take.
+    pub fn deadline(&self, slack: Duration) -> Duration {
+        rule_limit(&self.method) + slack
+    }
 }
 
 /// What became of a run.

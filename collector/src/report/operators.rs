@@ -50,8 +50,8 @@ pub struct Row {
 pub struct Summary {
     /// The model.
     pub model: String,
-    /// Its batch size.
-    pub batch: i64,
+    /// Its batch size, where it has one.
+    pub batch: Option<i64>,
     /// Its tasks, in graph order.
     pub rows: Vec<Row>,
     /// Tasks without any time.
@@ -239,9 +239,9 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{} (batch {})\n{}\ntotal of {calls} operators, each at its best: {} ± {}",
+        "{}{}\n{}\ntotal of {calls} operators, each at its best: {} ± {}",
         summary.model,
-        summary.batch,
+        summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})")),
         table.on(paper),
         duration(summary.total_ns),
         or_unknown(summary.total_spread, percent),

@@ -35,7 +35,7 @@ fn list(paths: &[PathBuf]) -> String {
 /// What was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// TVM's release, as its wheel states it.
+    /// TVM's release, as its wheel states it; of libraries without a wheel, a name made of their content.
     pub tvm: String,
     /// LLVM's major version; only a builder knows.
     pub llvm: Option<String>,
@@ -75,10 +75,7 @@ pub fn open(role: Role) -> Result<Versions, LibraryError> {
     let tried = candidates();
     let folder = tried.iter().find(|folder| folder.join("libtvm_runtime.so").is_file()).cloned();
     let folder = folder.ok_or(LibraryError::NotFound { tried })?;
-    let tvm = wheel_version(&folder).unwrap_or_else(|| TVM_VERSION.to_owned());
-    if tvm != TVM_VERSION {
-        return Err(LibraryError::WrongVersion { path: folder, found: tvm });
-    }
+    let tvm = version(&folder)?;
     open_library(&folder.join("libtvm_runtime.so"))?;
     open_library(&folder.join("libtvm_runtime_extra.so"))?;
     if role == Role::Builder {
@@ -95,6 +92,24 @@ pub fn open(role: Role) -> Result<Versions, LibraryError> {
         .flatten()
         .map(|version| version.to_string());
     Ok(Versions { tvm, llvm, folder })
+}
+
+/// The version of the libraries in a folder. Nothing in them tells it; where no wheel does, their content names them, so
+/// that times of two such installations are not taken for those of one.
+fn version(folder: &Path) -> Result<String, LibraryError> {
+    match wheel_version(folder) {
+        Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),
+        Some(found) => Ok(found),
+        None => {
+            let path = folder.join("libtvm_runtime.so");
+            let unreadable =
+                |error: std::io::Error| LibraryError::CannotOpen { path: path.clone(), why: error.to_string() };
+            let mut hasher = blake3::Hasher::new();
+            let file = std::fs::File::open(&path).map_err(unreadable)?;
+            hasher.update_reader(file).map_err(unreadable)?;
+            Ok(format!("unnamed-{}", &hasher.finalize().to_hex()[..16]))
+        }
+    }
 }
 
 /// The version in the name of the wheel's metadata folder; nothing when the libraries did not come from a wheel.
@@ -125,5 +140,33 @@ fn reset_signal_handlers() {
         // SAFETY: restoring the default action installs no handler of ours; Rust's own stack-overflow message is
         // lost, which a worker can do without.
         let _ = unsafe { signal(fatal, SigHandler::SigDfl) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_without_a_wheel_are_named_by_their_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let lib = folder.path().join("tvm/lib");
+        std::fs::create_dir_all(&lib).unwrap();
+        let named = |content: &str| {
+            std::fs::write(lib.join("libtvm_runtime.so"), content).unwrap();
+            version(&lib).unwrap()
+        };
+        let (one, other) = (named("one"), named("other"));
+        assert!(one.starts_with("unnamed-") && one != other && one == named("one"), "{one} {other}");
+        std::fs::create_dir(folder.path().join(format!("apache_tvm-{TVM_VERSION}.dist-info"))).unwrap();
+        assert_eq!(named("one"), TVM_VERSION);
+    }
+
+    #[test]
+    fn a_wheel_of_another_release_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("apache_tvm-0.1.dist-info")).unwrap();
+        let refused = version(&folder.path().join("tvm/lib")).unwrap_err().to_string();
+        assert!(refused.contains("is 0.1, this program needs 0.27"), "{refused}");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Compiling and running generated code can end a process at any moment, so the orchestrator does neither: it keeps
 //! workers (`opcollect-worker build|run`), speaks to them in frames over a socket, and gives every job a deadline.
-//! What happened to a job is a reply or a [`Fault`]; after a fault the next call starts a fresh worker.
+//! What happened to a job is a reply or a [`Fault`]; after a fault the next call starts a fresh worker. Time in which the
+//! orchestrator itself stood still counts for no deadline.
 //!
 //! * [`frame`] is the wire: length, then content, with a cap.
 //! * [`Supervisor`] is the orchestrator's side, [`enter`] and [`Entry::serve`] the worker's.
@@ -12,6 +13,7 @@
 //! Nothing here knows what a job is: requests and replies are any serde types that postcard can carry (no
 //! self-describing formats, no skipped fields).
 
+mod awake;
 mod confine;
 mod fault;
 pub mod frame;

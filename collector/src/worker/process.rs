@@ -21,6 +21,7 @@ use nix::{
 
 use super::{
     Fault, Hello, PROTOCOL, Start, WorkerSpec,
+    awake::{LONGEST_WAIT, Moment},
     frame::{FrameError, read_frame, write_frame},
     launch::launch,
     stderr::StderrTail,
@@ -43,10 +44,30 @@ pub struct Worker {
     pub rss_bytes: u64,
 }
 
+/// Why a worker did not start.
+pub struct StartError {
+    /// The reason.
+    pub why: String,
+    /// Whether the next try may go well: something outside killed it, or the system had no room for it.
+    pub is_passing: bool,
+}
+
+impl StartError {
+    fn lasting(why: String) -> Self {
+        Self { why, is_passing: false }
+    }
+
+    fn of_launch(error: &std::io::Error) -> Self {
+        let passing = [ErrorKind::WouldBlock, ErrorKind::OutOfMemory, ErrorKind::ExecutableFileBusy];
+        Self { why: error.to_string(), is_passing: passing.contains(&error.kind()) }
+    }
+}
+
 impl Worker {
     /// Starts the program, tells it its limits and waits for its greeting.
-    pub fn start(spec: &WorkerSpec) -> Result<Self, String> {
-        let (stream, theirs) = UnixStream::pair().map_err(|error| format!("cannot make a socket pair: {error}"))?;
+    pub fn start(spec: &WorkerSpec) -> Result<Self, StartError> {
+        let (stream, theirs) =
+            UnixStream::pair().map_err(|error| StartError::lasting(format!("cannot make a socket pair: {error}")))?;
         let mut command = Command::new(&spec.program);
         command
             .args(&spec.arguments)
@@ -55,14 +76,14 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = launch(command).map_err(|error| error.to_string())?;
+        let mut child = launch(command).map_err(|error| StartError::of_launch(&error))?;
         let pipe = child.stderr.take().expect("standard error is piped above");
         let hello = Hello { protocol: 0, pid: 0, versions: Default::default(), rss_bytes: 0 };
         let stderr = match StderrTail::follow(pipe) {
             Ok(stderr) => stderr,
             Err(error) => {
                 end(&mut child);
-                return Err(format!("cannot start a thread for its standard error: {error}"));
+                return Err(StartError::lasting(format!("cannot start a thread for its standard error: {error}")));
             }
         };
         let mut worker = Self { child, stream, stderr, hello, jobs: 0, rss_bytes: 0 };
@@ -72,16 +93,20 @@ impl Worker {
                 worker.hello = hello;
                 Ok(worker)
             }
-            Ok(hello) => Err(format!(
+            Ok(hello) => Err(StartError::lasting(format!(
                 "it speaks protocol {}, this program {PROTOCOL}; install both from one build",
                 hello.protocol
-            )),
-            Err(error) => Err(worker.fault(error, spec.start_deadline).to_string()),
+            ))),
+            Err(error) => {
+                let fault = worker.fault(error, spec.start_deadline);
+                // Who ends by itself says why, and will again.
+                Err(StartError { why: fault.to_string(), is_passing: matches!(fault, Fault::Crashed { .. }) })
+            }
         }
     }
 
     fn greet(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
-        let mut timed = Timed { stream: &self.stream, deadline: Instant::now() + spec.start_deadline };
+        let mut timed = Timed { stream: &self.stream, deadline: Moment::now().after(spec.start_deadline) };
         let supervisor_pid = nix::unistd::getpid().as_raw();
         write_frame(&mut timed, &Start { protocol: PROTOCOL, supervisor_pid, limits: spec.limits.clone() })?;
         read_frame(&mut timed)
@@ -152,27 +177,39 @@ fn pid(child: &Child) -> Pid {
 /// A stream whose every read and write ends at one deadline.
 pub struct Timed<'a> {
     pub stream: &'a UnixStream,
-    pub deadline: Instant,
+    pub deadline: Moment,
 }
 
 impl Timed<'_> {
-    fn rest(&self) -> std::io::Result<Option<Duration>> {
-        let rest = self.deadline.saturating_duration_since(Instant::now());
-        if rest.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
+    /// Does a transfer whose every wait is short, until it is done or the deadline has passed.
+    fn in_time(
+        &self,
+        set_timeout: fn(&UnixStream, Option<Duration>) -> std::io::Result<()>,
+        mut transfer: impl FnMut() -> std::io::Result<usize>,
+    ) -> std::io::Result<usize> {
+        loop {
+            let rest = self.deadline.rest();
+            if rest.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            set_timeout(self.stream, Some(rest.min(LONGEST_WAIT)))?;
+            match transfer() {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                done => return done,
+            }
+        }
     }
 }
 
 impl Read for Timed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.stream.set_read_timeout(self.rest()?)?;
-        (&mut &*self.stream).read(buffer)
+        self.in_time(UnixStream::set_read_timeout, || (&mut &*self.stream).read(buffer))
     }
 }
 
 impl Write for Timed<'_> {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        self.stream.set_write_timeout(self.rest()?)?;
-        (&mut &*self.stream).write(buffer)
+        self.in_time(UnixStream::set_write_timeout, || (&mut &*self.stream).write(buffer))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -9,7 +9,8 @@ use std::{
     marker::PhantomData,
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
-    time::{Duration, Instant},
+    thread,
+    time::Duration,
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,9 +18,15 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Answer, Envelope, Fault, Hello, Limits,
+    awake::{LONGEST_WAIT, Moment},
     frame::{FrameError, read_frame, write_frame},
-    process::{Timed, Worker},
+    process::{StartError, Timed, Worker},
 };
+
+/// How often a worker is started before it counts as one that cannot be.
+const START_TRIES: u32 = 4;
+/// The pause before the second start; each later one is three times as long.
+const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// How to start a worker, and within which bounds it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +103,7 @@ pub struct Supervisor<Request, Reply> {
 
 #[derive(Clone, Copy)]
 struct Pending {
-    deadline: Instant,
+    deadline: Moment,
     limit: Duration,
 }
 
@@ -121,7 +128,7 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
         self.ready()?;
         let worker = self.worker.as_mut().expect("`ready` leaves a worker or returns its fault");
         self.number += 1;
-        let pending = Pending { deadline: Instant::now() + deadline, limit: deadline };
+        let pending = Pending { deadline: Moment::now().after(deadline), limit: deadline };
         let mut timed = Timed { stream: &worker.stream, deadline: pending.deadline };
         match write_frame(&mut timed, &Envelope { number: self.number, body: request }) {
             Ok(()) => {
@@ -179,9 +186,9 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
             self.counts.died_idle += 1;
         }
         if self.worker.is_none() {
-            match Worker::start(&self.spec) {
+            match start(&self.spec) {
                 Ok(worker) => self.worker = Some(worker),
-                Err(why) => {
+                Err(StartError { why, .. }) => {
                     self.counts.faults += 1;
                     return Err(Fault::CannotStart { why: format!("`{}`: {why}", self.spec.program.display()) });
                 }
@@ -229,11 +236,24 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
     }
 }
 
+/// Starts a worker, again where the reason it did not start may have passed: others kill for memory, too.
+fn start(spec: &WorkerSpec) -> Result<Worker, StartError> {
+    let mut pause = START_PAUSE;
+    for _ in 1..START_TRIES {
+        match Worker::start(spec) {
+            Err(error) if error.is_passing => thread::sleep(pause),
+            result => return result,
+        }
+        pause *= 3;
+    }
+    Worker::start(spec)
+}
+
 /// A worker that owes an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<'a> {
     socket: BorrowedFd<'a>,
-    deadline: Instant,
+    deadline: Moment,
 }
 
 /// Waits until one of the workers has something to say, or its deadline has passed, and returns its place in the list;
@@ -245,10 +265,10 @@ pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     loop {
         let mut sockets: Vec<PollFd<'_>> =
             busy.iter().map(|worker| PollFd::new(worker.socket, PollFlags::POLLIN)).collect();
-        let rest = first_deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let rest = first_deadline.rest().min(LONGEST_WAIT) + Duration::from_millis(1);
         let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
         let ready = sockets.iter().position(|socket| answered.is_ok() && socket.any() == Some(true));
-        let now = Instant::now();
+        let now = Moment::now();
         let late = || busy.iter().position(|worker| worker.deadline <= now);
         if let Some(index) = ready.or_else(late) {
             return Some(places[index]);

@@ -235,6 +235,72 @@ fn a_program_that_cannot_start_is_told_with_its_last_words() {
     );
 }
 
+/// The worker's program behind a shell that first does something to itself, `FOLDER` being a new one.
+fn spec_behind(script: &str, folder: &std::path::Path) -> WorkerSpec {
+    let mut spec = spec();
+    let script = format!("{}; exec \"$0\" \"$@\"", script.replace("FOLDER", &folder.display().to_string()));
+    let mut arguments = vec!["-c".into(), script.into(), spec.program.clone().into_os_string()];
+    arguments.append(&mut spec.arguments);
+    WorkerSpec { program: "/bin/sh".into(), arguments, ..spec }
+}
+
+#[test]
+fn a_worker_killed_while_it_starts_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "for n in 1 2; do mkdir FOLDER/$n 2>/dev/null && kill -9 $$; done";
+    let mut boss = Boss::new(spec_behind(script, folder.path()));
+    assert_eq!(boss.call(&Deed::Echo("at last".into()), AMPLE).as_deref(), Ok("at last"));
+    assert_eq!(boss.counts(), Counts { started: 1, replies: 1, ..Counts::default() });
+}
+
+#[test]
+fn a_worker_that_is_always_killed_or_says_why_not_ends_the_tries() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = "echo x >> FOLDER/starts";
+    let starts = || std::fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
+    let killed = Boss::new(spec_behind(&format!("{count}; kill -9 $$"), folder.path())).ready().expect_err("killed");
+    expect!["cannot start a worker: `/bin/sh`: worker crashed with SIGKILL (9)"].assert_eq(&killed.to_string());
+    assert_eq!(starts(), 4);
+    let ended = Boss::new(spec_behind(&format!("{count}; exit 4"), folder.path())).ready().expect_err("ended");
+    assert!(ended.to_string().contains("exited with code 4"), "{ended}");
+    assert_eq!(starts(), 5, "what ends by itself would do so again");
+}
+
+#[test]
+#[ignore = "not a test: the supervisor that the next test stops"]
+fn stopped_role() {
+    if !is_role() {
+        return;
+    }
+    let mut boss = Boss::new(spec());
+    for deed in [Deed::Echo("heard".into()), Deed::Endless] {
+        boss.send(&deed, Duration::from_secs(2)).expect("sent");
+        raise(Signal::SIGSTOP).unwrap();
+        let told = boss.receive().unwrap_or_else(|fault| fault.to_string());
+        std::io::stderr().write_all(format!("told {told}\n").as_bytes()).expect("told");
+    }
+}
+
+#[test]
+fn a_supervisor_that_was_stopped_blames_no_worker() {
+    let spec = role("worker::tests::stopped_role");
+    let mut command = Command::new(spec.program);
+    command.args(spec.arguments).envs(spec.environment).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut supervisor = command.stderr(Stdio::piped()).spawn().expect("started");
+    let pid = Pid::from_raw(i32::try_from(supervisor.id()).unwrap());
+    for _ in 0..2 {
+        let stop = waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WUNTRACED)).expect("our child");
+        assert!(matches!(stop, WaitStatus::Stopped(..)), "{stop:?}");
+        // Longer than the deadline of the job, which was sent before.
+        std::thread::sleep(Duration::from_millis(3500));
+        kill(pid, Signal::SIGCONT).expect("it lives");
+    }
+    let lines = BufReader::new(supervisor.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let told: Vec<String> = lines.filter_map(|line| Some(line.strip_prefix("told ")?.to_owned())).collect();
+    supervisor.wait().expect("our child");
+    assert_eq!(told, ["heard", "no reply within 2000 ms; the worker was killed"]);
+}
+
 #[test]
 fn workers_are_replaced_after_their_share_of_jobs() {
     let mut spec = spec();

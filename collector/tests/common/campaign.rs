@@ -1,10 +1,11 @@
 //! A whole campaign over artifacts that a test gives.
 
-use collector::campaign::collect::Outside;
+use collector::campaign::collect::{Outside, claim_all};
 use collector::campaign::{
     Artifacts, Attempt, Bases, Build, Campaign, Config, Outcomes, RawConfig, Workers, attempts, collect, planned_tasks,
 };
 use collector::job::BuildJob;
+use collector::job::revision::Revisions;
 use collector::measure::affinity;
 use collector::target::Target;
 use datasets::{Record, RowError};
@@ -50,7 +51,8 @@ pub fn run(
         program_version: "0".to_owned(),
         ..Record::default()
     };
-    let bases = Bases { library: base.clone(), compiled: base };
+    let revisions = Revisions::own().clone();
+    let bases = Bases { library: base.clone(), compiled: base, revisions };
     let planned = attempts(&tasks, &[], target, config, &bases, &cpus, 0).expect("the attempts can be described");
     let mut records = Vec::new();
     let mut keep = |record: &Record| -> Result<(), RowError> {
@@ -58,7 +60,7 @@ pub fn run(
         records.push(record.clone());
         Ok(())
     };
-    let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false };
+    let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
     let outcomes = collect(&planned, &campaign, artifacts, workers, &mut outside).expect("the records are sound");
     assert_eq!(keys(&records), planned[..records.len()].iter().map(|a: &Attempt| a.key).collect::<Vec<_>>());

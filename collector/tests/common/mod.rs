@@ -5,7 +5,6 @@ pub mod campaign;
 pub mod open;
 
 use collector::campaign::{WorkerLimits, Workers};
-use collector::counters::{Backend, CounterRequest};
 use collector::job::{BuildJob, RunJob};
 use collector::measure::{Method, Plan};
 use collector::space::Schedule;
@@ -101,18 +100,9 @@ pub fn one_run() -> Method {
 
 /// A checked run without counters.
 pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
-    RunJob {
-        task: serde_json::to_string(task).expect("a task holds only JSON values"),
-        seed: 7,
-        object,
-        device: None,
-        packings: vec![collector::lower::Packing::Plain; task.parameters.len()],
-        cpus: cpus.to_vec(),
-        method: one_run(),
-        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
-        is_checked: true,
-        tvm_evaluator: None,
-    }
+    let text = serde_json::to_string(task).expect("a task holds only JSON values");
+    let packings = vec![collector::lower::Packing::Plain; task.parameters.len()];
+    RunJob { seed: 7, object, packings, ..RunJob::new(text, cpus.to_vec(), one_run()) }
 }
 
 /// A job for a task with a schedule.

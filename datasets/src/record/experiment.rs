@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::task_hash,
     ColumnId::schedule_hash,
+    ColumnId::code_revision,
     ColumnId::target,
     ColumnId::target_text,
     ColumnId::board,

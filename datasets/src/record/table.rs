@@ -89,6 +89,8 @@ columns! {
         schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
         /// Knob values or trace: enough to apply it again.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
+        /// Which code the program makes of the task's operators by this schedule; another lowering has another one.
+        code_revision: Option<String> = Label, "hex", Before, since 3;
         /// Size of the generated machine code.
         code_bytes: Option<i64> = Integer, "bytes", Before, since 1;
         /// Time to compile the artifact.
@@ -225,7 +227,7 @@ columns! {
         warnings: Option<Json> = Json, "JSON", After, since 1;
         /// Version of the program that wrote the row.
         program_version: String = Label, "name", Before, since 1;
-        /// Hash of the resolved configuration.
+        /// Hash of the resolved configuration; the store keeps its text in `configs/<hash>.json`.
         config_hash: Option<String> = Label, "hex", Before, since 1;
         /// Seed of everything random in the run.
         seed: Option<i64> = Integer, "number", Before, since 1;

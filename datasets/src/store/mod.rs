@@ -6,6 +6,8 @@
 //!   journal/<host>-<start>-<pid>.jsonl           one per writing process: a header, then a line per record
 //!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
 //!   hosts/<host>/peaks-<hash>.json               what a host can do at best, one file per measurement of it
+//!   claims/<start>-<pid>-<boot>.txt              what a running process is at, so that another one leaves it
+//!   configs/<hash>.json                          what was asked for, by the `config_hash` of records
 //!   manifest.json                                what the last compaction left
 //!   quarantine/                                  what is damaged, set aside
 //! ```
@@ -20,7 +22,9 @@
 
 mod checksum;
 mod chosen;
+mod claims;
 mod compact;
+mod configs;
 mod damage;
 pub(crate) mod files;
 mod identity;
@@ -37,7 +41,9 @@ mod stats;
 mod transfer;
 mod verify;
 
+pub use claims::{Claims, Taken};
 pub use compact::CompactReport;
+pub use configs::config_hash;
 pub use damage::Damage;
 pub use index::Keys;
 pub use journal::{Journal, JournalHeader, Origin};

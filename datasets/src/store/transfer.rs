@@ -64,6 +64,7 @@ impl Store {
     pub fn merge(&self, other: &Store) -> Result<MergeReport> {
         settled(|| {
             let mut report = MergeReport::default();
+            self.merge_configs(other)?;
             for path in other.journals()? {
                 let mut reader = JournalReader::open(&path)?;
                 loop {

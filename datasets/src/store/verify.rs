@@ -66,6 +66,7 @@ impl Store {
         }
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
+        report.problems.extend(self.verify_configs()?);
         report.quarantined = self.quarantined()?;
         Ok(report)
     }

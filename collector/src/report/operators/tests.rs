@@ -34,7 +34,7 @@ fn summary() -> Summary {
     let missing = vec!["softmax f32[1,1000]".to_owned()];
     Summary {
         model: "small".to_owned(),
-        batch: 1,
+        batch: Some(1),
         rows: vec![row, uncertain],
         missing,
         total_ns: 2.155e6,

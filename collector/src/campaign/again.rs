@@ -1,0 +1,139 @@
+//! A record's attempt, to be made again: its task, code, threads and plan as the record tells them.
+
+use super::attempt::{Attempt, Code, PlannedTask, PlanningError, Symbolic, attempt, describe_task};
+use super::config::{Limits, ModelRequest};
+use crate::job::revision::Revisions;
+use crate::measure::Method;
+use crate::space::Schedule;
+use crate::target::{self, Machine, Target};
+use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
+use models::Task;
+use models::partition::CPU_VENDOR;
+use std::sync::Arc;
+
+/// What a record tells of its attempt.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What was run.
+    pub task: PlannedTask,
+    /// What its code was made for.
+    pub target: Target,
+    /// What computed it.
+    pub code: Code,
+    /// One thread was on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How it was measured.
+    pub method: Method,
+    /// What caches held.
+    pub state: CacheState,
+    /// Seed of its input values.
+    pub seed: u64,
+    /// How often an idle thread asked for work before it slept.
+    pub spin_count: u32,
+}
+
+/// Why a record's attempt cannot be made again.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum AgainError {
+    #[error("its time is `{0}`, and was not taken by this program")]
+    Source(Source),
+    #[error("it ran on the target `{0}`, which this program does not run on")]
+    Target(datasets::Target),
+    #[error("it is of a whole file, and a row does not say where that lies; collect it again with `--backend torch`")]
+    Module,
+    #[error("it has no `{0}`")]
+    Missing(&'static str),
+    #[error("its `{column}` cannot be used: {why}")]
+    Unusable { column: &'static str, why: String },
+}
+
+fn unusable<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainError {
+    move |error| AgainError::Unusable { column, why: error.to_string() }
+}
+
+impl Told {
+    /// Reads a record. `machine` is what a space on this machine's CPUs may use.
+    pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
+        if record.source != Source::Measured {
+            return Err(AgainError::Source(record.source));
+        }
+        let method: Method = json(record.plan.as_ref(), "plan")?;
+        method.check().map_err(unusable("plan"))?;
+        let (target, task) = (target_of(record, machine)?, task_of(record)?);
+        let polls = record.spin_count.unwrap_or(Limits::default().spin_count.into());
+        Ok(Told {
+            code: code_of(record, &task, &target)?,
+            task,
+            target,
+            cpus: json(record.cpus.as_ref(), "cpus")?,
+            method,
+            state: record.cache_state.unwrap_or_default(),
+            seed: u64::try_from(record.seed.unwrap_or(0)).map_err(unusable("seed"))?,
+            spin_count: u32::try_from(polls).map_err(unusable("spin_count"))?,
+        })
+    }
+
+    /// The attempt, on the machine and with the program that the base tells of.
+    pub fn attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
+        let with_task = Arc::new(describe_task(&self.task, base)?);
+        let run = (self.state, self.method.clone(), self.cpus.len());
+        attempt((0, 0), self.code.clone(), run, &with_task, &self.cpus)
+    }
+}
+
+fn json<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, AgainError> {
+    value.ok_or(AgainError::Missing(column))?.to().map_err(|error: RowError| unusable(column)(error.problem))
+}
+
+fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
+    let text = record.target_text.clone().ok_or(AgainError::Missing("target_text"))?;
+    match record.target {
+        datasets::Target::Llvm | datasets::Target::Torch => {
+            Ok(Target { kind: record.target.name().to_owned(), text, machine })
+        }
+        datasets::Target::Cuda => target::cuda(&text).map_err(unusable("target_text")),
+        other @ (datasets::Target::Pynq | datasets::Target::Tpu) => Err(AgainError::Target(other)),
+    }
+}
+
+fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, AgainError> {
+    if record.target == datasets::Target::Torch {
+        return Ok(Code::Library);
+    }
+    let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.text();
+    let schedule = Schedule::from_json(text).map_err(unusable("schedule"))?;
+    let source = record.schedule_source.unwrap_or(ScheduleSource::Template);
+    let revision = Revisions::own().of(planned.scheduled(), &target.kind, &schedule);
+    Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
+}
+
+fn task_of(record: &Record) -> Result<PlannedTask, AgainError> {
+    if record.task.is_none() && record.op_kind == "module" {
+        return Err(AgainError::Module);
+    }
+    let task: Task = json(record.task.as_ref(), "task")?;
+    task.check().map_err(unusable("task"))?;
+    let symbolic = record.symbolic_task.as_deref().map(|text| symbolic(text, record)).transpose()?;
+    let is_library = record.target == datasets::Target::Torch;
+    Ok(PlannedTask {
+        json: super::attempt::json(&task),
+        task,
+        model: ModelRequest {
+            source: record.model_source.clone().unwrap_or_default(),
+            name: record.model_name.clone().unwrap_or_default(),
+            batch: record.batch,
+            ..ModelRequest::default()
+        },
+        places: record.places.as_ref().and_then(|places| places.to().ok()).unwrap_or_default(),
+        counts: Vec::new(),
+        partner: is_library.then(|| CPU_VENDOR.to_owned()),
+        symbolic,
+        bound_because: None,
+    })
+}
+
+fn symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
+    let task = Task::from_text(text).map_err(unusable("symbolic_task"))?;
+    Ok(Symbolic { json: super::attempt::json(&task), task, sizes: json(record.sizes.as_ref(), "sizes")? })
+}

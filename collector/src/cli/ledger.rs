@@ -1,0 +1,65 @@
+//! The store as a campaign sees it: what is known, what others are at, and where its own records go.
+
+use super::collect::origin;
+use super::dataset::tell_damage;
+use super::repeat::Repeat;
+use datasets::store::Taken;
+use datasets::{Claims, Journal, Key, Keys, Record, Result, SealOptions, Store};
+
+/// One process's view of a store it adds to.
+pub struct Ledger<'a> {
+    store: &'a Store,
+    repeat: &'a Repeat,
+    keys: Keys,
+    claims: Option<Claims>,
+    journal: Option<Journal>,
+}
+
+impl<'a> Ledger<'a> {
+    /// Reads what a store has, after putting away what killed processes left.
+    pub fn open(store: &'a Store, repeat: &'a Repeat) -> Result<Ledger<'a>> {
+        tell_damage(&store.seal(SealOptions::default())?.damage);
+        let keys = store.keys()?;
+        tell_damage(keys.damage());
+        Ok(Ledger { store, repeat, keys, claims: None, journal: None })
+    }
+
+    /// Whether an experiment need not be made.
+    pub fn is_known(&self, key: Key) -> bool {
+        self.repeat.is_known(&self.keys, key)
+    }
+
+    /// The number of the next try of each experiment; nothing for those that another process is at, or has made.
+    pub fn claim(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
+        let claims = match &mut self.claims {
+            Some(claims) => claims,
+            None => self.claims.insert(self.store.claims()?),
+        };
+        let Taken { held, has_news } = claims.take(wanted)?;
+        // After claiming: what others finish from now on, they had claimed before.
+        if has_news {
+            self.keys = self.store.keys()?;
+        }
+        let is_ours = |key: &Key| !held.contains(key) && !self.is_known(*key);
+        Ok(wanted.iter().map(|key| is_ours(key).then(|| self.keys.attempts(*key) + 1)).collect())
+    }
+
+    /// Keeps a record.
+    pub fn keep(&mut self, record: &Record) -> Result<()> {
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            None => self.journal.insert(self.store.journal(origin(&record.host))?),
+        };
+        journal.append(record)?;
+        self.keys.insert(record.key, record.outcome);
+        self.claims.as_mut().map_or(Ok(()), Claims::renew)
+    }
+
+    /// Makes a part of the records.
+    pub fn seal(self) -> Result<()> {
+        match self.journal {
+            Some(journal) => journal.seal().map(drop),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One measurement at a time on each CPU of a host, whatever store it is for.
+//!
+//! Two that share a CPU would each measure the other, and no statistic of one process shows it. So whoever measures holds
+//! a lock on every CPU its process may use; processes that were given CPUs of their own do not meet. The kernel drops the
+//! locks with the process, whichever way that ends.
+
+use nix::unistd::Uid;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Names another folder, for containers that share CPUs and no `/tmp`.
+pub const FOLDER_VARIABLE: &str = "OPCOLLECT_LOCKS";
+
+/// The locks of one process.
+#[derive(Debug)]
+pub struct Exclusive {
+    _files: Vec<File>,
+}
+
+/// Why this process may not measure now.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ExclusiveError {
+    #[error("CPU {cpu} is measured on by another process: {holder}")]
+    Busy { cpu: usize, holder: String },
+    #[error(
+        "cannot keep locks in `{}`: {why}; name another folder in `{FOLDER_VARIABLE}`, the same for all that measure here",
+        folder.display()
+    )]
+    Folder { folder: PathBuf, why: String },
+}
+
+/// The folder of the locks: not the user's temporary one, which may differ between two shells.
+pub fn folder() -> PathBuf {
+    match std::env::var_os(FOLDER_VARIABLE).filter(|name| !name.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(format!("/tmp/opcollect-{}", Uid::current())),
+    }
+}
+
+impl Exclusive {
+    /// Locks CPUs for as long as the value lives, after waiting for others at most so long. `waits` hears once of whom.
+    pub fn take(
+        folder: &Path,
+        cpus: &[usize],
+        patience: Duration,
+        waits: &mut dyn FnMut(&ExclusiveError),
+    ) -> Result<Exclusive, ExclusiveError> {
+        const PAUSE: Duration = Duration::from_millis(200);
+        prepare(folder).map_err(|why| ExclusiveError::Folder { folder: folder.to_owned(), why })?;
+        let start = Instant::now();
+        let mut has_told = false;
+        loop {
+            match try_all(folder, cpus) {
+                Err(busy @ ExclusiveError::Busy { .. }) if start.elapsed() < patience => {
+                    if !has_told {
+                        waits(&busy);
+                        has_told = true;
+                    }
+                    std::thread::sleep(PAUSE.min(patience - start.elapsed().min(patience)));
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Makes the folder; one that others may write to is not used, as they could plant files there.
+fn prepare(folder: &Path) -> Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
+    match (found.is_dir(), found.uid() == Uid::current().as_raw(), found.mode() & 0o022 == 0) {
+        (false, ..) => Err("it is no folder".to_owned()),
+        (true, false, _) => Err("it belongs to another user".to_owned()),
+        (true, true, false) => Err("others may write to it".to_owned()),
+        (true, true, true) => Ok(()),
+    }
+}
+
+/// All or none, so that two who want the same CPUs cannot wait for each other.
+fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
+    let mut files = Vec::with_capacity(cpus.len());
+    for &cpu in cpus {
+        files.push(try_one(folder, cpu)?);
+    }
+    let own = format!("{} ({})", std::process::id(), own_command());
+    for file in &mut files {
+        // Only told to others; the lock holds without.
+        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
+    }
+    Ok(Exclusive { _files: files })
+}
+
+fn try_one(folder: &Path, cpu: usize) -> Result<File, ExclusiveError> {
+    let path = folder.join(format!("cpu-{cpu}"));
+    let failed = |why: String| ExclusiveError::Folder { folder: folder.to_owned(), why };
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+    let mut file = file.map_err(|error| failed(format!("`{}`: {error}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ExclusiveError::Busy { cpu, holder: holder(&mut file) }),
+        Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
+    }
+}
+
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    match file.take(400).read_to_string(&mut text) {
+        Ok(_) if !text.is_empty() => text.replace(char::is_control, " "),
+        _ => "it has not said which".to_owned(),
+    }
+}
+
+fn own_command() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let text = words.collect::<Vec<String>>().join(" ");
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn take(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
+        Exclusive::take(folder, cpus, Duration::ZERO, &mut |_| ())
+    }
+
+    #[test]
+    fn a_cpu_is_held_once_and_others_are_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = take(folder.path(), &[0, 1]).unwrap();
+        let busy = take(folder.path(), &[1, 2]).unwrap_err().to_string();
+        let pid = std::process::id().to_string();
+        assert!(busy.starts_with("CPU 1 is measured on by another process: ") && busy.contains(&pid), "{busy}");
+        let beside = take(folder.path(), &[2, 3]).unwrap();
+        drop(held);
+        take(folder.path(), &[0, 1]).unwrap();
+        drop(beside);
+    }
+
+    #[test]
+    fn a_second_waits_and_says_so_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = take(folder.path(), &[0]).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut told = 0;
+                let taken = Exclusive::take(folder.path(), &[0], Duration::from_secs(60), &mut |_| told += 1);
+                (taken.is_ok(), told)
+            });
+            std::thread::sleep(Duration::from_millis(500));
+            drop(held);
+            assert_eq!(waiting.join().unwrap(), (true, 1));
+        });
+    }
+
+    #[test]
+    fn a_folder_of_others_is_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let check = |folder: &Path, why: &str| {
+            let refused = take(folder, &[0]).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        };
+        let open = parent.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        check(&open, "others may write to it");
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(parent.path(), &link).unwrap();
+        check(&link, "it is no folder");
+        check(&parent.path().join("absent/deeper"), "No such file");
+    }
+}

@@ -1,0 +1,152 @@
+//! What others do to this machine: their processes, its host where it is a virtual one, and heat.
+
+use serde::Serialize;
+use std::path::Path;
+
+/// Figures of the kernel that only grow, as they stand at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadReading {
+    /// Time of all CPUs in which something ran, in ticks.
+    busy: u64,
+    /// Time of all CPUs that the host gave to other guests, in ticks.
+    stolen: u64,
+    /// Time of all CPUs, in ticks.
+    all: u64,
+    /// Time this process and those it started have used, in ticks.
+    own: u64,
+    /// How often a core was held back by its heat.
+    throttled: u64,
+    cpus: u64,
+}
+
+/// What happened between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Load {
+    /// CPUs that processes of others kept busy on average.
+    pub others_cpus: f64,
+    /// CPUs there are.
+    pub cpus: u64,
+    /// Part of the time of all CPUs that the host gave to other guests.
+    pub stolen_share: f64,
+    /// How often a core was held back by its heat.
+    pub throttled: u64,
+}
+
+impl LoadReading {
+    /// The figures now; nothing where the kernel does not tell.
+    pub fn now() -> Option<LoadReading> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let own = own_ticks();
+        Some(LoadReading { own, throttled: throttled(), ..LoadReading::of(&stat)? })
+    }
+
+    /// From the text of `/proc/stat`: user, nice, system, idle, waiting, interrupts, soft ones, stolen.
+    fn of(stat: &str) -> Option<LoadReading> {
+        let mut fields = stat.lines().next()?.split_ascii_whitespace();
+        fields.next().filter(|name| *name == "cpu")?;
+        let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).take(8).collect();
+        let [user, nice, system, idle, waiting, interrupts, soft, stolen] = ticks.try_into().ok()?;
+        let busy = user + nice + system + interrupts + soft;
+        let is_cpu = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+        let cpus = stat.lines().filter(is_cpu).count() as u64;
+        Some(LoadReading { busy, stolen, all: busy + idle + waiting + stolen, cpus, ..LoadReading::default() })
+    }
+
+    /// What happened since an earlier reading.
+    pub fn since(&self, earlier: &LoadReading) -> Load {
+        let all = self.all.saturating_sub(earlier.all).max(1) as f64;
+        let busy = self.busy.saturating_sub(earlier.busy);
+        let others = busy.saturating_sub(self.own.saturating_sub(earlier.own));
+        Load {
+            others_cpus: others as f64 / all * self.cpus as f64,
+            cpus: self.cpus,
+            stolen_share: self.stolen.saturating_sub(earlier.stolen) as f64 / all,
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+        }
+    }
+}
+
+impl Load {
+    /// What disturbs measuring, in words; nothing on a quiet machine.
+    pub fn disturbance(&self) -> Option<String> {
+        /// The kernel's own work stays below.
+        const OTHERS_CPUS: f64 = 0.1;
+        const STOLEN_SHARE: f64 = 0.01;
+        let mut parts = Vec::new();
+        if self.others_cpus > OTHERS_CPUS {
+            parts.push(format!("others use {:.1} of {} CPUs", self.others_cpus, self.cpus));
+        }
+        if self.stolen_share > STOLEN_SHARE {
+            parts.push(format!("the host takes {:.0} % of the time away", 100.0 * self.stolen_share));
+        }
+        if self.throttled > 0 {
+            parts.push(format!("cores were held back by heat {} times", self.throttled));
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// Ticks of this process, of those it waited for, and of those it has.
+fn own_ticks() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children = children.collect::<Vec<String>>().join(" ");
+    let processes = std::iter::once("self").chain(children.split_ascii_whitespace());
+    processes.filter_map(|process| ticks_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)).sum()
+}
+
+/// Times 14 to 17 of a process, counted behind its name, which may hold anything.
+fn ticks_of(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let times: Vec<u64> =
+        fields.split_ascii_whitespace().skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    Some(times.iter().sum())
+}
+
+fn throttled() -> u64 {
+    let cpus = std::fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let count = |folder: &Path| -> Option<u64> {
+        std::fs::read_to_string(folder.join("thermal_throttle/core_throttle_count")).ok()?.trim().parse().ok()
+    };
+    cpus.filter_map(|cpu| count(&cpu.path())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str =
+        "cpu  100 0 50 850 0 0 0 0 0 0\ncpu0 50 0 25 425 0 0 0 0 0 0\ncpu1 50 0 25 425 0 0 0 0 0 0\nintr 1\n";
+    const AFTER: &str = "cpu  250 0 100 1590 0 5 5 50 0 0\ncpu0 1\ncpu1 1\nintr 9\n";
+
+    #[test]
+    fn what_others_use_is_what_is_not_ours() {
+        let before = LoadReading::of(BEFORE).unwrap();
+        let after = LoadReading { own: 110, throttled: 3, ..LoadReading::of(AFTER).unwrap() };
+        let load = after.since(&before);
+        assert_eq!(load, Load { others_cpus: 0.2, cpus: 2, stolen_share: 0.05, throttled: 3 });
+        let told = load.disturbance().unwrap();
+        assert_eq!(
+            told,
+            "others use 0.2 of 2 CPUs, the host takes 5 % of the time away, cores were held back by heat 3 times"
+        );
+        assert_eq!(before.since(&before).disturbance(), None);
+    }
+
+    #[test]
+    fn texts_that_are_none_tell_nothing() {
+        assert_eq!(LoadReading::of(""), None);
+        assert_eq!(LoadReading::of("cpu 1 2 3\n"), None);
+        assert_eq!(ticks_of("12 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 20 30 40 50 60"), Some(140));
+        assert_eq!(ticks_of("nonsense"), None);
+    }
+
+    #[test]
+    fn own_work_is_not_that_of_others() {
+        let (before, start) = (own_ticks(), std::time::Instant::now());
+        while own_ticks() < before + 20 && start.elapsed() < std::time::Duration::from_secs(60) {
+            std::hint::black_box((0..10_000).sum::<u64>());
+        }
+        assert!(own_ticks() >= before + 20);
+    }
+}

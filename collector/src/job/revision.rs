@@ -1,0 +1,106 @@
+//! Which programs our own code makes of a task: part of the key of an experiment.
+//!
+//! Another lowering, template or order of passes makes another program of the same task and the same knobs, and its
+//! time is not known. What decides is the program, not the text of our sources: a table holds a hash over the code that
+//! a fixed set of tasks becomes, for each operator and kind of target. A test makes that code anew and compares, so the
+//! table cannot be forgotten; a comment, a rename or another operator changes nothing for a task.
+
+use crate::space::Schedule;
+use models::{Op, Task};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// The table of this program; `tests/revisions.rs` writes it.
+const OWN: &str = include_str!("revisions.txt");
+
+/// The operator whose line stands for TVM's own space: what it may draw, and how.
+const DRAWN: &str = "metaschedule";
+
+/// A hash of code for each kind of target and operator, by `target operator`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revisions(pub BTreeMap<String, String>);
+
+impl Revisions {
+    /// Those of this program.
+    pub fn own() -> &'static Revisions {
+        static REVISIONS: OnceLock<Revisions> = OnceLock::new();
+        REVISIONS.get_or_init(|| Revisions::parse(OWN))
+    }
+
+    /// A line for each, the hash last.
+    fn parse(text: &str) -> Revisions {
+        let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+        Revisions(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
+    }
+
+    /// The table as text.
+    pub fn text(&self) -> String {
+        self.0.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect()
+    }
+
+    /// The revision of what a task becomes by a schedule: 16 hexadecimal digits.
+    pub fn of(&self, task: &Task, target: &str, schedule: &Schedule) -> Arc<str> {
+        let mut operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
+        if let Schedule::MetaSchedule { .. } = schedule {
+            operators.push(DRAWN.to_owned());
+        }
+        let mut hasher = blake3::Hasher::new();
+        for operator in operators {
+            let name = format!("{target} {operator}");
+            let hash = self.0.get(&name).map_or("", String::as_str);
+            hasher.update(format!("{name} {hash}\n").as_bytes());
+        }
+        hasher.finalize().to_hex()[..16].into()
+    }
+}
+
+/// The name of an operator without its attributes.
+pub fn operator(op: &Op) -> String {
+    let value = serde_json::to_value(op).expect("an operator holds only JSON values");
+    value["kind"].as_str().expect("operators are told apart by their kind").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::Knobs;
+
+    fn task(text: &str) -> Task {
+        Task::from_text(text).unwrap()
+    }
+
+    fn template() -> Schedule {
+        Schedule::Template { knobs: Knobs::default() }
+    }
+
+    #[test]
+    fn a_revision_follows_the_operators_of_its_task_alone() {
+        let (plain, fused) = (
+            task("dense(f32[4,8], const f32[6,8])"),
+            task(r#"dense(f32[4,8], const f32[6,8]) | unary(_) function="relu""#),
+        );
+        let own = Revisions::own();
+        let with = |name: &str| {
+            let mut other = own.clone();
+            other.0.insert(name.to_owned(), "0".to_owned());
+            other
+        };
+        let of = |revisions: &Revisions, task: &Task| revisions.of(task, "llvm", &template());
+        assert_ne!(of(own, &plain), of(own, &fused));
+        assert_ne!(of(&with("llvm unary"), &fused), of(own, &fused));
+        assert_eq!(of(&with("llvm unary"), &plain), of(own, &plain));
+        assert_ne!(of(&with("llvm dense"), &plain), of(own, &plain));
+        assert_eq!(of(&with("cuda dense"), &plain), of(own, &plain));
+        assert_eq!(of(&with("llvm metaschedule"), &plain), of(own, &plain));
+        let drawn = Schedule::MetaSchedule { space: 0, seed: 1, trace: None };
+        assert_ne!(with("llvm metaschedule").of(&plain, "llvm", &drawn), own.of(&plain, "llvm", &drawn));
+    }
+
+    #[test]
+    fn the_table_reads_back() {
+        assert_eq!(Revisions::own().text(), OWN);
+        assert!(Revisions::own().0.values().all(|hash| hash.len() == 16), "{OWN}");
+    }
+}

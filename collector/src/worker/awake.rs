@@ -1,0 +1,89 @@
+//! A clock that stands still while this process does.
+//!
+//! A supervisor that is stopped (Ctrl-Z, a debugger, a machine put to sleep) cannot hear an answer, so the time must not
+//! count against the worker that gave one. Nobody tells a process that it was stopped; but every wait here is short, so
+//! a long time between two looks at the clock was not spent waiting.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// No wait for a worker lasts longer without a look at the clock.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Between two looks more than this has passed only when the process stood still, or did something else than waiting.
+const LONGEST_GAP: Duration = Duration::from_millis(1500);
+
+/// A point of the time this process was awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Moment {
+        static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
+        let now = Instant::now();
+        let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.get_or_insert_with(|| Clock::starting_at(now)).look(now)
+    }
+
+    /// This much later.
+    pub fn after(self, duration: Duration) -> Moment {
+        Moment(self.0.saturating_add(duration))
+    }
+
+    /// How long it is from now until then; nothing when it has passed.
+    pub fn rest(self) -> Duration {
+        self.0.saturating_sub(Moment::now().0)
+    }
+}
+
+/// The time looked at last, and what of the time since the beginning does not count.
+struct Clock {
+    begin: Instant,
+    last: Instant,
+    stood_still: Duration,
+}
+
+impl Clock {
+    fn starting_at(now: Instant) -> Clock {
+        Clock { begin: now, last: now, stood_still: Duration::ZERO }
+    }
+
+    /// Of a gap, only what a wait can have taken counts.
+    fn look(&mut self, now: Instant) -> Moment {
+        let gap = now.saturating_duration_since(self.last);
+        if gap > LONGEST_GAP {
+            self.stood_still += gap - LONGEST_WAIT;
+        }
+        self.last = self.last.max(now);
+        Moment((self.last - self.begin).saturating_sub(self.stood_still))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Awake milliseconds at each of these readings of a clock.
+    fn awake_ms(readings: &[u64]) -> Vec<u128> {
+        let begin = Instant::now();
+        let mut clock = Clock::starting_at(begin);
+        readings.iter().map(|at| clock.look(begin + Duration::from_millis(*at)).0.as_millis()).collect()
+    }
+
+    #[test]
+    fn time_counts_while_somebody_looks() {
+        assert_eq!(awake_ms(&[0, 900, 1900, 3300]), [0, 900, 1900, 3300]);
+    }
+
+    #[test]
+    fn of_a_gap_only_a_wait_counts() {
+        assert_eq!(awake_ms(&[500, 3_600_500, 3_600_700]), [500, 1500, 1700]);
+        assert_eq!(awake_ms(&[1500, 3001, 10_000]), [1500, 2500, 3500]);
+    }
+
+    #[test]
+    fn a_clock_that_goes_backwards_does_no_harm() {
+        assert_eq!(awake_ms(&[1000, 400, 1200]), [1000, 1000, 1200]);
+    }
+}

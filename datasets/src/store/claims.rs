@@ -1,0 +1,145 @@
+//! Who is at which experiment: so that processes on one store share their work instead of doing it twice.
+//!
+//! ```text
+//! store/claims/turn                     locked while somebody claims; holds how often that was done
+//! store/claims/<start>-<pid>-<boot>.txt one per process: a line for each experiment it has claimed, none has two writers
+//! ```
+//!
+//! A claim holds as long as its process lives. On the same boot of a machine the lock on its file tells; of a process
+//! elsewhere, that the file was written to not long ago, by the clock of the file system. Where locks do not work, or a
+//! claim was lost, an experiment is made twice: that costs time and no record.
+
+use super::Store;
+use super::files::{list, make_folder, remove};
+use crate::error::{IoContext, Result};
+use crate::record::key::Key;
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A process elsewhere that has not written for so long has ended. No attempt takes as long, by far.
+const LEASE: Duration = Duration::from_secs(30 * 60);
+
+/// How often a process at work writes.
+const RENEWAL: Duration = Duration::from_secs(30);
+
+/// What this process has claimed; the claims end with it.
+#[derive(Debug)]
+pub struct Claims {
+    folder: PathBuf,
+    path: PathBuf,
+    file: File,
+    boot: String,
+    turn: u64,
+    renewed: Instant,
+}
+
+/// What came of claiming.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Experiments that other processes are at.
+    pub held: HashSet<Key>,
+    /// Whether others claimed something since this process did, so that the store may have more than it had.
+    pub has_news: bool,
+}
+
+impl Store {
+    /// Begins to claim experiments.
+    pub fn claims(&self) -> Result<Claims> {
+        let folder = self.root().join("claims");
+        make_folder(&folder)?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().replace('-', "");
+        let boot = boot.trim().to_owned();
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        loop {
+            let path = folder.join(format!("{start}-{}-{boot}.txt", std::process::id()));
+            let file =
+                OpenOptions::new().create_new(true).append(true).read(true).open(&path).context("creating", &path)?;
+            // A file system without locks still works; its claims only last longer than their processes.
+            let _ = file.lock();
+            // Between the two, somebody may have taken it for one whose process has ended.
+            if path.exists() {
+                let turn = u64::MAX;
+                return Ok(Claims { folder, path, file, boot, turn, renewed: Instant::now() });
+            }
+        }
+    }
+}
+
+impl Claims {
+    /// Claims those of some experiments that no other process is at.
+    pub fn take(&mut self, wanted: &[Key]) -> Result<Taken> {
+        let turn_path = self.folder.join("turn");
+        let turn = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&turn_path);
+        let mut turn = turn.context("opening", &turn_path)?;
+        let _ = turn.lock();
+        let earlier = read_turn(&mut turn).context("reading", &turn_path)?;
+        self.write(b"\n")?;
+        let others = self.others()?;
+        let held: HashSet<Key> = wanted.iter().copied().filter(|key| others.contains(key)).collect();
+        let ours = wanted.iter().filter(|key| !held.contains(*key));
+        self.write(ours.map(|key| format!("{key}\n")).collect::<String>().as_bytes())?;
+        write_turn(&mut turn, earlier + 1).context("writing", &turn_path)?;
+        let has_news = self.turn != earlier;
+        self.turn = earlier + 1;
+        Ok(Taken { held, has_news })
+    }
+
+    /// Says that this process is still at work, now and then.
+    pub fn renew(&mut self) -> Result<()> {
+        if self.renewed.elapsed() > RENEWAL { self.write(b"\n") } else { Ok(()) }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.renewed = Instant::now();
+        self.file.write_all(bytes).context("writing", &self.path)
+    }
+
+    /// What all other living processes have claimed.
+    fn others(&self) -> Result<HashSet<Key>> {
+        let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
+        let mut claimed = HashSet::new();
+        for path in list(&self.folder, |name| name.ends_with(".txt"))?.into_iter().filter(|path| *path != self.path) {
+            let Ok(mut file) = File::open(&path) else { continue };
+            if self.has_ended(&path, &file, now) {
+                remove(&path)?;
+                continue;
+            }
+            let mut text = String::new();
+            file.read_to_string(&mut text).context("reading", &path)?;
+            // A line that is being written is none yet.
+            claimed.extend(text.lines().filter_map(|line| line.parse::<Key>().ok()));
+        }
+        Ok(claimed)
+    }
+
+    fn has_ended(&self, path: &Path, file: &File, now: SystemTime) -> bool {
+        let is_here = path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with(&format!("-{}", self.boot)));
+        if is_here && !self.boot.is_empty() {
+            return file.try_lock().is_ok();
+        }
+        let written = file.metadata().and_then(|metadata| metadata.modified());
+        written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > LEASE))
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        // What is left behind counts for nothing once this process has ended.
+        let _ = remove(&self.path);
+    }
+}
+
+fn read_turn(file: &mut File) -> std::io::Result<u64> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text)?;
+    Ok(text.trim().parse().unwrap_or(0))
+}
+
+fn write_turn(file: &mut File, turn: u64) -> std::io::Result<()> {
+    file.rewind()?;
+    file.set_len(0)?;
+    writeln!(file, "{turn}")
+}

@@ -1,0 +1,100 @@
+//! Texts of configurations, so that the hash in a record leads to what was asked for.
+//!
+//! ```text
+//! store/configs/<hash>.json    the resolved configuration whose hash records have in `config_hash`
+//! ```
+
+use super::files::{Scratch, list, make_folder};
+use super::{Problem, Store};
+use crate::error::{Error, IoContext, Result};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest text; a campaign of thousands of models stays far below.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Digits of the hash that names a text, in files and in the column `config_hash`.
+const DIGITS: usize = 32;
+
+/// The name of a text: the first digits of its hash.
+pub fn config_hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..DIGITS].to_owned()
+}
+
+impl Store {
+    fn config_folder(&self) -> PathBuf {
+        self.root().join("configs")
+    }
+
+    fn config_path(&self, hash: &str) -> PathBuf {
+        self.config_folder().join(format!("{hash}.json"))
+    }
+
+    /// Keeps a text under its hash, which is the answer. A sound text is written once.
+    pub fn keep_config(&self, text: &str) -> Result<String> {
+        let hash = config_hash(text);
+        let is_sound = read(&self.config_path(&hash)).is_ok_and(|kept| kept.as_deref() == Some(text));
+        if !is_sound {
+            make_folder(&self.config_folder())?;
+            let mut scratch = Scratch::new(&self.config_folder())?;
+            scratch.write_all(text.as_bytes()).context("writing", &self.config_path(&hash))?;
+            scratch.keep(&format!("{hash}.json"))?;
+        }
+        Ok(hash)
+    }
+
+    /// The text of a hash; nothing when the store has none, and an error when it is not what was written.
+    pub fn config(&self, hash: &str) -> Result<Option<String>> {
+        if hash.len() != DIGITS || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        let path = self.config_path(hash);
+        match read(&path)? {
+            Some(text) if config_hash(&text) != hash => Err(Error::damaged(&path, NOT_ITS_HASH)),
+            text => Ok(text),
+        }
+    }
+
+    /// Takes over the sound texts of another store.
+    pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
+        for path in other.configs()? {
+            if let Some(text) = read(&path)?.filter(|text| is_named_after(&path, text)) {
+                self.keep_config(&text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the texts that are not what was written.
+    pub(super) fn verify_configs(&self) -> Result<Vec<Problem>> {
+        let problem = |file: PathBuf| Problem { file, problem: NOT_ITS_HASH.to_owned() };
+        let paths = self.configs()?.into_iter();
+        Ok(paths
+            .filter(|path| !matches!(read(path), Ok(Some(text)) if is_named_after(path, &text)))
+            .map(problem)
+            .collect())
+    }
+
+    fn configs(&self) -> Result<Vec<PathBuf>> {
+        list(&self.config_folder(), |name| name.ends_with(".json") && !name.starts_with('.'))
+    }
+}
+
+const NOT_ITS_HASH: &str =
+    "its content does not have the hash that its name says; the text of that configuration is lost";
+
+fn is_named_after(path: &Path, text: &str) -> bool {
+    path.file_stem().is_some_and(|name| name == config_hash(text).as_str())
+}
+
+/// A file's text; nothing where there is no file.
+fn read(path: &Path) -> Result<Option<String>> {
+    let file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.context("opening", path)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).context("reading", path)?;
+    // Not UTF-8 is not what was written, which the hash tells.
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}

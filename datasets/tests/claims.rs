@@ -1,0 +1,101 @@
+//! Processes on one store share their work.
+#![allow(missing_docs)]
+
+use datasets::{Key, Store};
+use std::collections::HashSet;
+use std::fs::{File, FileTimes};
+use std::time::{Duration, SystemTime};
+
+fn key(number: u8) -> Key {
+    Key([number; 16])
+}
+
+fn keys(numbers: &[u8]) -> Vec<Key> {
+    numbers.iter().map(|number| key(*number)).collect()
+}
+
+fn set(numbers: &[u8]) -> HashSet<Key> {
+    keys(numbers).into_iter().collect()
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::create(&folder.path().join("store")).unwrap();
+    (folder, store)
+}
+
+#[test]
+fn what_one_has_claimed_the_other_leaves() {
+    let (_folder, store) = store();
+    let (mut one, mut other) = (store.claims().unwrap(), store.claims().unwrap());
+    assert_eq!(one.take(&keys(&[1, 2, 3])).unwrap().held, set(&[]));
+    assert_eq!(other.take(&keys(&[2, 3, 4, 5])).unwrap().held, set(&[2, 3]));
+    assert_eq!(one.take(&keys(&[1, 5, 6])).unwrap().held, set(&[5]), "its own it may take again");
+    drop(one);
+    assert_eq!(other.take(&keys(&[1, 2, 3, 6])).unwrap().held, set(&[]), "claims end with their process");
+}
+
+#[test]
+fn news_is_what_others_claimed_in_between() {
+    let (_folder, store) = store();
+    let mut one = store.claims().unwrap();
+    assert!(one.take(&keys(&[1])).unwrap().has_news, "at first all is new");
+    assert!(!one.take(&keys(&[2])).unwrap().has_news);
+    let mut other = store.claims().unwrap();
+    other.take(&keys(&[7])).unwrap();
+    drop(other);
+    assert!(one.take(&keys(&[3])).unwrap().has_news, "it has come and gone, and may have left records");
+    assert!(!one.take(&keys(&[4])).unwrap().has_news);
+}
+
+/// A claim file as a process of another machine leaves it, written to so long ago.
+fn foreign_claim(store: &Store, name: &str, text: &str, age: Duration) {
+    let path = store.root().join("claims").join(name);
+    std::fs::write(&path, text).unwrap();
+    let times = FileTimes::new().set_modified(SystemTime::now() - age);
+    File::options().append(true).open(&path).unwrap().set_times(times).unwrap();
+}
+
+#[test]
+fn a_claim_of_another_machine_holds_while_it_is_renewed() {
+    let (_folder, store) = store();
+    let mut own = store.claims().unwrap();
+    foreign_claim(&store, "1-2-other.txt", &format!("{}\n", key(1)), Duration::from_secs(60));
+    foreign_claim(&store, "1-3-other.txt", &format!("{}\n", key(2)), Duration::from_secs(7200));
+    assert_eq!(own.take(&keys(&[1, 2])).unwrap().held, set(&[1]));
+    assert!(!store.root().join("claims/1-3-other.txt").exists(), "what has run out is removed");
+}
+
+#[test]
+fn what_is_no_claim_is_passed_over() {
+    let (_folder, store) = store();
+    let mut own = store.claims().unwrap();
+    let text = format!("nonsense\n\n{}\n{}", key(1), &key(2).hex()[..20]);
+    foreign_claim(&store, "1-2-other.txt", &text, Duration::ZERO);
+    std::fs::write(store.root().join("claims/turn"), "many").unwrap();
+    assert_eq!(own.take(&keys(&[1, 2])).unwrap().held, set(&[1]));
+}
+
+/// Many threads, each a claimant of its own, claim everything at once: nothing is claimed twice, nothing by nobody.
+#[test]
+fn claims_at_the_same_time_never_overlap() {
+    let (_folder, store) = store();
+    let all: Vec<Key> = (0..200).map(key).collect();
+    let claimed: Vec<Vec<Key>> = std::thread::scope(|scope| {
+        let claim = || {
+            let mut claims = store.claims().unwrap();
+            let mut own = Vec::new();
+            for batch in all.chunks(7) {
+                let held = claims.take(batch).unwrap().held;
+                own.extend(batch.iter().copied().filter(|key| !held.contains(key)));
+            }
+            (own, claims)
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        ended.into_iter().map(|(own, _claims)| own).collect()
+    });
+    let mut every: Vec<Key> = claimed.into_iter().flatten().collect();
+    every.sort();
+    assert_eq!(every, all);
+}

@@ -1,0 +1,244 @@
+//! What a night meets: workers that die, other processes on the same store or the same CPUs, another build of the program,
+//! and a morning on which somebody asks what was done.
+#![allow(missing_docs)]
+
+use collector::host::Exclusive;
+use datasets::{Key, Origin, Outcome, Record, Store};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+use std::time::Duration;
+use tests::{Bench, Ran, install_with_worker, run, start, stores};
+
+/// Two small operators: ten attempts.
+const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
+                   --schedules 5 --config quick.toml";
+
+fn collect(bench: &Bench, arguments: &str) -> Command {
+    bench.opcollect(&format!("{arguments} --json"))
+}
+
+fn count(ran: &Ran, field: &str) -> u64 {
+    ran.json()[field].as_u64().unwrap_or_else(|| panic!("`{field}` is no count\n{ran}"))
+}
+
+fn ended(ran: &Ran, outcome: &str) -> u64 {
+    ran.json()["outcomes"]["counts"][outcome].as_u64().unwrap_or(0)
+}
+
+fn elsewhere(ran: &Ran) -> u64 {
+    ran.json()["outcomes"]["elsewhere"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn what_crashed_is_tried_again_a_set_number_of_times() {
+    let bench = Bench::new();
+    // Runners of so little memory die of the tensors; the limit says nothing of the experiment.
+    bench.write("starved.toml", &format!("{}run_memory_mib = 64\n", tests::QUICK));
+    let one = "--modelsource simple --modelname relu:shape=16x1024x1024 --schedules 1 --store store";
+    let starved = format!("{one} --config starved.toml");
+    for number in 1..=2 {
+        let ran = run(collect(&bench, &starved)).expect(1);
+        assert_eq!((count(&ran, "known_before"), ended(&ran, "crashed")), (0, 1), "try {number}\n{ran}");
+        assert_eq!(ran.json()["losses"][0]["outcome"], "crashed", "{ran}");
+    }
+    let ran = run(bench.opcollect(&format!("{starved} --retry-faults 1"))).expect(1);
+    assert!(ran.stdout.contains("1 attempts: nothing new, 1 known before"), "{ran}");
+    assert!(ran.stdout.contains("1 crashed: run: worker crashed with SIG"), "{ran}");
+    let ran = run(collect(&bench, &format!("{one} --config quick.toml"))).expect(0);
+    assert_eq!((count(&ran, "known_before"), ended(&ran, "ok")), (0, 1), "the third try is not starved\n{ran}");
+    let ran = run(collect(&bench, &starved)).expect(0);
+    assert_eq!(count(&ran, "known_before"), 1, "what has a time is known");
+    let records = stores::records(&bench.path("store"));
+    let with_time = records.iter().find(|record| record.outcome == Outcome::Ok).expect("a time");
+    assert_eq!(with_time.attempt, 3);
+}
+
+#[test]
+fn a_runner_killed_while_it_starts_ends_no_campaign() {
+    let bench = Bench::new();
+    let program =
+        install_with_worker(&bench, "[ \"$1\" = run ] && mkdir killed 2>/dev/null && kill -9 $$; exec REAL $@");
+    let ran = run(bench.command(&program, &format!("{FEW} --store store --json"))).expect(0);
+    assert!(bench.path("killed").exists());
+    assert_eq!(ended(&ran, "ok"), 10, "{ran}");
+}
+
+#[test]
+fn two_do_not_measure_on_one_cpu() {
+    let bench = Bench::new();
+    let cpus = collector::measure::affinity::allowed().expect("the system tells the CPUs");
+    let take = || Exclusive::take(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+    let held = take();
+    let refused = run(bench.opcollect(&format!("{FEW} --store store"))).expect(3);
+    let begins = format!("error: CPU {} is measured on by another process: {} (", cpus[0], std::process::id());
+    assert!(refused.stderr.contains(&begins), "{refused}");
+    assert!(refused.stderr.contains("\nhint: wait for it with `--wait SECONDS`"), "{refused}");
+    assert!(!bench.path("store").exists(), "a refusal leaves no store behind");
+    let waiting = start(collect(&bench, &format!("{FEW} --store store --wait 200")));
+    std::thread::sleep(Duration::from_millis(500));
+    drop(held);
+    let ran = waiting.finish().expect(0);
+    assert_eq!(ended(&ran, "ok"), 10, "{ran}");
+    take();
+}
+
+#[test]
+fn what_another_process_is_at_is_left_to_it() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store first"))).expect(0);
+    let keys: Vec<Key> = stores::keys(&stores::records(&bench.path("first")));
+    let store = Store::create(&bench.path("store")).expect("a new store");
+    let mut claims = store.claims().expect("a new store takes claims");
+    claims.take(&keys[..4]).expect("nobody else claims");
+    let ran = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    assert_eq!((ended(&ran, "ok"), elsewhere(&ran)), (6, 4), "{ran}");
+    drop(claims);
+    let ran = run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");
+}
+
+#[test]
+fn processes_on_one_store_share_the_work() {
+    let bench = Bench::new();
+    let others = tempfile::tempdir().expect("a temporary folder can be made");
+    let arguments = format!("{FEW} --schedules 8 --store store").replace("--schedules 5 ", "");
+    let one = start(collect(&bench, &arguments));
+    let mut other = collect(&bench, &arguments);
+    // As on another host: there, other locks hold.
+    other.env("OPCOLLECT_LOCKS", others.path());
+    let other = run(other).expect(0);
+    let one = one.finish().expect(0);
+    let records = stores::records(&bench.path("store"));
+    assert_eq!(ended(&one, "ok") + ended(&other, "ok"), records.len() as u64, "{one}\n{other}");
+    let keys: BTreeSet<Key> = stores::keys(&records).into_iter().collect();
+    assert_eq!(keys.len(), records.len());
+    let rest = run(collect(&bench, &arguments)).expect(0);
+    assert_eq!((ended(&rest, "ok"), count(&rest, "known_before")), (0, keys.len() as u64), "{rest}");
+}
+
+/// A store as another build of the program left it, and one as a build before there were revisions.
+#[test]
+fn times_of_other_code_are_not_known() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store now"))).expect(0);
+    let records = stores::records(&bench.path("now"));
+    assert!(records.iter().all(|record| record.code_revision.as_ref().is_some_and(|text| text.len() == 16)));
+    for (name, revision, version) in [("other", Some("0123456789abcdef"), 3), ("old", None, 2)] {
+        let store = Store::create(&bench.path(name)).expect("a new store");
+        let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
+        let mut journal = store.journal(origin).expect("a new store takes journals");
+        for record in &records {
+            let code_revision = revision.map(str::to_owned);
+            let mut record = Record { code_revision, schema_version: version, ..record.clone() };
+            record.key = record.experiment_key();
+            journal.append(&record).expect("the row is sound");
+        }
+        journal.seal().expect("the journal is sound");
+        let ran = run(collect(&bench, &format!("{FEW} --store {name}"))).expect(0);
+        assert_eq!((count(&ran, "known_before"), ended(&ran, "ok")), (0, 10), "{name}\n{ran}");
+        assert_eq!(stores::records(&bench.path(name)).len(), 20, "old rows stay, and stay readable");
+    }
+}
+
+#[test]
+fn the_configuration_of_a_record_is_kept() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    let record = stores::records(&bench.path("store")).remove(0);
+    let hash = record.config_hash.expect("records say what was asked for");
+    let text = Store::open(&bench.path("store")).expect("a store").config(&hash).expect("sound").expect("kept");
+    let config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&config["schedules"], &config["threads"]), (&serde_json::json!(5), &serde_json::json!([1])));
+}
+
+#[test]
+fn a_store_may_have_any_name() {
+    let bench = Bench::new();
+    let mut command = collect(&bench, FEW);
+    command.arg("--store").arg(OsString::from_vec(b"st\xffre".to_vec()));
+    let ran = run(command).expect(0);
+    assert_eq!(ended(&ran, "ok"), 10, "{ran}");
+    assert!(ran.json()["store"].as_str().is_some_and(|name| name.contains("st\u{fffd}re")), "{ran}");
+}
+
+#[test]
+fn a_log_hears_how_far_the_work_is() {
+    let bench = Bench::new();
+    // The first run waits for its worker longer than a line takes to come.
+    let program = install_with_worker(&bench, "[ \"$1\" = run ] && sleep 3; exec REAL $@");
+    let ran = run(bench.command(&program, &format!("{FEW} --store store --progress 1"))).expect(0);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("progress: ")).collect();
+    assert!(!lines.is_empty() && lines[0].contains(" of 10 attempts after "), "{ran}");
+    let quiet = run(bench.command(&program, &format!("{FEW} --store other --progress 0"))).expect(0);
+    assert!(!quiet.stderr.contains("progress: "), "{quiet}");
+}
+
+#[test]
+fn workers_without_memory_are_refused_before_they_start() {
+    let bench = Bench::new();
+    bench.write("starved.toml", &format!("{}run_memory_mib = 1\n", tests::QUICK));
+    let ran = run(bench.opcollect("--modelsource simple --modelname relu:shape=64 --config starved.toml")).expect(2);
+    assert!(ran.stderr.contains("`limits.run_memory_mib` is 1; allowed are 64 to 16777216"), "{ran}");
+}
+
+#[test]
+fn a_plan_is_checked_as_a_configuration_is() {
+    let bench = Bench::new();
+    run(bench.opcollect(
+        "build --modelsource simple --modelname relu:shape=64 --schedules 1 --config quick.toml --out built",
+    ))
+    .expect(0);
+    let path = bench.path("built/plan.json");
+    let text = std::fs::read_to_string(&path).expect("a plan");
+    let plan: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let cases = [
+        ("/config/limits/build_batch", serde_json::json!(0), "`limits.build_batch` is 0"),
+        ("/config/limits/run_seconds", serde_json::json!(1e300), "`limits.run_seconds` is 1e+300"),
+        ("/config/threads", serde_json::json!([]), "`threads` is empty"),
+        ("/config/budget_seconds", serde_json::json!(-1), "`budget_seconds` is -1.0"),
+    ];
+    for (place, value, problem) in cases {
+        let mut changed = plan.clone();
+        *changed.pointer_mut(place).expect("the setting is there") = value;
+        std::fs::write(&path, changed.to_string()).expect("it can be written");
+        let ran = run(bench.opcollect("run built --store store")).expect(2);
+        assert!(ran.stderr.contains(problem), "{ran}");
+    }
+    std::fs::write(&path, text).expect("it can be written");
+    let ran = run(bench.opcollect("run built --store store --json")).expect(0);
+    assert_eq!(ended(&ran, "ok"), 1, "{ran}");
+    let known = run(bench.opcollect(
+        "--modelsource simple --modelname relu:shape=64 --schedules 1 --config quick.toml --store store --json",
+    ));
+    assert_eq!(count(&known.expect(0), "attempts"), 1);
+}
+
+#[test]
+fn a_replay_names_what_it_cannot_read() {
+    let bench = Bench::new();
+    run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
+    let record = stores::records(&bench.path("store")).remove(9);
+    let (part, mut content) = stores::parts(&bench.path("store")).remove(0);
+    let middle = content.len() / 2;
+    content[middle] ^= 0x55;
+    std::fs::write(bench.path("store").join(&part), content).expect("a part can be damaged");
+    let ran = run(bench.opcollect(&format!("replay --key {} --store store", record.key))).expect(2);
+    assert!(ran.stderr.contains("part-") && ran.stderr.contains("hint: part of the store is damaged"), "{ran}");
+}
+
+/// What was compiled for several sizes is so again, and run at the record's own.
+#[test]
+fn a_replay_has_the_sizes_of_its_record() {
+    let bench = Bench::new();
+    let small = "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=48,vocab_size=40";
+    let model = format!("--modelsource transformers --modelname bert-base-uncased:{small} --sequence 5,12");
+    run(collect(&bench, &format!("{model} --executor vm --schedules 1 --config quick.toml --store store"))).expect(0);
+    let records = stores::records(&bench.path("store"));
+    let open = records.iter().find(|record| record.sizes.is_some()).expect("a record of several sizes");
+    let ran = run(bench.opcollect(&format!("replay --key {} --store store --json", open.key))).expect(0);
+    let replayed = ran.json();
+    assert_eq!(replayed["differs_in"], serde_json::json!([]), "{ran}");
+    assert!(replayed["ratio"].as_f64().is_some(), "{ran}");
+}
