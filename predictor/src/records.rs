@@ -129,9 +129,9 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
 /// What other flags would bring back, where most of what was measured is left out.
 fn offers(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<Offers> {
     let measured: Vec<&Record> = records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
-    let taken = |policy: &Policy| measured.iter().filter(|record| refuse(record, policy, usual).is_none()).count();
-    let now = taken(policy);
-    if 2 * now >= measured.len() {
+    let left_out: Vec<&Record> =
+        measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
+    if 2 * left_out.len() <= measured.len() {
         return None;
     }
     let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
@@ -147,13 +147,13 @@ fn offers(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<Of
     }
     let mut found: Vec<(String, usize)> = Vec::new();
     for (flag, other) in others {
-        let brings = taken(&other).saturating_sub(now);
+        let brings = left_out.iter().filter(|record| refuse(record, &other, usual).is_none()).count();
         // Of limits that bring the same, the tightest.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
         }
     }
-    Some(Offers { measured: measured.len(), left_out: measured.len() - now, flags: found })
+    Some(Offers { measured: measured.len(), left_out: left_out.len(), flags: found })
 }
 
 /// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
