@@ -147,3 +147,44 @@ fn best_split(binned: &Binned, labels: &[f32], rows: &[u32]) -> Option<(usize, u
     }
     best
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up;
+    use super::*;
+    use smartcore::ensemble::random_forest_regressor::{RandomForestRegressor, RandomForestRegressorParameters};
+
+    #[test]
+    fn a_forest_answers_as_smartcores_does() {
+        let (samples, learned, asked) = made_up::samples();
+        // Where features say the same thing, which of them splits is a draw; three sizes say different things.
+        let column = |name: &str| samples.names.iter().position(|known| known == name).expect("a feature");
+        let columns = ["rows", "columns", "depth"].map(column);
+        let logs: Vec<f32> = learned.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
+        let matrix = |rows: &[usize]| samples.features.select(rows).project(&columns);
+        let ours: Vec<f64> =
+            fit(&matrix(&learned), &logs, 3).predict(&matrix(&asked)).into_iter().map(f64::from).collect();
+        let rows = |rows: &[usize]| {
+            let matrix = matrix(rows);
+            made_up::dense(
+                &(0..rows.len())
+                    .map(|row| matrix.row(row).iter().map(|value| f64::from(*value)).collect())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let parameters = RandomForestRegressorParameters::default()
+            .with_n_trees(TREES)
+            .with_m(columns.len())
+            .with_min_samples_leaf(1)
+            .with_min_samples_split(SPLIT_ROWS)
+            .with_seed(3);
+        let learned_logs: Vec<f64> = logs.iter().map(|log| f64::from(*log)).collect();
+        let theirs = RandomForestRegressor::fit(&rows(&learned), &learned_logs, parameters).expect("a forest");
+        let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
+        let truth: Vec<f64> = asked.iter().map(|row| samples.rows[*row].time_ns.ln()).collect();
+        let (off, of_theirs) = (made_up::apart(&ours, &truth).0, made_up::apart(&theirs, &truth).0);
+        let (mean, most) = made_up::apart(&ours, &theirs);
+        assert!((off / of_theirs - 1.0).abs() < 0.1, "off by {off}, theirs by {of_theirs}");
+        assert!(mean < 0.2 * off.max(of_theirs) && most < 0.2, "{mean} {most}, off by {off}");
+    }
+}

@@ -233,6 +233,7 @@ impl Cholesky {
 
 #[cfg(test)]
 mod tests {
+    use super::super::made_up;
     use super::*;
     use proptest::prelude::*;
 
@@ -282,5 +283,55 @@ mod tests {
                 prop_assert!(found[place] == 0.0 || (common - penalty * found[place].signum()).abs() <= slack);
             }
         }
+    }
+
+    /// The same rows in both libraries: standardised features and logarithms above the mean.
+    fn standardised(samples: &Samples, standard: &Standard, rows: &[usize]) -> Vec<Vec<f64>> {
+        rows.iter().map(|row| standard.row(samples, *row)).collect()
+    }
+
+    #[test]
+    fn ridge_answers_as_smartcores_does() {
+        use smartcore::linear::ridge_regression::{RidgeRegression, RidgeRegressionParameters};
+        let (samples, learned, asked) = made_up::samples();
+        let sums = Sums::of(&samples, &learned);
+        let logs: Vec<f64> = learned.iter().map(|row| sums.standard.log(&samples, *row)).collect();
+        let parameters = RidgeRegressionParameters::default().with_alpha(RIDGE).with_normalize(false);
+        let rows = made_up::dense(&standardised(&samples, &sums.standard, &learned));
+        let theirs = RidgeRegression::fit(&rows, &logs, parameters).expect("a line");
+        let theirs = theirs.predict(&made_up::dense(&standardised(&samples, &sums.standard, &asked))).expect("answers");
+        let theirs: Vec<f64> = theirs.iter().map(|log: &f64| log + sums.standard.mean_log).collect();
+        let ours = made_up::logs(&fit(&samples, &learned, Penalty::Squares).predict(&samples, &asked));
+        assert!(made_up::apart(&ours, &theirs).1 < 1e-6, "{:?}", made_up::apart(&ours, &theirs));
+    }
+
+    #[test]
+    fn lasso_answers_as_smartcores_does() {
+        use smartcore::linear::lasso::{Lasso, LassoParameters};
+        let (samples, learned, asked) = made_up::samples();
+        let sums = Sums::of(&samples, &learned);
+        let penalty = lasso_share(&samples, &learned) * sums.largest();
+        let logs: Vec<f64> = learned.iter().map(|row| sums.standard.log(&samples, *row)).collect();
+        // Constant features have no coefficient here; there they would make the rows dependent.
+        let used: Vec<usize> = (0..sums.targets.len()).filter(|place| sums.standard.scales[*place] > 1e-9).collect();
+        let chosen = |rows: &[usize]| {
+            let of = |row: Vec<f64>| used.iter().map(|place| row[*place]).collect();
+            made_up::dense(&standardised(&samples, &sums.standard, rows).into_iter().map(of).collect::<Vec<_>>())
+        };
+        // It minimises the squared error and `alpha` times the rows, ours half of it and the penalty.
+        let alpha = 2.0 * penalty / learned.len() as f64;
+        let parameters = LassoParameters {
+            fit_intercept: false,
+            normalize: false,
+            tol: 1e-8,
+            max_iter: 5000,
+            alpha,
+            ..LassoParameters::default()
+        };
+        let theirs = Lasso::fit(&chosen(&learned), &logs, parameters).expect("a line");
+        let theirs: Vec<f64> = theirs.predict(&chosen(&asked)).expect("answers");
+        let theirs: Vec<f64> = theirs.iter().map(|log| log + sums.standard.mean_log).collect();
+        let ours = made_up::logs(&fit(&samples, &learned, Penalty::Sizes).predict(&samples, &asked));
+        assert!(made_up::apart(&ours, &theirs).1 < 0.01, "{:?}", made_up::apart(&ours, &theirs));
     }
 }

@@ -7,6 +7,8 @@ pub mod chooser;
 pub mod facts;
 mod forest;
 mod linear;
+#[cfg(test)]
+mod made_up;
 mod neighbours;
 pub mod operator;
 mod order;

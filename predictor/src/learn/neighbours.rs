@@ -80,3 +80,30 @@ impl Fitted for Neighbours {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up;
+    use super::*;
+    use smartcore::neighbors::KNNWeightFunction;
+    use smartcore::neighbors::knn_regressor::{KNNRegressor, KNNRegressorParameters};
+
+    #[test]
+    fn neighbours_answer_as_smartcores_do() {
+        let (samples, learned, asked) = made_up::samples();
+        let columns = columns_of(&samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
+        let rows = |rows: &[usize]| {
+            let of = |row: &usize| place(&samples, *row, &columns).into_iter().map(f64::from).collect();
+            made_up::dense(&rows.iter().map(of).collect::<Vec<_>>())
+        };
+        let slowdown = |row: &usize| (samples.rows[*row].time_ns / samples.rows[*row].attainable_ns).ln();
+        let slowdowns: Vec<f64> = learned.iter().map(slowdown).collect();
+        let parameters = KNNRegressorParameters::default().with_k(NEAREST).with_weight(KNNWeightFunction::Distance);
+        let theirs = KNNRegressor::fit(&rows(&learned), &slowdowns, parameters).expect("neighbours");
+        let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
+        let theirs: Vec<f64> =
+            theirs.iter().zip(&asked).map(|(log, row)| log + samples.rows[*row].attainable_ns.ln()).collect();
+        let ours = made_up::logs(&fit(&samples, &learned).predict(&samples, &asked));
+        assert!(made_up::apart(&ours, &theirs).1 < 1e-4, "{:?}", made_up::apart(&ours, &theirs));
+    }
+}

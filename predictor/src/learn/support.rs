@@ -107,6 +107,7 @@ impl Fitted for Supports {
 
 #[cfg(test)]
 mod tests {
+    use super::super::made_up;
     use super::*;
     use proptest::prelude::*;
 
@@ -137,5 +138,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn support_vectors_answer_as_smartcores_do() {
+        use smartcore::svm::Kernels;
+        use smartcore::svm::svr::{SVR, SVRParameters};
+        let (samples, learned, asked) = made_up::samples();
+        let standard = Standard::of(&samples, &learned);
+        let rows = |rows: &[usize]| rows.iter().map(|row| standard.row(&samples, *row)).collect::<Vec<_>>();
+        let logs: Vec<f64> = learned.iter().map(|row| standard.log(&samples, *row)).collect();
+        let width = standard.row(&samples, 0).len() as f64;
+        let parameters = SVRParameters::default()
+            .with_eps(IGNORED)
+            .with_c(BOUND)
+            .with_tol(1e-3)
+            .with_kernel(Kernels::rbf().with_gamma(1.0 / width));
+        let places = made_up::dense(&rows(&learned));
+        let theirs = SVR::fit(&places, &logs, &parameters).expect("support vectors");
+        let theirs: Vec<f64> = theirs.predict(&made_up::dense(&rows(&asked))).expect("answers");
+        let theirs: Vec<f64> = theirs.iter().map(|log| log + standard.mean_log).collect();
+        let ours = made_up::logs(&fit(&samples, &learned).predict(&samples, &asked));
+        // Theirs has a free term where ours has a constant in the kernel; both stop within what does not count.
+        let (mean, most) = made_up::apart(&ours, &theirs);
+        assert!(mean < IGNORED && most < 5.0 * IGNORED, "{mean} {most}");
     }
 }
