@@ -156,17 +156,18 @@ fn the_report_has_its_fields() {
     let arguments = "--modelsource local --modelname mlp --schedules 2 --config quick.toml --store store";
     let ran = run(collect(&bench, arguments)).expect(0);
     assert_eq!(ran.stdout.lines().count(), 1, "one document and nothing else\n{ran}");
-    assert_eq!(ran.stderr, "", "progress is for people who watch");
+    let is_told = |line: &&str| !line.starts_with("note: this machine is busy: ");
+    assert_eq!(ran.stderr.lines().find(is_told), None, "progress is for people who watch");
     let report = ran.json();
     let fields = |value: &serde_json::Value| {
         let object = value.as_object().unwrap_or_else(|| panic!("{value} is no object"));
         object.keys().cloned().collect::<Vec<_>>().join(" ")
     };
     expect_test::expect![
-        "attempts config_hash host host_class known_before models outcomes peaks seconds store target"
+        "attempts config_hash host host_class known_before load losses models outcomes peaks seconds store target"
     ]
     .assert_eq(&fields(&report));
-    expect_test::expect!["broken build_ms counts left run_ms"].assert_eq(&fields(&report["outcomes"]));
+    expect_test::expect!["broken build_ms counts elsewhere left run_ms"].assert_eq(&fields(&report["outcomes"]));
     expect_test::expect!["batch missing model rows total_ns total_spread uncertain_share"]
         .assert_eq(&fields(&report["models"][0]));
     expect_test::expect!["count default_over_best difference gflops measured median_ns roofline schedule share share_spread spread task task_hash threads"].assert_eq(&fields(&report["models"][0]["rows"][0]));
@@ -305,7 +306,7 @@ fn an_operator_too_large_for_its_worker_is_an_outcome() {
     let outcomes: Vec<&str> = records.iter().map(|record| record.outcome.name()).collect();
     assert!(["crashed", "run_failed"].contains(&outcomes[0]) && outcomes[1] == "ok", "{outcomes:?}");
     assert!(records[0].reason.is_some(), "a failure has a reason");
-    let again = run(collect(&bench, arguments)).expect(1);
+    let again = run(collect(&bench, &format!("{arguments} --retry-faults 0"))).expect(1);
     assert_eq!((count(&again, "known_before"), made(&again)), (2, 0), "losses are known too");
 }
 
@@ -477,7 +478,8 @@ fn a_full_disk_ends_a_campaign_between_two_records() {
     let mut command = bench.command(Path::new("sh"), "-c");
     command.arg(script);
     let ran = run(command).expect(3);
-    assert!(ran.stderr.starts_with("error: no space left while") && ran.stderr.contains("\nhint: free space"), "{ran}");
+    let error = ran.stderr.lines().find(|line| !line.starts_with("note: this machine is busy: ")).unwrap_or_default();
+    assert!(error.starts_with("error: no space left while") && ran.stderr.contains("\nhint: free space"), "{ran}");
     let kept = stores::records(&bench.path("store"));
     assert!(!kept.is_empty() && kept.len() < 10, "{} records\n{ran}", kept.len());
     check_sound(&bench, "store");
