@@ -32,7 +32,7 @@ impl Default for Bounds {
 const VALUE_BYTES: i32 = 64 << 20;
 /// The longest question.
 const QUESTION_BYTES: i32 = 1 << 20;
-/// The longest pattern of LIKE and GLOB, whose time is a power of its length.
+/// The longest pattern of LIKE and GLOB, whose time may be a power of its length.
 const PATTERN_BYTES: i32 = 1000;
 /// Steps of SQLite between two looks at the clock.
 const STEPS: i32 = 1000;

@@ -136,7 +136,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Waits for the answer on another thread: SQLite looks at the clock between its steps, and a single step, such as one
-/// comparison of a long text with a pattern, may take hours. A thread that is left behind ends with the process.
+/// search of a long text for another, may take hours. A thread that is left behind ends with the process.
 fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {
