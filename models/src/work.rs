@@ -66,15 +66,20 @@ impl Task {
 
     /// The type of a step's input.
     pub fn operand_type(&self, operand: Operand) -> Result<&TensorType> {
-        let ty = match operand {
-            Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
-            Operand::Step(index) => self.steps.get(index).map(|step| &step.output),
-        };
         let what = match operand {
             Operand::Parameter(index) => format!("parameter {index}"),
             Operand::Step(index) => format!("step {index}"),
         };
-        ty.ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
+        self.type_if_any(operand)
+            .ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
+    }
+
+    /// The same for tasks that may be broken; what says so needs their names, which need types.
+    pub(crate) fn type_if_any(&self, operand: Operand) -> Option<&TensorType> {
+        match operand {
+            Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
+            Operand::Step(index) => self.steps.get(index).map(|step| &step.output),
+        }
     }
 }
 

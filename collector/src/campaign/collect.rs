@@ -48,6 +48,9 @@ impl Outcomes {
     }
 }
 
+/// The number that the next try of each experiment has, or nothing where it is not ours to make.
+pub type Tries = Vec<Option<i64>>;
+
 /// Where records go and news is heard.
 pub struct Outside<'a, E> {
     /// Takes every record as soon as it exists; an error ends the campaign.
@@ -56,13 +59,12 @@ pub struct Outside<'a, E> {
     pub listener: &'a mut dyn FnMut(Event<'_>),
     /// Asked between attempts whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
-    /// Asked before a batch is begun: the number that a try of each of these experiments has, or nothing where it is not
-    /// ours to make.
-    pub claim: &'a mut dyn FnMut(&[Key]) -> Result<Vec<Option<i64>>, E>,
+    /// Asked before a batch is begun.
+    pub claim: &'a mut dyn FnMut(&[Key]) -> Result<Tries, E>,
 }
 
 /// The first try of each, all ours: for campaigns of one process.
-pub fn claim_all<E>(keys: &[Key]) -> Result<Vec<Option<i64>>, E> {
+pub fn claim_all<E>(keys: &[Key]) -> Result<Tries, E> {
     Ok(vec![Some(1); keys.len()])
 }
 

@@ -219,8 +219,11 @@ mod tests {
         }
     }
 
+    /// A document with something else in one place of it.
+    type Changed<'a> = &'a dyn Fn(Value) -> Value;
+
     /// Every value in a document replaced by each of these, one at a time.
-    fn with_each(value: &Value, change: &mut dyn FnMut(&dyn Fn(Value) -> Value)) {
+    fn with_each(value: &Value, change: &mut dyn FnMut(Changed<'_>)) {
         change(&|new| new);
         match value {
             Value::Object(fields) => {

@@ -155,7 +155,7 @@ fn best_row(
         .filter(|record| record.outcome == Outcome::Ok)
         .filter_map(|record| Some((*record, record.median_ns?)))
         .collect();
-    let (best, median_ns) = measured.iter().copied().min_by(|left, right| by_upper_end(left, right))?;
+    let (best, median_ns) = measured.iter().copied().min_by(by_upper_end)?;
     let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.hash());
     let default = measured.iter().find(|(record, _)| {
         record.schedule_hash.is_some()

@@ -168,7 +168,7 @@ fn answer(database: &Connection, sql: &str, bounds: &Bounds) -> Result<Answer, E
     if statements.next()?.is_some() {
         return Err(Error::Statements);
     }
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut answer = Answer { columns, rows: Vec::new() };
     let (mut rows, mut bytes) = (statement.query([])?, 0);
     while let Some(row) = rows.next()? {

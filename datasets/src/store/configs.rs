@@ -38,7 +38,7 @@ impl Store {
             make_folder(&self.config_folder())?;
             let mut scratch = Scratch::new(&self.config_folder())?;
             scratch.write_all(text.as_bytes()).context("writing", &self.config_path(&hash))?;
-            scratch.keep(&format!("{hash}.json"))?;
+            scratch.keep(format!("{hash}.json"))?;
         }
         Ok(hash)
     }

@@ -64,7 +64,7 @@ impl Store {
 fn write_named(folder: &Path, text: &[u8]) -> Result<()> {
     let mut scratch = Scratch::new(folder)?;
     scratch.write_all(text).context("writing", folder)?;
-    scratch.keep(&name_of(text)).map(|_| ())
+    scratch.keep(name_of(text)).map(|_| ())
 }
 
 fn name_of(text: &[u8]) -> String {

@@ -86,6 +86,7 @@ mod tests {
         conv_bias_relu().check().unwrap();
         check_refused(|task| task.steps.clear(), "has no steps");
         check_refused(|task| task.parameters.truncate(2), "there is no parameter 2");
+        check_refused(|task| task.steps[0].inputs[0] = Operand::Parameter(9), "there is no parameter 9");
         check_refused(|task| task.parameters.push(task.parameters[0].clone()), "parameter 3 is never used");
         check_refused(|task| task.steps[0].inputs.swap(0, 1), "parameter 1 is used before 0");
         check_refused(|task| task.steps[1].inputs[1] = Operand::Step(1), "reads step 1");

@@ -9,8 +9,7 @@ impl Task {
     /// What the anchor is, such as `conv2d` or `depthwise_conv2d`.
     pub fn kind(&self) -> String {
         let Some(anchor) = self.steps.first() else { return "empty".to_owned() };
-        let types: Vec<&TensorType> =
-            anchor.inputs.iter().filter_map(|operand| self.operand_type(*operand).ok()).collect();
+        let types: Vec<&TensorType> = anchor.inputs.iter().filter_map(|operand| self.type_if_any(*operand)).collect();
         kind(&anchor.op, &types)
     }
 
