@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        assert_eq!((percent(f64::NAN), between(1.0, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
+        assert_eq!((percent(f64::NAN), between(f64::NAN, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
+        assert_eq!(between(1.0, f64::INFINITY), "1.00 ns … –");
         assert_eq!((or_unknown(None::<f64>, number), or_unknown(Some(0.5), percent)), ("–".into(), "50.0 %".into()));
         assert_eq!((plain(1.5), plain(2.0), plain(1e3)), ("1.5".into(), "2".into(), "1000".into()));
     }
