@@ -39,7 +39,9 @@ fn tables_of_the_collector_fit() {
     let input = capture::write(&bench.path(""), &[(0, capture::small_core(0)), (1, capture::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy().into_owned();
     check(&bench, "opcollect", &format!("tpu view {name} out"), "Overall");
-    check(&bench, "opcollect", &format!("tpu compare {name} {name}"), "ratio");
+    std::fs::create_dir(bench.path("alone")).expect("a folder can be made");
+    capture::write(&bench.path("alone"), &[(0, capture::small_core(0))]);
+    check(&bench, "opcollect", &format!("tpu compare {name} alone/{name}"), "ratio");
 }
 
 #[test]

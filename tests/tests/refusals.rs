@@ -486,10 +486,10 @@ fn files_that_are_none() {
     );
     check_command(
         &bench,
-        bench.opcollect("build --modelsource local --modelname mlp --out store"),
+        bench.opcollect("build --modelsource local --modelname mlp --out earlier"),
         2,
         expect![[r#"
-        error: `store` exists and is not an empty folder
+        error: `earlier` exists and is not an empty folder
         hint: choose another `--out`, or remove it
     "#]],
     );
