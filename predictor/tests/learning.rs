@@ -236,7 +236,8 @@ fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
     let (learned, asked) = sides(&samples);
     assert!((learned / 10..=learned / 8).contains(&asked.len()), "{} of {learned}", asked.len());
     let column = |name: &str| predictor::features::FEATURES.iter().position(|one| one.name == name).expect("a feature");
-    let round = |row: usize| samples.features.row(row)[column("columns_alignment")];
+    let alignments = ["rows_alignment", "columns_alignment", "depth_alignment"].map(column);
+    let round = |row: usize| alignments.iter().map(|column| samples.features.row(row)[*column]).sum::<f32>();
     let mean = |belongs: &dyn Fn(u64) -> bool| {
         let rows: Vec<f32> =
             (0..samples.rows.len()).filter(|row| belongs(samples.rows[*row].shape)).map(round).collect();
