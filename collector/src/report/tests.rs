@@ -10,7 +10,7 @@ use datasets::{Outcome, Peaks, Record};
 /// A model of two tasks whose records are these: task, median and half of its interval, in nanoseconds.
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     let source = "simple".to_owned();
-    let models = ["relu:shape=64", "softmax:rows=8,cols=64"];
+    let models = ["relu:shape=64", "softmax:shape=8x64,axis=1"];
     let model = |name: &&str| RawModel { source: source.clone(), name: (*name).to_owned(), ..RawModel::default() };
     let raw = RawConfig { models: models.iter().map(model).collect(), ..RawConfig::default() };
     let config = raw.check(2).expect("a sound configuration");

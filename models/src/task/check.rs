@@ -44,7 +44,7 @@ fn check_operand(operand: Operand, step: usize, parameters: usize, used: &mut us
             *used = (*used).max(index + 1);
             Ok(())
         }
-        Operand::Step(index) if index + 1 == step => Ok(()),
+        Operand::Step(index) if step.checked_sub(1) == Some(index) => Ok(()),
         Operand::Step(index) => Err(format!("reads step {index}; a step reads the one before it and no other")),
     }
 }
@@ -91,6 +91,7 @@ mod tests {
         check_refused(|task| task.steps[0].inputs.swap(0, 1), "parameter 1 is used before 0");
         check_refused(|task| task.steps[1].inputs[1] = Operand::Step(1), "reads step 1");
         check_refused(|task| task.steps[2].inputs[0] = Operand::Step(0), "reads step 0");
+        check_refused(|task| task.steps[2].inputs[0] = Operand::Step(usize::MAX), "reads step");
         check_refused(|task| task.steps[2].op = Op::Softmax { axis: 1, log: false }, "is not pointwise");
         check_refused(|task| task.steps[2].output = TensorType::f32(&[1]), "another shape than its anchor");
         check_refused(|task| task.steps[0].output.dtype = crate::types::DType::F64, "the shape rule says");
