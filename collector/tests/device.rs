@@ -8,6 +8,8 @@
 #![allow(clippy::print_stderr)]
 
 mod common;
+#[path = "common/every.rs"]
+mod every;
 
 use collector::campaign::{Build, Workers};
 use collector::counters::gpu::GPU_NAMES;
@@ -19,6 +21,7 @@ use collector::job::BuildJob;
 use collector::space::{self, Knobs, Schedule, Space};
 use collector::target::{self, Target};
 use common::open;
+use every::TASKS;
 use models::Op;
 use models::reference::Rounding;
 use std::collections::BTreeMap;
@@ -29,112 +32,6 @@ use std::process::Command;
 /// A file that gets the table, and the architectures it is about.
 const OUT_VARIABLE: &str = "OPCOLLECT_COVERAGE_OUT";
 const ARCHITECTURES_VARIABLE: &str = "OPCOLLECT_COVERAGE_ARCHITECTURES";
-
-/// One task for each operator, and more where types or forms take other ways through the code generator. Odd extents,
-/// so that few tiles fit.
-const TASKS: &[&str] = &[
-    // Convolutions and products.
-    "conv1d:n=2,ci=4,size=31,co=8,k=5,s=2,d=2,p=3",
-    "conv2d:ci=16,hw=14,co=32,k=3,p=1,s=2,bias=1,act=relu",
-    "conv2d:ci=8,hw=10,co=12,k=3,g=4,p=1",
-    "conv3d:ci=3,size=5x7x10,co=8,k=3,p=1",
-    "depthwise_conv2d:c=32,hw=14,k=5,s=2,p=2",
-    "conv_transpose2d:ci=10,hw=7,co=8,k=4,s=2,p=1",
-    "conv_transpose(f32[1,4,9], const f32[4,2,3]) strides=[3] pads=[1,1] output_pads=[2] dilations=[2] groups=4",
-    "matmul:m=17,n=31,k=7",
-    "matmul:b=2x3,m=64,n=64,k=64,tb=1",
-    "mat_mul(f16[64,64], f16[64,64]) transpose_a=false transpose_b=false",
-    "mat_mul(bf16[64,64], bf16[64,64]) transpose_a=false transpose_b=false",
-    "mat_mul(f64[24,16], f64[24,8]) transpose_a=true transpose_b=false",
-    "dense:m=10,n=128,k=17,bias=1,act=gelu",
-    "dense(f16[8,64], const f16[32,64])",
-    r#"einsum(f32[2,5,3,8], f32[2,5,7,8]) equation="bhqd,bhkd->bhqk""#,
-    r#"einsum(f32[4,5], f32[5,6], f32[6,7]) equation="ab,bc,cd->ad""#,
-    r#"einsum(f32[6,6]) equation="ii""#,
-    r#"einsum(f32[4], f32[6]) equation="i,j->ij""#,
-    "q_conv(u8[1,4,7,9], const i8[6,4,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0",
-    r#"q_dense(i8[3,16], const i8[16,16]) x_zero=-5 w_zero=0 | bias_add(_, const i32[16]) axis=1 | requantize(_, const f32[]) to="i8" axis=0 zero=-3 low=-128 high=127"#,
-    "q_mat_mul(u8[2,3,16], i8[16,21]) a_zero=5 b_zero=-2",
-    // Work in steps.
-    "attention(f32[2,4,5,8], f32[2,4,7,8], f32[2,4,7,6]) causal=true scale=0.35 window=null softcap=5.0",
-    "attention(f16[1,4,5,8], f16[1,2,7,8], f16[1,2,7,8], f16[1,1,1,7]) causal=false scale=0.35 window=null softcap=null",
-    "rope(f32[1,3,5,16], const f32[5,8], const f32[5,8]) rotary=16 interleaved=true",
-    "softmax:shape=7x1000,axis=1",
-    "softmax:shape=2x10x7,axis=1",
-    "log_softmax:shape=3x17",
-    "layer_norm:shape=3x7x128,axis=-1",
-    "rms_norm(f16[3,21], const f16[21]) axis=1 epsilon=1e-5",
-    "group_norm(f32[2,6,5,7], const f32[6], const f32[6]) groups=3 epsilon=1e-5",
-    "mean_variance_norm(f32[2,3,5,7]) axes=[0,2,3] epsilon=1e-9",
-    "lp_norm(f32[3,5,21]) axis=1 order=2",
-    "lrn(f32[1,7,5,6]) size=5 alpha=0.5 beta=0.75 bias=2.0",
-    "batch_norm:shape=2x7x10x10",
-    "scale_shift:shape=1x7x10x10",
-    // Windows and sums.
-    "max_pool2d:c=8,hw=17,k=3,s=2,p=1",
-    "avg_pool2d:c=3,hw=10,k=3,s=2,p=1",
-    "global_avg_pool:shape=1x17x9x9",
-    r#"global_pool(f32[2,3,5,7]) mode={"lp":{"order":1}}"#,
-    r#"adaptive_pool(f32[1,3,10,7]) mode="max" extents=[4,9]"#,
-    r#"reduce(f32[3,5,210]) function="sum" axes=[0,2] keep=false"#,
-    r#"reduce(f32[3,5,21]) function="log_sum_exp" axes=[1] keep=true"#,
-    r#"reduce(f32[3,21]) function="mean" axes=[0,1] keep=false"#,
-    r#"reduce(i64[3,5,21]) function="min" axes=[1,2] keep=true"#,
-    r#"reduce(f32[9,100]) function="mean" axes=[1] keep=false | unary(_) function="exp""#,
-    "arg_top(f32[3,21]) axis=1 count=5 largest=true",
-    "arg_reduce(f32[3,5,21]) largest=true axis=1 keep=false last=false",
-    "cum_sum(f32[3,5,21]) axis=2 exclusive=false reverse=true",
-    // One element at a time.
-    "gelu:shape=3x7x17",
-    "silu:shape=3x7x17",
-    "hard_swish:shape=3x7x17",
-    r#"unary(f32[3,21]) function="erf""#,
-    r#"unary(f32[3,21]) function="tan""#,
-    r#"unary(f32[3,21]) function="asinh""#,
-    r#"unary(f32[3,21]) function="round""#,
-    r#"unary(f32[3,21]) function={"is_inf":{"negative":true,"positive":false}}"#,
-    r#"unary(f16[3,21]) function="tan""#,
-    r#"unary(f16[3,21]) function="mish""#,
-    r#"unary(bf16[3,21]) function="exp""#,
-    r#"unary(f64[3,21]) function="tanh""#,
-    r#"unary(bool[3,21]) function="not""#,
-    r#"unary(i8[3,21]) function="bit_not""#,
-    r#"unary(f32[]) function="sin""#,
-    "clip:shape=3x7x17",
-    r#"binary(f32[3,21], f32[3,1]) function="pow""#,
-    r#"binary(i32[3,21], i32[3,1]) function="floor_div""#,
-    r#"binary(u8[3,21], u8[3,1]) function="shift_left""#,
-    r#"compare(i8[3,21], i8[21]) function="less""#,
-    "where(bool[3,1], f32[21], f32[3,21])",
-    "p_relu(f16[1,3,21], const f16[3,1])",
-    "bias_add(f32[2,5,7], const f32[5]) axis=1",
-    r#"cast(f32[3,21]) to="i8""#,
-    r#"cast(bool[3,21]) to="f16""#,
-    "identity(f32[3,21])",
-    r#"quantize(f32[3,21], const f32[21], const i8[21]) to="i8" axis=1"#,
-    "dequantize(u8[3,21], const f32[], const u8[]) axis=0",
-    r#"requantize(i32[3,21], const f32[]) to="u8" axis=0 zero=7 low=7 high=255"#,
-    // Moved elements.
-    "resize_linear:shape=1x3x5x7,to=10x14",
-    "reshape(f32[3,20]) shape=[6,10]",
-    "flatten(f32[3,4,5]) axis=1",
-    "transpose(f32[3,4,5]) permutation=[2,0,1]",
-    "concat(f32[3,4], f32[3,5]) axis=1",
-    "pad(f32[3,5]) pads=[1,2,0,1] value=0.5",
-    r#"border_pad(f32[2,5,21]) border="reflect" pads=[0,2,3,0,1,20]"#,
-    "slice(f32[3,21]) axes=[0,1] starts=[2,18] stops=[-1,3] steps=[-1,-4]",
-    "expand(f32[3,1,21]) shape=[2,1,5,1]",
-    "tile(i64[3,7]) repeats=[1,3]",
-    "gather(const f32[50,21], i64[2,3]) axis=0",
-    "gather_elements(f32[3,21], i64[3,9]) axis=1",
-    "gather_nd(f32[4,5,21], i64[4,3,1]) batch=1",
-    r#"scatter_elements(f32[3,21], i64[2,9], f32[2,9]) axis=1 combine="replace""#,
-    r#"scatter_elements(f32[5,21], i64[9,21], f32[9,21]) axis=0 combine="add""#,
-    r#"scatter_nd(f32[4,5,21], i64[3,2], f32[3,21]) combine="replace""#,
-    r#"scatter_nd(f32[4,5,21], i64[9,2], f32[9,21]) combine="mul""#,
-    r#"one_hot(i64[3,5]) axis=2 depth=21 on=1.0 off=0.0 to="f32""#,
-    "trilu(f32[2,5,21]) upper=true diagonal=1",
-];
 
 /// What became of one task: its code, or why there is none.
 type Outcome = Result<DeviceCode, String>;
