@@ -6,14 +6,14 @@
 
 #![no_main]
 
-use collector::tpu::{Reading, loss::Losses, read, trace};
-use collector::trace::Bounds;
+use capture::tpu::{Reading, loss::Losses, read, trace};
+use capture::trace::Bounds;
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 
-#[path = "../../collector/tests/tpu/capture.rs"]
+#[path = "../../collector/capture/tests/tpu/card.rs"]
 #[allow(dead_code)]
-mod capture;
+mod card;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((offset, text)) = bytes.split_first_chunk::<8>() else { return };
@@ -21,10 +21,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut losses = Losses::default();
     let Ok(host) = trace::host::parse(Path::new("fuzz"), text, tail, &mut losses) else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let capture = capture::write(folder.path(), &[(0, capture::small_core(0))]);
+    let capture = card::write(folder.path(), &[(0, card::small_core(0))]);
     let timeline = read(&capture, &Reading::default()).expect("our own capture");
     let path = folder.path().join("perfetto.pftrace");
     trace::write(&timeline, Some(&host), &path).expect("the folder is writable");
     let question = "select count(*), sum(dur) from slice";
-    collector::trace::query(&path, question, &Bounds::default()).expect("our own trace");
+    capture::trace::query(&path, question, &Bounds::default()).expect("our own trace");
 });

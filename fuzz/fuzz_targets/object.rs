@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(loaded) = collector::tvm::object::load(bytes) {
+    if let Ok(loaded) = kernel::tvm::object::load(bytes) {
         let _ = loaded.symbol("main");
         let _ = loaded.function("main");
     }

@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use collector::trace::{Bounds, ask, load};
+use capture::trace::{Bounds, ask, load};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

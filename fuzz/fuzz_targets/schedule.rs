@@ -6,7 +6,7 @@
 
 #![no_main]
 
-use collector::space::Schedule;
+use job::space::Schedule;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -6,9 +6,9 @@
 
 #![no_main]
 
-use collector::tpu::chip::{Chip, Engine};
-use collector::tpu::timeline::{Settings, assemble};
-use collector::tpu::{cdma, core, loss::Losses, summary};
+use capture::tpu::chip::{Chip, Engine};
+use capture::tpu::timeline::{Settings, assemble};
+use capture::tpu::{cdma, core, loss::Losses, summary};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use crate::onnx::{Case, Verdict, folders};
 use crate::through_tvm::Tasks;
-use collector::campaign::workers::worker_program;
+use bench::worker_program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

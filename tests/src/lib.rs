@@ -5,6 +5,7 @@
 //! is an error here and not a puzzle.
 
 pub mod browser;
+pub mod campaigns;
 pub mod conformance;
 pub mod golden;
 pub mod onnx;

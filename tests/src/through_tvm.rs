@@ -4,11 +4,11 @@
 //! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
 //! the reference computes it, and TVM must compute what the reference does.
 
-use collector::campaign::{Build, WorkerLimits, Workers};
-use collector::job::{Artifact, BuildJob, RunJob, RunReply};
-use collector::measure::{Method, Plan, affinity};
-use collector::space::{self, Schedule};
-use collector::target::{self, Target};
+use bench::{Build, WorkerLimits, Workers};
+use job::space::{self, Schedule};
+use job::target::{self, Target};
+use job::{Artifact, BuildJob, RunJob, RunReply};
+use measure::{Method, Plan, affinity};
 use models::fuse::Fuse;
 use models::{Graph, Task};
 use std::collections::HashMap;

@@ -2,32 +2,32 @@
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
-#[path = "../../collector/tests/tpu/capture.rs"]
-mod capture;
+#[path = "../../collector/capture/tests/tpu/card.rs"]
+mod card;
 
-use capture::{File, small_core};
+use card::{File, small_core};
 use tests::{Bench, run};
 
 /// Two captures, `before` and `after`, each with the cores given.
 fn captures(bench: &Bench, cores: [File; 2]) {
     for (name, core) in ["before", "after"].into_iter().zip(cores) {
-        let written = capture::write(&bench.path(name), &[(0, core)]);
+        let written = card::write(&bench.path(name), &[(0, core)]);
         std::fs::rename(written, bench.path(&format!("{name}-0"))).expect("renamed");
     }
 }
 
 /// A core whose matrix product takes some cycles, three times.
 fn product_of(cycles: [u32; 3]) -> File {
-    let (mut tiu, gdma, mut nodes) = capture::preamble();
-    nodes.extend(capture::kernel("mm"));
-    nodes.push(capture::reset(0));
+    let (mut tiu, gdma, mut nodes) = card::preamble();
+    nodes.extend(card::kernel("mm"));
+    nodes.push(card::reset(0));
     for (at, cycles) in [2000, 12_000, 22_000].into_iter().zip(cycles) {
         tiu.push([at, at + cycles - 1, tiu.len() as u32 - 2, 0]);
-        nodes.push(capture::node(0, 2, 4, 1));
+        nodes.push(card::node(0, 2, 4, 1));
     }
     // A record at the end that is equal in all, so that the captures take the same time.
     tiu.push([40_000, 40_499, 3, 0]);
-    nodes.push(capture::node(0, 3, 14, 1));
+    nodes.push(card::node(0, 3, 14, 1));
     File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes)
 }
 
@@ -75,7 +75,7 @@ fn an_import_tells_a_person_and_a_script() {
     let json: serde_json::Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
     assert_eq!(json["rows"], 4, "{ran}");
     // Work that nothing but messages is left of.
-    let (tiu, _, nodes) = capture::preamble();
+    let (tiu, _, nodes) = card::preamble();
     let sends = [0, 1, 2, 3, 4, 5].map(|id| [900 + 150 * id, 911 + 150 * id, id, 0, 0, 0]);
     let idle = File::default().tiu(&tiu).gdma(&sends).nodes(&nodes);
     let bench = Bench::new();
@@ -103,7 +103,7 @@ fn a_view_says_what_it_wrote_and_what_is_missing() {
     let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
     assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: every output is switched off\n");
     // Every command that reads it tells a core whose file was emptied beside one that was not.
-    let both = capture::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
+    let both = card::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
     std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");
     let name = both.file_name().expect("a name").to_string_lossy();
     for command in [

@@ -1,8 +1,8 @@
 //! Compiling for a GPU on a machine without one: the folder is complete, and running it says clearly what is missing.
 #![allow(missing_docs)]
 
-use collector::cuda::driver::Device;
-use collector::cuda::nvrtc::Nvrtc;
+use cuda::driver::Device;
+use cuda::nvrtc::Nvrtc;
 use tests::{Bench, run, skip};
 
 fn has_compiler() -> bool {

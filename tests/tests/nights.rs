@@ -2,8 +2,8 @@
 //! and a morning on which somebody asks what was done.
 #![allow(missing_docs)]
 
-use collector::host::Exclusive;
 use datasets::{Key, Origin, Outcome, Record, Store};
+use measure::host::Exclusive;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -68,7 +68,7 @@ fn a_runner_killed_while_it_starts_ends_no_campaign() {
 #[test]
 fn two_do_not_measure_on_one_cpu() {
     let bench = Bench::new();
-    let cpus = collector::measure::affinity::allowed().expect("the system tells the CPUs");
+    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
     let take = || Exclusive::take(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
     let held = take();
     let refused = run(bench.opcollect(&format!("{FEW} --store store"))).expect(3);

@@ -2,15 +2,15 @@
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
-#[path = "../../collector/tests/tpu/capture.rs"]
-mod capture;
+#[path = "../../collector/capture/tests/tpu/card.rs"]
+mod card;
 
 use tests::{Bench, browser, run};
 
 #[test]
 fn a_tpu_capture_shows_itself() {
     let bench = Bench::new();
-    let input = capture::write(&bench.path(""), &[(0, capture::small_core(0)), (1, capture::small_core(5))]);
+    let input = card::write(&bench.path(""), &[(0, card::small_core(0)), (1, card::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy();
     run(bench.opcollect(&format!("tpu view {name} out"))).expect(0);
     let Some(page) = browser::open(&bench.path("out/PerfWeb/result.html")) else { return };
@@ -27,8 +27,8 @@ fn a_tpu_capture_shows_itself() {
 #[test]
 fn a_tpu_capture_fits_into_the_window() {
     let bench = Bench::new();
-    let cores: Vec<_> = (0..8).map(|core| (core, capture::small_core(core))).collect();
-    let input = capture::write(&bench.path(""), &cores);
+    let cores: Vec<_> = (0..8).map(|core| (core, card::small_core(core))).collect();
+    let input = card::write(&bench.path(""), &cores);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy();
     run(bench.opcollect(&format!("tpu view {name} out"))).expect(0);
     for tab in ["overview", "timelines", "compare"] {

@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
-#[path = "../../collector/tests/tpu/capture.rs"]
-mod capture;
+#[path = "../../collector/capture/tests/tpu/card.rs"]
+mod card;
 
 use tests::{Bench, Ran, program, run};
 
@@ -36,11 +36,11 @@ fn tables_of_the_collector_fit() {
     check(&bench, "opcollect", "space --modelsource simple --modelname matmul:m=64,n=64,k=64", "tile_x");
     check(&bench, "opcollect", "dataset schema", "median_interval_ns");
     check(&bench, "opcollect", "doctor", "TVM runtime");
-    let input = capture::write(&bench.path(""), &[(0, capture::small_core(0)), (1, capture::small_core(5))]);
+    let input = card::write(&bench.path(""), &[(0, card::small_core(0)), (1, card::small_core(5))]);
     let name = input.file_name().expect("the folder of the capture has a name").to_string_lossy().into_owned();
     check(&bench, "opcollect", &format!("tpu view {name} out"), "Overall");
     std::fs::create_dir(bench.path("alone")).expect("a folder can be made");
-    capture::write(&bench.path("alone"), &[(0, capture::small_core(0))]);
+    card::write(&bench.path("alone"), &[(0, card::small_core(0))]);
     check(&bench, "opcollect", &format!("tpu compare {name} alone/{name}"), "ratio");
 }
 

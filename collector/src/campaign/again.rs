@@ -2,11 +2,11 @@
 
 use super::attempt::{Attempt, Code, PlannedTask, PlanningError, Symbolic, attempt, describe_task};
 use super::config::{Limits, ModelRequest};
-use crate::job::revision::Revisions;
-use crate::measure::Method;
-use crate::space::Schedule;
-use crate::target::{self, Machine, Target};
 use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::{self, Machine, Target};
+use measure::Method;
 use models::Task;
 use models::partition::CPU_VENDOR;
 use std::sync::Arc;

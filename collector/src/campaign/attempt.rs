@@ -7,11 +7,11 @@ use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, SI
 use super::module::{self, ModuleError, PlannedModule};
 use super::sizes;
 use super::variations::variations;
-use crate::job::revision::Revisions;
-use crate::measure::{Cache, Method};
-use crate::space::{self, Schedule};
-use crate::target::Target;
 use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
+use job::revision::Revisions;
+use job::space::{self, Schedule};
+use job::target::Target;
+use measure::{Cache, Method};
 use models::fuse::plan_with;
 use models::partition::{CPU_VENDOR, claims, partner};
 use models::reader::{Imported, Options, Skipped};

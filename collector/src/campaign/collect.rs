@@ -1,19 +1,19 @@
 //! Attempts → records.
 
 use super::attempt::{Attempt, Code, PlannedTask};
-use super::builders::Build;
 use super::config::Config;
 use super::module::PlannedModule;
-use super::workers::Workers;
-use crate::counters::{CounterValue, Coverage};
-use crate::job::{Artifact, BuildJob, Check, LibraryJob, Measured, ModuleJob, RunJob, RunReply};
-use crate::space::Schedule;
-use crate::target::Target;
-use crate::worker::Fault;
+use bench::Build;
+use bench::Workers;
 use datasets::{Json, Key, Outcome, Record, RowError};
+use job::space::Schedule;
+use job::target::Target;
+use job::{Artifact, BuildJob, Check, LibraryJob, Measured, ModuleJob, RunJob, RunReply};
+use measure::counters::{CounterValue, Coverage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use worker::Fault;
 
 /// News of a campaign.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
-use crate::counters::{self, CounterRequest};
-use crate::cuda::Architecture;
-use crate::measure::Plan;
-use crate::target::{composite, cuda_text, is_cuda, is_llvm};
 use datasets::CacheState;
+use job::device::Architecture;
+use job::target::{composite, cuda_text, is_cuda, is_llvm};
+use measure::Plan;
+use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
 use models::names;
 use models::transformers::{self, Phase};
@@ -304,7 +304,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Counter(String),
     #[error(transparent)]
-    Plan(#[from] crate::measure::PlanError),
+    Plan(#[from] measure::PlanError),
 }
 
 impl RawModel {

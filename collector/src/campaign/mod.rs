@@ -7,18 +7,14 @@
 
 pub mod again;
 pub mod attempt;
-pub mod builders;
 pub mod collect;
 pub mod config;
 pub mod module;
 mod sizes;
 mod variations;
-pub mod workers;
 
 pub use again::{AgainError, Told};
 pub use attempt::{Attempt, Bases, Code, PlannedTask, attempts, planned_modules, planned_tasks};
-pub use builders::{Build, Builders};
 pub use collect::{Artifacts, BuildNow, Campaign, Event, Outcomes, collect};
 pub use config::{Config, ConfigError, ModelRequest, RawConfig};
 pub use module::PlannedModule;
-pub use workers::{WorkerLimits, Workers};

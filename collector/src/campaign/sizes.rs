@@ -6,7 +6,7 @@
 
 use super::attempt::{PlannedTask, PlanningError, Symbolic, cuts, load};
 use super::config::{Config, ModelRequest};
-use crate::lower::symbols;
+use job::symbols;
 use models::symbolic::{Family, unify};
 use models::{Graph, Plan, Task, TaskUse};
 use std::collections::HashMap;

@@ -13,16 +13,16 @@ use super::progress::{LINE_SECONDS, Progress};
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::collect::build_job;
-use crate::campaign::{
-    Artifacts, Bases, Campaign, Config, Event, PlannedTask, Workers, builders::Build, planned_tasks,
-};
-use crate::cuda::{Cubin, DeviceCode};
-use crate::host::Facts;
-use crate::job::revision::Revisions;
-use crate::job::{Artifact, BuildJob};
-use crate::space::Schedule;
-use crate::target::Target;
+use crate::campaign::{Artifacts, Bases, Campaign, Config, Event, PlannedTask, planned_tasks};
+use bench::Build;
+use bench::Workers;
 use datasets::Record;
+use job::device::{Cubin, DeviceCode};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::Target;
+use job::{Artifact, BuildJob};
+use measure::host::Facts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;

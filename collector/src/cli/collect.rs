@@ -12,14 +12,14 @@ use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, s
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
 use crate::campaign::{
-    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, Workers, attempts, collect, planned_modules,
-    planned_tasks,
+    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, attempts, collect, planned_modules, planned_tasks,
 };
-use crate::host::{Facts, Load, LoadReading};
-use crate::job::revision::Revisions;
 use crate::report::operators::{Summary, render, summarise};
-use crate::target::Target;
+use bench::Workers;
 use datasets::{Choose, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, Shard, Store};
+use job::revision::Revisions;
+use job::target::Target;
+use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;

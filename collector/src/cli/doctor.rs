@@ -1,11 +1,11 @@
 //! `doctor`: what this machine can measure, what not, and how to improve it.
 
 use super::{DONE, Result, paper, print, print_json};
-use crate::counters::CounterRequest;
-use crate::host::{DoctorRequest, Status, doctor};
-use crate::tvm::library;
+use crate::doctor::{DoctorRequest, Status, doctor};
+use measure::counters::CounterRequest;
 use report::{Cell, Table, words};
 use std::path::{Path, PathBuf};
+use worker::libraries;
 
 /// Prints every finding.
 pub fn run(as_json: bool) -> Result<u8> {
@@ -36,7 +36,7 @@ pub fn run(as_json: bool) -> Result<u8> {
 /// Where TVM's libraries are looked for: its own folders, and the one of its interface beside each.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
-    for folder in library::candidates() {
+    for folder in libraries::tvm() {
         let packages = folder.parent().and_then(Path::parent).map(|packages| packages.join("tvm_ffi/lib"));
         for folder in [Some(folder), packages].into_iter().flatten() {
             if !folders.contains(&folder) {

@@ -3,21 +3,22 @@
 use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
+use crate::campaign::PlannedModule;
 use crate::campaign::attempt::PlannedTask;
-use crate::campaign::builders::Build;
 use crate::campaign::config::Limits;
-use crate::campaign::{PlannedModule, WorkerLimits, Workers, workers};
-use crate::cuda::driver;
-use crate::cuda::nvrtc::{self, Nvrtc};
-use crate::host::{Exclusive, ExclusiveError, Facts, exclusive};
-use crate::job::BuildJob;
-use crate::space::{Schedule, space};
-use crate::target::{self, Machine, Target};
-use crate::worker::Fault;
+use bench::Build;
+use bench::{WorkerLimits, Workers};
+use cuda::driver;
+use cuda::nvrtc::{self, Nvrtc};
 use datasets::{Record, Source};
+use job::BuildJob;
+use job::space::{Schedule, space};
+use job::target::{self, Machine, Target};
+use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use models::partition::CPU_VENDOR;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use worker::Fault;
 
 /// What to do when TVM cannot be used.
 pub const SETUP_HINT: &str =
@@ -29,7 +30,7 @@ pub type Versions = BTreeMap<String, String>;
 /// Workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
-    let program = workers::worker_program().map_err(Failure::environment)?;
+    let program = bench::worker_program().map_err(Failure::environment)?;
     let cpus = allowed_cpus()?;
     let limits = WorkerLimits {
         builders: if limits.builders > 0 { limits.builders } else { cpus.len() },
@@ -68,8 +69,8 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], worker
     if count == 0 && modules.is_empty() {
         return Ok(Versions::new());
     }
-    let worker = workers::worker_program().map_err(Failure::environment)?;
-    if !workers::library_program(&worker).exists() {
+    let worker = bench::worker_program().map_err(Failure::environment)?;
+    if !bench::library_program(&worker).exists() {
         let what = match modules.first() {
             Some(module) => format!("`{}` is TorchScript, which PyTorch's library runs", module.model.name),
             None => format!("{count} of {} tasks belong to PyTorch's library (`{CPU_VENDOR}`)", tasks.len()),

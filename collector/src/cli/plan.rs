@@ -2,11 +2,11 @@
 
 use super::machine::Versions;
 use crate::campaign::{Config, PlannedTask};
-use crate::cuda::{Architecture, Count, Kernel, Launch};
-use crate::job::revision::Revisions;
-use crate::lower::Packing;
-use crate::space::Schedule;
-use crate::target::{Cpu, Gpu, Machine, Target, is_cuda, is_llvm};
+use job::Packing;
+use job::device::{Architecture, Count, Kernel, Launch};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::{Cpu, Gpu, Machine, Target, is_cuda, is_llvm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -174,7 +174,7 @@ impl Built {
 mod tests {
     use super::*;
     use crate::campaign::{RawConfig, planned_tasks};
-    use crate::space;
+    use job::space;
     use serde_json::{Value, json};
 
     const CONFIG: &str = "models = [{ source = 'simple', name = 'dense:m=4,n=6,k=8,bias=1,act=relu' }]\n\
@@ -184,7 +184,7 @@ mod tests {
     fn plan() -> Plan {
         let config = RawConfig::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config).unwrap();
-        let target = crate::target::llvm("x86-64", &[], 1);
+        let target = job::target::llvm("x86-64", &[], 1);
         let knobs = space::space(&tasks[0].task, &target.machine).default;
         let built = Built {
             task: 0,

@@ -9,8 +9,8 @@ use super::failure::{Failure, chain};
 use crate::campaign::attempt::settle_batches;
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::{Config, RawConfig};
-use crate::counters::Backend;
-use crate::measure::affinity;
+use measure::affinity;
+use measure::counters::Backend;
 use models::transformers::Phase;
 use std::collections::BTreeMap;
 

@@ -4,10 +4,10 @@ use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, Tp
 use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
 use crate::campaign::collect::now_us;
-use crate::tpu::compare::{self, Change};
-use crate::tpu::import::{self, Per, Provenance};
-use crate::tpu::loss::Losses;
-use crate::tpu::{self, Reading, Timeline, capture};
+use ::capture::tpu::compare::{self, Change};
+use ::capture::tpu::import::{self, Per, Provenance};
+use ::capture::tpu::loss::Losses;
+use ::capture::tpu::{self, Reading, Timeline, capture};
 use datasets::{Format, Store};
 use report::{Cell, Table, duration, figures, number, words};
 use std::io::Write;

@@ -3,7 +3,7 @@
 use super::arguments::TraceCommand;
 use super::failure::Failure;
 use super::{DONE, Result, paper, print, print_json};
-use crate::trace::{self, Answer, Bounds, Error};
+use capture::trace::{self, Answer, Bounds, Error};
 use report::{Table, figures, words};
 use std::time::Duration;
 

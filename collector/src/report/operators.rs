@@ -4,9 +4,9 @@
 //! lowest. What is not known is `–` and never zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
-use crate::space::{Knobs, Schedule, space};
-use crate::target::Machine;
 use datasets::{KNOWN_WELL, Outcome, Peaks, Record};
+use job::space::{Knobs, Schedule, space};
+use job::target::Machine;
 use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use std::cmp::Ordering;

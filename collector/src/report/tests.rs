@@ -3,9 +3,9 @@
 use super::operators::{Summary, render, summarise};
 use crate::campaign::config::{RawConfig, RawModel};
 use crate::campaign::{PlannedTask, planned_tasks};
-use crate::target;
 use ::report::Paper;
 use datasets::{Outcome, Peaks, Record};
+use job::target;
 
 /// A model of two tasks whose records are these: task, median and half of its interval, in nanoseconds.
 fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {

@@ -1,0 +1,178 @@
+//! Builders: processes that compile ahead of the runner, each on a CPU of its own.
+
+use job::{Artifact, BuildJob, BuildReply};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
+
+/// What became of a build.
+#[derive(Clone, Debug)]
+pub enum Build {
+    /// Built code.
+    Built(Artifact),
+    /// TVM refused.
+    Failed(String),
+    /// The space has no schedule at this draw.
+    Rejected(String),
+    /// The builder did not answer.
+    Fault(Fault),
+}
+
+/// A queue of build jobs and the processes that do them. Results come out in the order of the requests.
+pub struct Builders {
+    seats: Vec<Seat>,
+    deadline: Duration,
+    queue: VecDeque<(u64, BuildJob)>,
+    ended: BTreeMap<u64, Build>,
+    requested: u64,
+    taken: u64,
+    ended_count: u64,
+}
+
+/// One process and what it is at.
+struct Seat {
+    supervisor: Supervisor<BuildJob, BuildReply>,
+    /// Where it runs; `None` is anywhere.
+    cpu: Option<usize>,
+    number: Option<u64>,
+}
+
+impl Builders {
+    /// Builders that stay on one CPU each, from the last of `cpus` to the first, because runners begin with the first.
+    /// Without CPUs they run anywhere.
+    pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
+        let seats = (0..count.max(1)).map(|place| {
+            let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
+            let mut spec = spec.clone();
+            spec.limits.cpus = cpu.map(|cpu| vec![cpu]);
+            Seat { supervisor: Supervisor::new(spec), cpu, number: None }
+        });
+        Builders {
+            seats: seats.collect(),
+            deadline,
+            queue: VecDeque::new(),
+            ended: BTreeMap::new(),
+            requested: 0,
+            taken: 0,
+            ended_count: 0,
+        }
+    }
+
+    /// What a builder says about itself: versions of TVM and LLVM, name of the CPU.
+    pub fn versions(&mut self) -> Result<&BTreeMap<String, String>, Fault> {
+        Ok(&self.seats[0].supervisor.ready()?.versions)
+    }
+
+    /// Puts a job at the end of the queue.
+    pub fn request(&mut self, job: BuildJob) {
+        self.queue.push_back((self.requested, job));
+        self.requested += 1;
+    }
+
+    /// Builds that have ended since the beginning.
+    pub fn ended_count(&self) -> u64 {
+        self.ended_count
+    }
+
+    /// The result of the oldest request whose result was not taken yet, after waiting for it with all builders at
+    /// work. `None` when there is no such request, or when `goes_on`, asked after every build, says to stop.
+    pub fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
+        loop {
+            if let Some(build) = self.ended.remove(&self.taken) {
+                self.taken += 1;
+                return Some(build);
+            }
+            self.feed(&|_| true);
+            let ready = wait_any(&self.waiting());
+            match ready {
+                Some(place) => self.receive(place),
+                None if self.ended.contains_key(&self.taken) => {}
+                None => return None,
+            }
+            if !goes_on() {
+                return None;
+            }
+        }
+    }
+
+    /// Gives jobs to the idle builders whose CPU is not among those of a run.
+    pub fn feed_beside(&mut self, run_cpus: &[usize]) {
+        self.feed(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
+    }
+
+    /// Waits for the builds that occupy CPUs of a run, and gives out no job meanwhile.
+    pub fn leave(&mut self, run_cpus: &[usize]) {
+        loop {
+            let in_the_way = |seat: &Seat| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
+            let waiting: Vec<_> =
+                self.seats.iter().map(|seat| seat.supervisor.waiting().filter(|_| in_the_way(seat))).collect();
+            let Some(place) = wait_any(&waiting) else { return };
+            self.receive(place);
+        }
+    }
+
+    /// Builds all that was requested.
+    pub fn finish(&mut self) {
+        while !self.queue.is_empty() {
+            self.feed(&|_| true);
+            if let Some(place) = wait_any(&self.waiting()) {
+                self.receive(place);
+            }
+        }
+        self.leave_all();
+    }
+
+    /// Waits for all builds under way.
+    pub fn leave_all(&mut self) {
+        while let Some(place) = wait_any(&self.waiting()) {
+            self.receive(place);
+        }
+    }
+
+    /// What to wait for, by place of the builder.
+    pub fn waiting(&self) -> Vec<Option<Waiting<'_>>> {
+        self.seats.iter().map(|seat| seat.supervisor.waiting()).collect()
+    }
+
+    /// Takes the answer of the builder at a place.
+    pub fn receive(&mut self, place: usize) {
+        let seat = &mut self.seats[place];
+        let number = seat.number.take().expect("a builder that owes an answer has a job");
+        let build = match seat.supervisor.receive() {
+            Ok(BuildReply::Built(artifact)) => Build::Built(*artifact),
+            Ok(BuildReply::Failed(why)) => Build::Failed(why),
+            Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
+            Err(fault) => Build::Fault(fault),
+        };
+        self.end(number, build);
+    }
+
+    /// Gives up what is queued, under way, or not taken.
+    pub fn abandon(&mut self) {
+        self.queue.clear();
+        self.ended.clear();
+        self.taken = self.requested;
+        for seat in self.seats.iter_mut().filter(|seat| seat.number.is_some()) {
+            seat.supervisor.recycle();
+            seat.number = None;
+        }
+    }
+
+    fn feed(&mut self, may_work: &dyn Fn(Option<usize>) -> bool) {
+        for place in 0..self.seats.len() {
+            while self.seats[place].number.is_none() && may_work(self.seats[place].cpu) {
+                let Some((number, job)) = self.queue.pop_front() else { return };
+                let seat = &mut self.seats[place];
+                match seat.supervisor.send(&job, self.deadline) {
+                    Ok(()) => seat.number = Some(number),
+                    Err(fault) => self.end(number, Build::Fault(fault)),
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, number: u64, build: Build) {
+        self.ended_count += 1;
+        self.ended.insert(number, build);
+    }
+}

@@ -1,0 +1,74 @@
+//! From CUDA C and launches to checked device code.
+
+use super::cubin::{self, CubinError};
+use super::log::assembled;
+use super::nvrtc::{Nvrtc, NvrtcError};
+use job::device::{Architecture, Cubin, DeviceCode, Kernel, Launches, LimitExceeded, occupancy};
+use models::reference::Rounding;
+
+/// Why there is no device code.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum CompileError {
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    #[error(transparent)]
+    Nvrtc(#[from] NvrtcError),
+    #[error(transparent)]
+    Cubin(#[from] CubinError),
+    #[error("the compiler says nothing about kernel `{0}`")]
+    Unnamed(String),
+}
+
+/// Compiles the source for every architecture; limits are checked before and after.
+pub fn compile(
+    nvrtc: &Nvrtc,
+    source: &str,
+    launches: Launches,
+    architectures: &[Architecture],
+) -> Result<DeviceCode, CompileError> {
+    for &architecture in architectures {
+        launches.launches.iter().try_for_each(|launch| launch.check(architecture))?;
+    }
+    let mut code = DeviceCode {
+        source: source.to_owned(),
+        launches: launches.launches,
+        workspaces: launches.workspaces,
+        cubins: Vec::new(),
+        rounding: Rounding::None,
+    };
+    for &architecture in architectures {
+        let cubin = compile_for(nvrtc, &code, architecture)?;
+        code.cubins.push(cubin);
+    }
+    Ok(code)
+}
+
+fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> Result<Cubin, CompileError> {
+    let compiled = nvrtc.compile(&code.source, architecture)?;
+    let sections = cubin::kernels(&compiled.cubin)?;
+    let mut kernels = Vec::with_capacity(code.launches.len());
+    for launch in &code.launches {
+        let unnamed = || CompileError::Unnamed(launch.kernel.clone());
+        let said = assembled(&compiled.log, &launch.kernel).ok_or_else(unnamed)?;
+        let (_, code_bytes) = sections.iter().find(|(name, _)| *name == launch.kernel).ok_or_else(unnamed)?;
+        let block_threads = u32::try_from(launch.block_threads()).expect("a block was checked to be small");
+        let shared_bytes = said.shared_bytes + launch.dynamic_shared_bytes;
+        let kernel = Kernel {
+            name: launch.kernel.clone(),
+            registers: said.registers,
+            shared_bytes,
+            stack_bytes: said.stack_bytes,
+            spill_store_bytes: said.spill_store_bytes,
+            spill_load_bytes: said.spill_load_bytes,
+            barriers: said.barriers,
+            code_bytes: *code_bytes,
+            block_threads,
+            grid_blocks: launch.grid_blocks(),
+            occupancy: occupancy(architecture, block_threads, said.registers, shared_bytes),
+        };
+        launch.check_kernel(&kernel, architecture)?;
+        kernels.push(kernel);
+    }
+    Ok(Cubin { architecture, compiler: nvrtc.version(), bytes: compiled.cubin, kernels })
+}

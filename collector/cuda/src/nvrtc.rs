@@ -1,0 +1,310 @@
+//! The fence around NVRTC, NVIDIA's compiler library: CUDA C in, machine code and the assembler's log out.
+//!
+//! It needs neither a toolkit nor a GPU. The library is opened at run time, from the folder that `OPCOLLECT_NVRTC`
+//! names, a `lib` folder beside the program's own, the wheel in `.venv`, or wherever the system's loader finds one.
+//! Headers for half precision come from the wheel of the CUDA runtime, which puts them beside the library's folder.
+
+use job::device::Architecture;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use worker::libraries;
+
+/// Names the only file to be opened.
+pub const FILE_VARIABLE: &str = "OPCOLLECT_NVRTC";
+
+/// What to do when there is none.
+pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or name a \
+                              `libnvrtc.so` in `OPCOLLECT_NVRTC`";
+
+/// Why device code cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum NvrtcError {
+    #[error("cannot open NVRTC; looked for {}: {why}", list(tried))]
+    NotFound { tried: Vec<PathBuf>, why: String },
+    #[error("`{}` is no usable NVRTC: it lacks `{symbol}`", path.display())]
+    MissingSymbol { path: PathBuf, symbol: &'static str },
+    #[error("NVRTC {version} knows no `{architecture}`; it knows {known}")]
+    UnknownArchitecture { architecture: String, version: String, known: String },
+    #[error("`{call}` of NVRTC failed: {why}")]
+    Failed { call: &'static str, why: String },
+    #[error("NVRTC refuses the generated code: {0}")]
+    Refused(String),
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
+}
+
+type Result<T> = std::result::Result<T, NvrtcError>;
+
+type Status = c_int;
+type Program = *mut c_void;
+
+const SUCCESS: Status = 0;
+
+/// The functions in use, with the signatures of `nvrtc.h`, which are the same in releases 12 and 13.
+struct Functions {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
+    supported_count: unsafe extern "C" fn(*mut c_int) -> Status,
+    supported: unsafe extern "C" fn(*mut c_int) -> Status,
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> Status,
+    destroy: unsafe extern "C" fn(*mut Program) -> Status,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    error_string: unsafe extern "C" fn(Status) -> *const c_char,
+}
+
+/// An opened NVRTC.
+pub struct Nvrtc {
+    functions: Functions,
+    path: PathBuf,
+    version: (i32, i32),
+    known: Vec<u32>,
+    include: Option<PathBuf>,
+    // Keeps the functions' code mapped.
+    _library: Library,
+}
+
+/// Machine code with what the compiler said about it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// An ELF file.
+    pub cubin: Vec<u8>,
+    /// Warnings and the assembler's figures.
+    pub log: String,
+}
+
+/// Files that may be NVRTC, best first.
+pub fn candidates() -> Vec<PathBuf> {
+    const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+    if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
+        return vec![PathBuf::from(file)];
+    }
+    let mut folders = Vec::new();
+    folders.extend(libraries::beside_program());
+    for packages in libraries::packages() {
+        folders.extend([packages.join("nvidia/cu13/lib"), packages.join("nvidia/cuda_nvrtc/lib")]);
+    }
+    folders.push(PathBuf::from("/usr/local/cuda/lib64"));
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        let found = NAMES.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+        files.extend(found.filter(|file| !files.contains(file)));
+    }
+    // Last, whatever the system's loader finds by name.
+    files.extend(NAMES.iter().map(PathBuf::from));
+    files
+}
+
+impl Nvrtc {
+    /// Opens the first that works.
+    pub fn open() -> Result<Nvrtc> {
+        let tried = candidates();
+        let mut why = String::new();
+        for path in &tried {
+            // SAFETY: NVIDIA's library has initialisers that only set up its own state; it is never unloaded while
+            // `Nvrtc` lives, which holds it.
+            match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
+                Ok(library) => return Nvrtc::over(library, path),
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), |c| c.to_string());
+                    why = cause;
+                }
+            }
+        }
+        Err(NvrtcError::NotFound { tried, why })
+    }
+
+    fn over(library: Library, path: &Path) -> Result<Nvrtc> {
+        macro_rules! symbol {
+            ($name:literal) => {{
+                let missing = |_| NvrtcError::MissingSymbol { path: path.to_owned(), symbol: $name };
+                // SAFETY: the field it goes to has the signature that NVIDIA's header gives for this name.
+                *unsafe { library.get($name.as_bytes()) }.map_err(missing)?
+            }};
+        }
+        let functions = Functions {
+            version: symbol!("nvrtcVersion"),
+            supported_count: symbol!("nvrtcGetNumSupportedArchs"),
+            supported: symbol!("nvrtcGetSupportedArchs"),
+            create: symbol!("nvrtcCreateProgram"),
+            destroy: symbol!("nvrtcDestroyProgram"),
+            compile: symbol!("nvrtcCompileProgram"),
+            log_size: symbol!("nvrtcGetProgramLogSize"),
+            log: symbol!("nvrtcGetProgramLog"),
+            cubin_size: symbol!("nvrtcGetCUBINSize"),
+            cubin: symbol!("nvrtcGetCUBIN"),
+            error_string: symbol!("nvrtcGetErrorString"),
+        };
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        // SAFETY: each call writes one integer to a place that outlives it.
+        functions.check("nvrtcVersion", unsafe { (functions.version)(&raw mut major, &raw mut minor) })?;
+        // SAFETY: as above.
+        functions.check("nvrtcGetNumSupportedArchs", unsafe { (functions.supported_count)(&raw mut count) })?;
+        let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: the call writes as many integers as it counted, which is the length of the vector.
+        functions.check("nvrtcGetSupportedArchs", unsafe { (functions.supported)(numbers.as_mut_ptr()) })?;
+        let known = numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
+        let include = path.parent().and_then(Path::parent).map(|root| root.join("include"));
+        Ok(Nvrtc {
+            functions,
+            path: path.to_owned(),
+            version: (major, minor),
+            known,
+            include: include.filter(|folder| folder.join("cuda_fp16.h").is_file()),
+            _library: library,
+        })
+    }
+
+    /// The file that was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its release.
+    pub fn version(&self) -> String {
+        format!("{}.{}", self.version.0, self.version.1)
+    }
+
+    /// Capabilities it compiles for, in tens.
+    pub fn known(&self) -> &[u32] {
+        &self.known
+    }
+
+    /// The folder of the CUDA runtime's headers; without it kernels of half precision do not compile.
+    pub fn include(&self) -> Option<&Path> {
+        self.include.as_deref()
+    }
+
+    /// Whether the headers have what tensor cores need.
+    pub fn has_fragments(&self) -> bool {
+        self.include().is_some_and(|folder| folder.join("crt/mma.h").is_file())
+    }
+
+    /// Says so when an architecture is unknown, with those that are known.
+    pub fn check(&self, architecture: Architecture) -> Result<()> {
+        if self.known.contains(&architecture.number) {
+            return Ok(());
+        }
+        let known: Vec<String> = self.known.iter().map(|number| format!("sm_{number}")).collect();
+        Err(NvrtcError::UnknownArchitecture {
+            architecture: architecture.to_string(),
+            version: self.version(),
+            known: known.join(", "),
+        })
+    }
+
+    /// Compiles CUDA C to machine code.
+    ///
+    /// Mathematical functions stay accurate: no fast mathematics, so that results compare with the reference.
+    pub fn compile(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
+        self.check(architecture)?;
+        let text = c_string("nvrtcCreateProgram", source)?;
+        let mut options =
+            vec![format!("--gpu-architecture={architecture}"), "-default-device".into(), "--ptxas-options=-v".into()];
+        options.extend(self.include.iter().map(|folder| format!("-I{}", folder.display())));
+        let options =
+            options.iter().map(|option| c_string("nvrtcCompileProgram", option)).collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let program = OpenProgram::new(&self.functions, &text)?;
+        let count = c_int::try_from(pointers.len()).expect("a few options");
+        // SAFETY: the program is open, and the options are terminated strings that outlive the call.
+        let status = unsafe { (self.functions.compile)(program.handle, count, pointers.as_ptr()) };
+        let log = program.log()?;
+        if status != SUCCESS {
+            return Err(NvrtcError::Refused(first_lines(&log)));
+        }
+        Ok(Compiled { cubin: program.cubin()?, log })
+    }
+}
+
+/// The first errors of a log: later ones follow from them.
+fn first_lines(log: &str) -> String {
+    const LINES: usize = 6;
+    let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let errors: Vec<&str> = said().filter(|line| line.contains("error")).take(LINES).collect();
+    if errors.is_empty() { said().take(LINES).collect::<Vec<_>>().join("; ") } else { errors.join("; ") }
+}
+
+fn c_string(call: &'static str, text: &str) -> Result<CString> {
+    CString::new(text).map_err(|error| NvrtcError::Failed { call, why: error.to_string() })
+}
+
+impl Functions {
+    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the call returns a static terminated string for any status.
+        let why = unsafe { CStr::from_ptr((self.error_string)(status)) };
+        Err(NvrtcError::Failed { call, why: why.to_string_lossy().into_owned() })
+    }
+}
+
+/// A program of NVRTC that is closed when dropped.
+struct OpenProgram<'a> {
+    functions: &'a Functions,
+    handle: Program,
+}
+
+impl OpenProgram<'_> {
+    fn new<'a>(functions: &'a Functions, source: &CStr) -> Result<OpenProgram<'a>> {
+        const NAME: &CStr = c"task.cu";
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the strings are terminated and outlive the call, which copies them; there are no headers in memory.
+        let status = unsafe {
+            (functions.create)(&raw mut handle, source.as_ptr(), NAME.as_ptr(), 0, std::ptr::null(), std::ptr::null())
+        };
+        functions.check("nvrtcCreateProgram", status)?;
+        Ok(OpenProgram { functions, handle })
+    }
+
+    fn log(&self) -> Result<String> {
+        let bytes = self.read("nvrtcGetProgramLog", self.functions.log_size, self.functions.log)?;
+        let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn cubin(&self) -> Result<Vec<u8>> {
+        self.read("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
+    }
+
+    /// Asks for a size, then for as many bytes.
+    fn read(
+        &self,
+        call: &'static str,
+        size_of: unsafe extern "C" fn(Program, *mut usize) -> Status,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    ) -> Result<Vec<u8>> {
+        const MOST_BYTES: usize = 64 << 20;
+        let mut size = 0;
+        // SAFETY: the program is open, and the size has a place that outlives the call.
+        self.functions.check(call, unsafe { size_of(self.handle, &raw mut size) })?;
+        if size > MOST_BYTES {
+            return Err(NvrtcError::Failed { call, why: format!("{size} bytes are more than one task makes") });
+        }
+        let mut bytes = vec![0u8; size];
+        // SAFETY: the call writes as many bytes as it said, which is the length of the vector.
+        self.functions.check(call, unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for OpenProgram<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from `create` and is closed once.
+        unsafe { (self.functions.destroy)(&raw mut self.handle) };
+    }
+}

@@ -1,0 +1,321 @@
+//! What is told of a GPU and of a kernel beside its times: each a counter with its source, or a refusal with its reason.
+//!
+//! All of it comes after the timed runs, in runs of its own, so that looking disturbs nothing; only how the device fares
+//! is looked at between them (`watch`). A failed call costs what it was for and what would come after, never the record.
+
+use super::launch_costs::{LaunchCosts, launch_costs};
+use super::profiling::Profiling;
+use super::told::Told;
+use super::watch::{Seen, Watch};
+use crate::Image;
+use crate::cupti::{Cupti, CuptiError};
+use crate::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Prepared};
+use crate::nvml::{Nvml, NvmlError, throttle_names};
+use measure::Warning;
+use measure::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
+use measure::counters::{Counted, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
+use measure::statistics::median;
+use std::cell::{OnceCell, RefCell};
+use worker::RunnerProcess;
+
+/// A GPU with the libraries that tell of it.
+pub struct Gpu {
+    /// The device.
+    pub device: Device,
+    process: RunnerProcess,
+    nvml: Result<Nvml, NvmlError>,
+    // Opened when it is first wanted, as it stays in the process and may slow what is launched later.
+    cupti: OnceCell<Result<Cupti, CuptiError>>,
+    // Prepared for the metrics of the last job, which are mostly those of the next.
+    profiling: RefCell<Option<Kept>>,
+    launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
+}
+
+/// The profiler, prepared for these metrics, or why it cannot be.
+struct Kept {
+    metrics: Vec<WantedMetric>,
+    profiling: Result<Profiling, CuptiError>,
+}
+
+impl Gpu {
+    /// Opens the driver's first device. Without NVML there is less to tell.
+    pub fn open(process: RunnerProcess) -> Result<Gpu, DriverError> {
+        let device = Device::open()?;
+        let nvml = Nvml::open(&device.pci_bus_id()?);
+        let (cupti, profiling, launch_costs) = (OnceCell::new(), RefCell::new(None), OnceCell::new());
+        Ok(Gpu { device, process, nvml, cupti, profiling, launch_costs })
+    }
+
+    /// Machine code on the device.
+    pub(super) fn load(&self, image: Image<'_>) -> Result<DeviceModule<'_>, DriverError> {
+        self.device.load(self.process, image)
+    }
+
+    /// Looks at how the device fares, where the driver tells.
+    pub(super) fn watch(&self) -> Watch<'_> {
+        Watch::new(self.nvml.as_ref().ok())
+    }
+
+    /// Names that no counter of a GPU has.
+    pub(super) fn refuse_unknown(events: &[String], told: &mut Told) {
+        let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
+        for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
+            told.refuse(name, None, "no counter of a GPU has this name; docs/cuda.md lists them");
+        }
+    }
+
+    /// Clocks, power, temperature, and what held clocks back in any batch.
+    pub(super) fn tell_fares(&self, seen: &Seen, told: &mut Told) {
+        const IDLE: u64 = 1;
+        let always = names::GPU_NAMES.iter().filter(|counter| counter.step == Step::Nvml && !counter.is_on_demand);
+        if let Err(error) = &self.nvml {
+            return always.for_each(|counter| told.refuse(counter.name, None, error));
+        }
+        let (sm_clock, memory_clock) = ("nvmlDeviceGetClockInfo(SM)", "nvmlDeviceGetClockInfo(MEM)");
+        let figures: [Figure; 5] = [
+            ("gpu_sm_clock_mhz", sm_clock, &seen.sm_clock_mhz, middle),
+            ("gpu_sm_clock_min_mhz", sm_clock, &seen.sm_clock_mhz, least),
+            ("gpu_memory_clock_mhz", memory_clock, &seen.memory_clock_mhz, middle),
+            ("gpu_power_watts", "nvmlDeviceGetPowerUsage", &seen.power_mw, |seen| middle(seen) * 1e-3),
+            ("gpu_temperature_celsius", "nvmlDeviceGetTemperature", &seen.temperature_celsius, most),
+        ];
+        for (name, native, seen, summary) in figures {
+            match seen {
+                Ok(seen) if seen.is_empty() => told.refuse(name, None, "there was no batch to look after"),
+                Ok(seen) => told.give(name, native, summary(seen)),
+                Err(error) => told.refuse(name, None, error),
+            }
+        }
+        match &seen.throttle {
+            Ok(reasons) => {
+                let reasons = reasons & !IDLE;
+                told.give("gpu_throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", reasons as f64);
+                if reasons != 0 {
+                    told.warnings.push(Warning::ClocksHeldBack { by: throttle_names(reasons).join(", ") });
+                }
+            }
+            Err(error) => told.refuse("gpu_throttle_reasons", None, error),
+        }
+    }
+
+    /// What a launch costs here, measured once per process.
+    pub(super) fn tell_launch_costs(&self, told: &mut Told) {
+        match self.launch_costs.get_or_init(|| launch_costs(self)) {
+            Ok(costs) => {
+                told.give("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
+                told.give("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
+                told.give("gpu_graph_launch_ns", "empty kernels in a graph", costs.graph_ns);
+            }
+            Err(error) => {
+                for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns"] {
+                    told.refuse(name, None, error);
+                }
+            }
+        }
+    }
+
+    /// Time of the kernels of one run alone, without the gaps between them, as CUPTI records it.
+    pub(super) fn tell_kernel_time(&self, kernels: &[Prepared<'_>], told: &mut Told) -> Result<(), DriverError> {
+        const RUNS: usize = 10;
+        let cupti = match self.cupti.get_or_init(Cupti::open) {
+            Ok(cupti) => cupti,
+            Err(error) => {
+                told.refuse(KERNEL_TIME, None, error);
+                return Ok(());
+            }
+        };
+        let recorded = cupti.kernel_times_ns(|| -> Result<(), Looking> {
+            for _ in 0..RUNS {
+                kernels.iter().try_for_each(Prepared::launch)?;
+            }
+            Ok(self.device.synchronize()?)
+        });
+        match recorded {
+            Ok(times) if times.len() == RUNS * kernels.len() => {
+                let total: u64 = times.iter().sum();
+                told.give(KERNEL_TIME, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
+            }
+            Ok(times) => {
+                let wanted = RUNS * kernels.len();
+                told.refuse(KERNEL_TIME, None, format!("{} of {wanted} kernels were recorded", times.len()));
+            }
+            Err(Looking::Driver(error)) => return Err(error),
+            Err(Looking::Cupti(error)) => told.refuse(KERNEL_TIME, error.status(), error),
+        }
+        Ok(())
+    }
+
+    /// What the hardware counts over as many runs as make the ends of the range unimportant; over one run where the
+    /// caches are to be cold.
+    pub(super) fn tell_metrics(
+        &self,
+        wanted: &[WantedMetric],
+        kernels: &[Prepared<'_>],
+        flush: Option<&DeviceBuffer<'_>>,
+        run_ns: f64,
+        told: &mut Told,
+    ) -> Result<(), DriverError> {
+        const RANGE_NS: f64 = 200_000.0;
+        const LAUNCHES_MAX: usize = 256;
+        let launch = || kernels.iter().try_for_each(Prepared::launch);
+        let runs = match flush {
+            Some(_) => 1,
+            None => {
+                ((RANGE_NS / run_ns.max(1.0)).ceil() as usize).clamp(1, (LAUNCHES_MAX / kernels.len().max(1)).max(1))
+            }
+        };
+        let ready = || -> Result<(), Looking> {
+            match flush {
+                Some(flush) => flush.fill(0x55)?,
+                None => launch()?,
+            }
+            Ok(self.device.synchronize()?)
+        };
+        let work = || -> Result<(), Looking> { Ok((0..runs).try_for_each(|_| launch())?) };
+        let mut kept = self.profiling.borrow_mut();
+        let kept = match kept.take().filter(|kept| kept.metrics == wanted) {
+            Some(same) => kept.insert(same),
+            None => kept.insert(Kept { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
+        };
+        let refuse_all = |error: &CuptiError, told: &mut Told| {
+            wanted.iter().for_each(|metric| told.refuse(&metric.name, error.status(), error));
+        };
+        let profiling = match &mut kept.profiling {
+            Ok(profiling) => profiling,
+            Err(error) => {
+                refuse_all(error, told);
+                return Ok(());
+            }
+        };
+        match profiling.values(&self.device, ready, work) {
+            Ok(values) => tell_values(profiling, &values, runs, told),
+            Err(Looking::Driver(error)) => return Err(error),
+            Err(Looking::Cupti(error)) => refuse_all(&error, told),
+        }
+        Ok(())
+    }
+
+    fn begin_profiling(&self, wanted: &[WantedMetric]) -> Result<Profiling, CuptiError> {
+        let cupti = self.cupti.get_or_init(Cupti::open).as_ref().map_err(Clone::clone)?;
+        Profiling::begin(cupti, &self.device, wanted)
+    }
+
+    /// Energy of the board over many runs one after the other, for each of them.
+    pub(super) fn tell_energy(
+        &self,
+        kernels: &[Prepared<'_>],
+        run_ns: f64,
+        told: &mut Told,
+    ) -> Result<(), DriverError> {
+        // Long beside the steps in which the figure grows.
+        const TIME_NS: f64 = 5e8;
+        const RUNS_MAX: f64 = 1e5;
+        let nvml = match &self.nvml {
+            Ok(nvml) => nvml,
+            Err(error) => {
+                told.refuse(ENERGY, None, error);
+                return Ok(());
+            }
+        };
+        let runs = (TIME_NS / run_ns.max(1.0)).ceil().clamp(1.0, RUNS_MAX) as u32;
+        let before = nvml.energy_millijoules();
+        (0..runs).try_for_each(|_| kernels.iter().try_for_each(Prepared::launch))?;
+        self.device.synchronize()?;
+        match (before, nvml.energy_millijoules()) {
+            (Ok(before), Ok(after)) if after > before => {
+                let per_run = (after - before) as f64 / f64::from(runs);
+                told.give(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", per_run);
+            }
+            (Ok(_), Ok(_)) => told.refuse(ENERGY, None, format!("the board's figure did not grow over {runs} runs")),
+            (Err(error), _) | (_, Err(error)) => told.refuse(ENERGY, None, error),
+        }
+        Ok(())
+    }
+
+    /// What PAPI counts on the device, where events of its components for GPUs are asked for.
+    pub(super) fn tell_papi(
+        &self,
+        request: &CounterRequest,
+        kernels: &[Prepared<'_>],
+        told: &mut Told,
+    ) -> Result<(), DriverError> {
+        const RUNS: u64 = 10;
+        let events: Vec<String> = request.events.iter().filter(|event| is_papi_of_gpu(event)).cloned().collect();
+        if events.is_empty() {
+            return Ok(());
+        }
+        let mut session = CounterSession::open(&CounterRequest { events, ..request.clone() });
+        let mut before = vec![None; session.channels().len()];
+        let mut after = before.clone();
+        if !before.is_empty() {
+            session.read(&mut before);
+            (0..RUNS).try_for_each(|_| kernels.iter().try_for_each(Prepared::launch))?;
+            self.device.synchronize()?;
+            session.read(&mut after);
+        }
+        for (channel, (before, after)) in session.channels().iter().zip(before.iter().zip(&after)) {
+            let mut counted = Counted::default();
+            counted.add(*before, *after, RUNS);
+            match CounterValue::new(channel, &counted) {
+                Ok(value) => told.values.push(value),
+                Err(refusal) => told.refusals.push(refusal),
+            }
+        }
+        told.refusals.extend_from_slice(session.refusals());
+        Ok(())
+    }
+}
+
+/// Values over so many runs, for one of them.
+fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Told) {
+    for (metric, &value) in profiling.metrics().zip(values) {
+        let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
+        if per_run.is_finite() {
+            told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
+        } else {
+            let why = format!("`{}` is {value}: it had nothing to count", metric.native);
+            told.refuse(&metric.name, None, why);
+        }
+    }
+    profiling.refused().for_each(|(name, error)| told.refuse(name, error.status(), error));
+}
+
+/// A counter, its name at NVML, what was seen, and which one number stands for that.
+type Figure<'a> = (&'a str, &'a str, &'a Result<Vec<u32>, NvmlError>, fn(&[u32]) -> f64);
+
+fn middle(seen: &[u32]) -> f64 {
+    let mut sorted: Vec<f64> = seen.iter().map(|&number| f64::from(number)).collect();
+    sorted.sort_by(f64::total_cmp);
+    median(&sorted)
+}
+
+fn least(seen: &[u32]) -> f64 {
+    f64::from(seen.iter().min().copied().unwrap_or(0))
+}
+
+fn most(seen: &[u32]) -> f64 {
+    f64::from(seen.iter().max().copied().unwrap_or(0))
+}
+
+/// Whether an event is of one of PAPI's components for NVIDIA's devices.
+pub(super) fn is_papi_of_gpu(event: &str) -> bool {
+    ["papi:cuda:::", "papi:nvml:::"].iter().any(|component| event.starts_with(component))
+}
+
+/// What may fail while CUPTI looks.
+pub(super) enum Looking {
+    Cupti(CuptiError),
+    Driver(DriverError),
+}
+
+impl From<CuptiError> for Looking {
+    fn from(error: CuptiError) -> Looking {
+        Looking::Cupti(error)
+    }
+}
+
+impl From<DriverError> for Looking {
+    fn from(error: DriverError) -> Looking {
+        Looking::Driver(error)
+    }
+}

@@ -1,0 +1,45 @@
+//! The runner for GPUs: jobs in, times out. It needs the driver and nothing of TVM.
+
+mod device;
+mod gpu;
+mod launch_costs;
+mod profiling;
+mod told;
+mod watch;
+
+pub use gpu::Gpu;
+
+use crate::driver::DriverError;
+use anyhow::{Context, Result};
+use job::prepared::PreparedTasks;
+use job::{RunJob, RunReply};
+use worker::RunnerProcess;
+
+/// Answers run jobs; keeps what the next job of the same task can use.
+pub struct Runner {
+    gpu: Gpu,
+    prepared: PreparedTasks,
+}
+
+impl Runner {
+    /// A runner for this machine's GPU.
+    pub fn open(process: RunnerProcess) -> Result<Runner, DriverError> {
+        Ok(Runner { gpu: Gpu::open(process)?, prepared: PreparedTasks::default() })
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &RunJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &RunJob) -> Result<RunReply> {
+        let code = job.device.as_ref().context("this runner has a GPU, and the code is for a CPU")?;
+        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+        device::run(&self.gpu, code, job, prepared)
+    }
+}

@@ -1,0 +1,87 @@
+//! Which metrics of the range profiler a job reads: those the device has and lets be read, chosen once.
+
+use super::gpu::Looking;
+use crate::cupti::{Cupti, CuptiError};
+use crate::driver::Device;
+use crate::profiler::{Config, Profiler};
+use measure::counters::gpu::WantedMetric;
+
+/// The profiler, prepared for what was asked for.
+pub(super) struct Profiling {
+    profiler: Profiler,
+    chosen: Vec<Chosen>,
+    /// Nothing where no metric can be read.
+    config: Option<Config>,
+    refused: Vec<(String, CuptiError)>,
+}
+
+/// A counter with the metric that stands for it on this chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) name: String,
+    pub(super) unit: &'static str,
+    pub(super) native: String,
+}
+
+impl Profiling {
+    pub(super) fn begin(cupti: &Cupti, device: &Device, wanted: &[WantedMetric]) -> Result<Profiling, CuptiError> {
+        let profiler = Profiler::open(cupti, device)?;
+        let known = profiler.base_metrics()?;
+        let (mut chosen, mut refused) = (Vec::new(), Vec::new());
+        for metric in wanted {
+            let (name, unit) = (metric.name.clone(), metric.unit);
+            match metric.choose(&known) {
+                Some(native) => chosen.push(Chosen { name, unit, native: native.to_owned() }),
+                None => {
+                    let names = metric.candidates.join("`, `");
+                    let why = format!("the chip {} has no metric `{names}`", profiler.chip());
+                    refused.push((name, CuptiError::Unsupported(why)));
+                }
+            }
+        }
+        let config = |chosen: &[Chosen]| {
+            let names: Vec<&str> = chosen.iter().map(|metric| metric.native.as_str()).collect();
+            profiler.config(&names)
+        };
+        // One metric that cannot be had must not cost the others.
+        let all = if chosen.is_empty() { None } else { Some(config(&chosen)) };
+        let config = match all {
+            None => None,
+            Some(Ok(all)) => Some(all),
+            Some(Err(_)) => {
+                chosen.retain(|metric| match config(std::slice::from_ref(metric)) {
+                    Ok(_) => true,
+                    Err(error) => {
+                        refused.push((metric.name.clone(), error));
+                        false
+                    }
+                });
+                if chosen.is_empty() { None } else { Some(config(&chosen)?) }
+            }
+        };
+        Ok(Profiling { profiler, chosen, config, refused })
+    }
+
+    /// Metrics in the order of their values.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &Chosen> {
+        self.chosen.iter()
+    }
+
+    /// Counters that cannot be read here.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, &CuptiError)> {
+        self.refused.iter().map(|(name, error)| (name.as_str(), error))
+    }
+
+    /// The metrics over `work`, which is repeated, each time after `ready`.
+    pub(super) fn values(
+        &mut self,
+        device: &Device,
+        ready: impl FnMut() -> Result<(), Looking>,
+        work: impl FnMut() -> Result<(), Looking>,
+    ) -> Result<Vec<f64>, Looking> {
+        match &mut self.config {
+            Some(config) => self.profiler.values(device, config, ready, work),
+            None => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a job tells beside its times: counters, refusals, doubts, and the failure after which nothing more is told.
+
+use measure::Warning;
+use measure::counters::gpu as names;
+use measure::counters::{CounterValue, Coverage, Refusal, Step};
+
+/// Counters, refusals and doubts of one job.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) values: Vec<CounterValue>,
+    pub(super) refusals: Vec<Refusal>,
+    pub(super) warnings: Vec<Warning>,
+    /// The first failure of the device, after which nothing on it can be trusted.
+    pub(super) failure: Option<String>,
+}
+
+impl Told {
+    /// Keeps a counter that has a stable name.
+    pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
+        let counter = names::find(name).expect("counters are told by the names of the table");
+        self.give_as(name, counter.unit, counter.step, native, number);
+    }
+
+    /// Keeps a counter under whatever name it was asked for.
+    pub(super) fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
+        self.values.push(CounterValue {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            step,
+            native: native.to_owned(),
+            coverage: Coverage::External,
+            per_run: number,
+            runs: 1,
+            running_ratio: 1.0,
+        });
+    }
+
+    pub(super) fn refuse(&mut self, name: &str, errno: Option<i32>, why: impl ToString) {
+        let step = names::find(name).map_or(Step::Cupti, |counter| counter.step);
+        self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
+    }
+
+    /// Lets something about these counters be told. When that fails, they are refused, and so is what comes later.
+    pub(super) fn tell<E: std::fmt::Display>(&mut self, names: &[&str], look: impl FnOnce(&mut Told) -> Result<(), E>) {
+        let why = match &self.failure {
+            Some(first) => format!("not tried, since an earlier call failed: {first}"),
+            None => match look(self) {
+                Ok(()) => return,
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    self.failure = Some(why.clone());
+                    why
+                }
+            },
+        };
+        for name in names {
+            let is_told = self.values.iter().any(|value| value.name == *name)
+                || self.refusals.iter().any(|refusal| refusal.event == *name);
+            if !is_told {
+                self.refuse(name, None, &why);
+            }
+        }
+    }
+}

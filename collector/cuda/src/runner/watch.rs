@@ -1,0 +1,127 @@
+//! How a GPU fares while it is timed: looked at between the batches, never inside of one.
+//!
+//! NVML's own figures are renewed every ten milliseconds or more seldom, so that looks lie at least five apart: a shorter
+//! batch shares its look with its neighbours. Looks of the warm-up are forgotten.
+
+use crate::nvml::{Fares, Nvml, NvmlError};
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// Looks at a device.
+pub(super) struct Watch<'a> {
+    nvml: Option<&'a Nvml>,
+    seen: RefCell<Seen>,
+    last: Cell<Option<Instant>>,
+}
+
+/// What was seen, for each figure; or why it was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) sm_clock_mhz: Result<Vec<u32>, NvmlError>,
+    pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
+    pub(super) power_mw: Result<Vec<u32>, NvmlError>,
+    pub(super) temperature_celsius: Result<Vec<u32>, NvmlError>,
+    /// All reasons that held in any look.
+    pub(super) throttle: Result<u64, NvmlError>,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen {
+            sm_clock_mhz: Ok(Vec::new()),
+            memory_clock_mhz: Ok(Vec::new()),
+            power_mw: Ok(Vec::new()),
+            temperature_celsius: Ok(Vec::new()),
+            throttle: Ok(0),
+        }
+    }
+}
+
+impl Seen {
+    /// Adds a look. What failed once stays failed: a figure that is told only now and then would say little.
+    fn add(&mut self, fares: Fares) {
+        let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
+            Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
+            Err(error) if all.is_ok() => *all = Err(error),
+            Err(_) => {}
+        };
+        add(&mut self.sm_clock_mhz, fares.sm_clock_mhz);
+        add(&mut self.memory_clock_mhz, fares.memory_clock_mhz);
+        add(&mut self.power_mw, fares.power_mw);
+        add(&mut self.temperature_celsius, fares.temperature_celsius);
+        match fares.throttle {
+            Ok(reasons) => self.throttle.iter_mut().for_each(|all| *all |= reasons),
+            Err(error) if self.throttle.is_ok() => self.throttle = Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(nvml: Option<&'a Nvml>) -> Watch<'a> {
+        Watch { nvml, seen: RefCell::default(), last: Cell::new(None) }
+    }
+
+    /// Looks, unless it just did.
+    pub(super) fn look(&self) {
+        const AT_LEAST_BETWEEN: Duration = Duration::from_millis(5);
+        if self.last.get().is_none_or(|last| last.elapsed() >= AT_LEAST_BETWEEN) {
+            self.look_now();
+        }
+    }
+
+    /// Looks; the clock of the multiprocessors, where it is told.
+    pub(super) fn look_now(&self) -> Option<u32> {
+        let fares = self.nvml?.fares();
+        let clock = fares.sm_clock_mhz.clone().ok();
+        self.seen.borrow_mut().add(fares);
+        self.last.set(Some(Instant::now()));
+        clock
+    }
+
+    /// Forgets what was seen so far.
+    pub(super) fn forget(&self) {
+        self.seen.take();
+        self.last.set(None);
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fares(clock: u32, throttle: u64) -> Fares {
+        let missing = || NvmlError::Failed { call: "nvmlDeviceGetTemperature", why: "no such sensor".to_owned() };
+        Fares {
+            sm_clock_mhz: Ok(clock),
+            memory_clock_mhz: Ok(2619),
+            power_mw: Ok(300_000),
+            temperature_celsius: if clock == 0 { Err(missing()) } else { Ok(60) },
+            throttle: Ok(throttle),
+        }
+    }
+
+    #[test]
+    fn a_batch_that_was_held_back_is_not_forgotten_by_later_ones() {
+        let mut seen = Seen::default();
+        for look in [fares(1980, 0), fares(1410, 4), fares(1980, 0)] {
+            seen.add(look);
+        }
+        assert_eq!(seen.throttle, Ok(4));
+        assert_eq!(seen.sm_clock_mhz, Ok(vec![1980, 1410, 1980]));
+    }
+
+    #[test]
+    fn a_figure_that_failed_once_is_refused() {
+        let mut seen = Seen::default();
+        for look in [fares(1980, 0), fares(0, 0), fares(1980, 0)] {
+            seen.add(look);
+        }
+        assert!(seen.temperature_celsius.is_err());
+        assert_eq!(seen.power_mw.map(|seen| seen.len()), Ok(3));
+    }
+}

@@ -1,0 +1,213 @@
+//! What builders and runners are asked, and what they answer.
+//!
+//! These types cross a process boundary in a compact form that cannot carry self-describing values, so tasks,
+//! targets and schedules travel as the JSON text a record keeps.
+
+pub mod device;
+mod packing;
+pub mod prepared;
+pub mod revision;
+pub mod space;
+pub mod symbols;
+pub mod target;
+
+pub use packing::Packing;
+
+use crate::device::DeviceCode;
+use measure::counters::{Backend, CounterRequest};
+use measure::{Evaluator, Measurement, Method};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Compile one schedule of one task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BuildJob {
+    /// The task, as JSON.
+    pub task: String,
+    /// TVM's JSON description of the target.
+    pub target: String,
+    /// The schedule, as JSON.
+    pub schedule: String,
+    /// Whether the answer should hold the schedule's trace.
+    pub wants_trace: bool,
+}
+
+/// What became of a build.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum BuildReply {
+    /// Built code.
+    Built(Box<Artifact>),
+    /// TVM refused; the text says which step and why.
+    Failed(String),
+    /// The space has no schedule at this draw.
+    Rejected(String),
+}
+
+/// Built code with everything a runner needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Artifact {
+    /// An ELF object file; empty where the code is a device's.
+    pub object: Vec<u8>,
+    /// Kernels and their launches, where the target is a device.
+    pub device: Option<DeviceCode>,
+    /// Bytes of machine code, of the first architecture where there are several.
+    pub code_bytes: u64,
+    /// How each parameter must be stored.
+    pub packings: Vec<Packing>,
+    /// The schedule's moves, when asked for.
+    pub trace: Option<String>,
+    /// Time of lowering and scheduling, in milliseconds.
+    pub schedule_ms: f64,
+    /// Time of TVM's passes, in milliseconds.
+    pub lower_ms: f64,
+    /// Time of code generation, in milliseconds.
+    pub codegen_ms: f64,
+    /// What the scheduled program and its code say of their time, by name.
+    pub features: BTreeMap<String, f64>,
+}
+
+/// Run one artifact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunJob {
+    /// The task, as JSON.
+    pub task: String,
+    /// Seed of the input values.
+    pub seed: u64,
+    /// The artifact's object file; empty where a library computes the task.
+    pub object: Vec<u8>,
+    /// The artifact's kernels, where it is for a device.
+    pub device: Option<DeviceCode>,
+    /// How each parameter must be stored.
+    pub packings: Vec<Packing>,
+    /// One thread on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// What to count.
+    pub counters: CounterRequest,
+    /// Whether the result is compared with the reference computation.
+    pub is_checked: bool,
+    /// Whether TVM's own evaluator measures the same artifact too, by this rule.
+    pub tvm_evaluator: Option<Evaluator>,
+}
+
+impl RunJob {
+    /// A checked run without counters of what a library computes, its inputs drawn with the seed 0.
+    pub fn new(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
+        RunJob {
+            task,
+            seed: 0,
+            object: Vec::new(),
+            device: None,
+            packings: Vec::new(),
+            cpus,
+            method,
+            counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+            is_checked: true,
+            tvm_evaluator: None,
+        }
+    }
+
+    /// The same run of built code.
+    pub fn of(self, artifact: &Artifact) -> RunJob {
+        let (object, device, packings) = (artifact.object.clone(), artifact.device.clone(), artifact.packings.clone());
+        RunJob { object, device, packings, ..self }
+    }
+
+    /// How long it may take: what its rule says, what a slow reference computation of so many operations needs, and slack.
+    pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
+        /// A plain computation does far more than this on any machine that compiles models.
+        const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
+        rule_limit(&self.method) + Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND) + slack
+    }
+}
+
+/// How long measuring may go on. The evaluator's rule has no end of its own: naive candidates of a large operator take a
+/// second a run.
+fn rule_limit(method: &Method) -> Duration {
+    match method {
+        Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
+        Method::Evaluate(rule) => {
+            let runs = u64::from(rule.number) * u64::from(rule.repeat);
+            let repeats_ms =
+                u64::from(rule.repeat) * (2 * u64::from(rule.min_repeat_ms) + u64::from(rule.cooldown_interval_ms));
+            Duration::from_secs(runs) + Duration::from_millis(repeats_ms)
+        }
+    }
+}
+
+impl ModuleJob {
+    /// How long it may take.
+    pub fn deadline(&self, slack: Duration) -> Duration {
+        rule_limit(&self.method) + slack
+    }
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum RunReply {
+    /// Times, with the comparison when one was asked for.
+    Measured(Box<Measured>),
+    /// The artifact computes something else than the task says; no time is given.
+    WrongResult(Check),
+    /// The artifact could not be loaded or called; the text says why.
+    Failed(String),
+    /// The library has no form of an operator of the task; the text says of which, and why.
+    Unsupported(String),
+}
+
+/// Run something through a library that compiles nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum LibraryJob {
+    /// A task; the job has no code.
+    Task(RunJob),
+    /// A whole TorchScript file.
+    Module(ModuleJob),
+}
+
+/// Run a TorchScript file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModuleJob {
+    /// The file.
+    pub path: PathBuf,
+    /// The BLAKE3 hash of its content: nothing else is run.
+    pub hash: String,
+    /// Types of its inputs, such as `f32[1,3,224,224]`, in the order of its arguments.
+    pub inputs: Vec<String>,
+    /// Seed of the input values.
+    pub seed: u64,
+    /// One thread for each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// What to count.
+    pub counters: CounterRequest,
+}
+
+/// A measured artifact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// Times and counters.
+    pub measurement: Measurement,
+    /// The comparison with the reference.
+    pub check: Option<Check>,
+    /// Largest resident memory of the runner so far.
+    pub peak_memory_bytes: u64,
+    /// What TVM's own evaluator measured, when asked for: seconds per run, one number per repeat.
+    pub tvm_seconds: Vec<f64>,
+    /// Whether something failed after measuring, so that the next job needs a runner of its own.
+    pub is_runner_spent: bool,
+}
+
+/// How far a result is from the reference computation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Largest absolute difference.
+    pub max_abs_error: f64,
+    /// Largest relative difference.
+    pub max_rel_error: f64,
+    /// Whether every element is within the tolerance.
+    pub is_right: bool,
+}

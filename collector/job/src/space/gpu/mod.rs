@@ -1,0 +1,460 @@
+//! Declares the space of each family on a GPU.
+//!
+//! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
+
+pub(in crate::space) mod sum;
+pub mod tensor;
+
+use super::declare::{choice, choices, contraction_extents, numbers, upto};
+use super::template::{rows_of, template};
+use super::{Axis, Knobs, Setting, Space, Template};
+use crate::target::Gpu;
+use models::{Dim, Op, Task};
+use std::collections::BTreeMap;
+
+/// The task whose space is that of a task with symbols: threads past an end do nothing, but no tile may count on dividing
+/// an extent that is open, so it is a prime of a common size.
+pub fn sized(task: &Task) -> Task {
+    const OPEN: i64 = 127;
+    task.with_sizes(|_| OPEN)
+}
+
+/// What of a contraction is open.
+#[derive(Clone, Copy)]
+struct Open {
+    /// Any extent of its result.
+    anywhere: bool,
+    /// One along which tiles lie.
+    tile: bool,
+}
+
+impl Open {
+    fn of(task: &Task) -> Open {
+        let is_open = |dim: &Dim| matches!(dim, Dim::Symbol(_));
+        let shape = &task.steps[0].output.shape;
+        Open { anywhere: shape.iter().any(is_open), tile: shape.iter().rev().take(2).any(is_open) }
+    }
+}
+
+/// The space of a task on a GPU.
+pub(super) fn space(task: &Task, gpu: &Gpu) -> Space {
+    let is_open = Open::of(task);
+    let task = &sized(task);
+    let anchor = &task.steps[0];
+    let output = anchor.output.extents().unwrap_or_default();
+    match template(task) {
+        Template::Contraction if output.len() >= 2 => contraction(task, gpu, &output, is_open),
+        Template::Contraction | Template::Spatial => spatial(task, gpu),
+        Template::Rows => rows(task, gpu),
+    }
+}
+
+/// What the points of a space may take of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limits {
+    block_threads: i64,
+    shared_bytes: i64,
+    /// Channels, rows and columns that tiles must divide.
+    extents: [i64; 3],
+    /// Steps of a sum that blocks of the grid may share.
+    depth: i64,
+    /// What the threads of a block may sum together.
+    sums: Option<sum::Sums>,
+    stage: Option<Stage>,
+    /// Whether rows that threads stage may be padded.
+    can_pad: bool,
+    /// The operands, where tensor cores can multiply them.
+    tensor: Option<tensor::Operands>,
+}
+
+/// What a block stages of both operands: facts that are the same at every point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stage {
+    element_bytes: i64,
+    /// Steps between windows, and the reach of one, along rows and columns.
+    rows: Window,
+    columns: Window,
+    /// Weights of one output channel and one step of the depth.
+    taps: i64,
+    /// Whether each output channel reads an input channel of its own.
+    is_depthwise: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Window {
+    stride: i64,
+    reach: i64,
+}
+
+impl Window {
+    const POINT: Window = Window { stride: 1, reach: 1 };
+
+    /// Inputs under this many neighbouring windows.
+    fn inputs(self, windows: i64) -> i64 {
+        (windows - 1) * self.stride + self.reach
+    }
+}
+
+/// Registers a thread has for its tile of the result, leaving room for operands and addresses.
+const TILE_ELEMENTS: i64 = 128;
+
+/// Multiply-adds that are written out: bounds the time of a build.
+const UNROLLED_ELEMENTS: i64 = 2048;
+
+/// What a block of threads does: threads and elements of each along channels, rows and columns.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    threads: [i64; 3],
+    tile: [i64; 3],
+    depth: i64,
+    /// Parts of the sum, in blocks of their own.
+    parts: i64,
+    is_unrolled: bool,
+    is_staged: bool,
+    is_padded: bool,
+}
+
+const DIMENSIONS: [&str; 3] = ["c", "y", "x"];
+
+impl Shape {
+    fn of(knobs: &Knobs) -> Shape {
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        Shape {
+            threads: DIMENSIONS.map(|dimension| number(&format!("threads_{dimension}"))),
+            tile: DIMENSIONS.map(|dimension| number(&format!("tile_{dimension}"))),
+            depth: number("split_r"),
+            parts: number("split_k"),
+            is_unrolled: number("unroll") == 1,
+            is_staged: knobs.choice("stage") == Some("shared"),
+            is_padded: knobs.number("pad_rows") == Some(1),
+        }
+    }
+
+    fn along(&self, dimension: usize) -> i64 {
+        self.threads[dimension] * self.tile[dimension]
+    }
+}
+
+impl Limits {
+    /// Whether a block of threads fits.
+    pub(super) fn allow(&self, knobs: &Knobs) -> bool {
+        if knobs.choice("unit") == Some("tensor") {
+            return self.tensor.is_some_and(|operands| operands.allow(knobs, self.block_threads, self.shared_bytes));
+        }
+        if knobs.choice("sum") == Some("block") && knobs.number("sum_threads").is_some() {
+            return self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads));
+        }
+        self.fit(&Shape::of(knobs)) && knobs.number("threads").unwrap_or(1) <= self.block_threads
+    }
+
+    fn fit(&self, shape: &Shape) -> bool {
+        let threads: i64 = shape.threads.iter().product();
+        let tile: i64 = shape.tile.iter().product();
+        let steps = if shape.is_unrolled { shape.depth } else { 1 };
+        // A tile that reaches past the end would need a test for each of its elements.
+        let divides =
+            |dimension: usize| shape.tile[dimension] == 1 || self.extents[dimension] % shape.along(dimension) == 0;
+        threads <= self.block_threads
+            && tile <= TILE_ELEMENTS
+            && tile * steps <= UNROLLED_ELEMENTS
+            && (0..3).all(divides)
+            && (self.can_pad || !shape.is_padded)
+            && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0)
+            && self.staged_bytes(shape) <= self.shared_bytes
+    }
+
+    /// Shared memory of a block.
+    fn staged_bytes(&self, shape: &Shape) -> i64 {
+        let Some(stage) = self.stage.filter(|_| shape.is_staged) else { return 0 };
+        let depth = shape.depth;
+        let channels = if stage.is_depthwise { shape.along(0) } else { depth };
+        let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
+        let weights = shape.along(0) * depth * stage.taps;
+        // Rows of a depth grow by one element; where the depth is outside, its rows grow by less than its extent.
+        let grown = |rows: i64| if shape.is_padded { rows.max(depth * depth) } else { 0 };
+        let slack = grown(shape.along(0)) + grown(shape.along(2));
+        (data + weights + slack) * stage.element_bytes
+    }
+}
+
+fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
+    let extents = contraction_extents(task, output);
+    // TVM gives staged pieces the extent of what is left, which must be a number.
+    let stage = stage(task, output).filter(|_| !is_open.tile);
+    let can_stage = stage.is_some();
+    // The rows of a staged kernel are its windows, too short to be padded.
+    let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv { .. } | Op::QConv { .. });
+    let sizes = [extents.channels, extents.rows, extents.columns];
+    // The windows of a convolution as columns, one for each place, are counted when it is lowered.
+    let tensor = tensor::operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
+    let depth = depth(task, extents.depth);
+    let elements: i64 = output.iter().product();
+    let places = elements / sizes.iter().product::<i64>().max(1);
+    let is_row = places * extents.rows * extents.columns == 1;
+    let limits = Limits {
+        block_threads: gpu.block_threads,
+        shared_bytes: gpu.shared_bytes,
+        extents: sizes,
+        depth,
+        sums: sum::sums(task, elements, depth, is_row),
+        stage,
+        can_pad,
+        tensor,
+    };
+    let depths: Vec<i64> = upto(depth, &[1, 4, 8, 16, 32]).collect();
+    let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
+    let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
+    let has_padding = can_pad || tensor.is_some();
+    let mut default = contraction_default(&limits, has_padding, &threads, &tiles, &depths, places);
+    let [threads_c, threads_y, threads_x] = threads;
+    let [tile_c, tile_y, tile_x] = tiles;
+    let mut axes = vec![
+        numbers("threads_c", "threads along channels", threads_c),
+        numbers("threads_y", "threads along rows", threads_y),
+        numbers("threads_x", "threads along columns", threads_x),
+        numbers("tile_c", "channels of one thread", tile_c),
+        numbers("tile_y", "rows of one thread", tile_y),
+        numbers("tile_x", "columns of one thread", tile_x),
+        choices("spread", "whether even parts of a thread's tile lie apart", ["apart", "together"]),
+        numbers("split_r", "depth staged at once", depths),
+        numbers("unroll", "whether the staged depth is written out", [0, 1]),
+    ];
+    let from = [("shared", can_stage), ("global", true)];
+    axes.push(choices(
+        "stage",
+        "where operands are read from",
+        from.iter().filter(|place| place.1).map(|place| place.0),
+    ));
+    let parts = sum::parts(elements, depth);
+    if parts.len() > 1 {
+        axes.push(numbers("split_k", "parts of the sum in blocks of their own", parts));
+        default.0.insert("split_k".to_owned(), Setting::Number(1));
+    }
+    if can_stage {
+        axes.push(numbers("fetch", "elements a thread fetches at once", [1, 2, 4]));
+    }
+    if has_padding {
+        axes.push(numbers("pad_rows", "whether staged rows are padded against bank conflicts", [0, 1]));
+    }
+    if let Some(operands) = &limits.tensor {
+        axes.push(choices("unit", "what multiplies", ["threads", "tensor"]));
+        axes.extend(operands.axes());
+        // A convolution's columns have all its places.
+        let places = if operands.is_conv { 1 } else { places };
+        let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
+        // What is less exact than its type must be asked for.
+        let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
+        let unit = if on_tensor_cores.is_some() { "tensor" } else { "threads" };
+        default = on_tensor_cores.unwrap_or(default);
+        default.0.insert("unit".to_owned(), choice(unit));
+    }
+    if let Some(sums) = limits.sums {
+        axes.push(choices("sum", "who sums an element of the result", ["thread", "block"]));
+        axes.extend(sums.axes(gpu.block_threads));
+        match default.choice("unit") {
+            Some("tensor") => {}
+            _ if is_row => default = sums.default(&default),
+            _ => drop(default.0.insert("sum".to_owned(), choice("thread"))),
+        }
+    }
+    Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
+}
+
+/// The shape with the least estimated time: loads per multiply-add, over how much of a large device it keeps busy.
+///
+/// An estimate from counts alone; no GPU was measured for it.
+fn contraction_default(
+    limits: &Limits,
+    has_padding: bool,
+    threads: &[Vec<i64>; 3],
+    tiles: &[Vec<i64>; 3],
+    depths: &[i64],
+    places: i64,
+) -> Knobs {
+    let is_staged = limits.stage.is_some();
+    let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
+    let single =
+        Shape { threads: [1; 3], tile: [1; 3], depth, parts: 1, is_unrolled: true, is_staged, is_padded: false };
+    let mut best = (f64::INFINITY, single);
+    for &threads_c in threads[0].iter().filter(|&&count| count <= 32) {
+        for &threads_y in &threads[1] {
+            for &threads_x in &threads[2] {
+                for &tile_c in &tiles[0] {
+                    for &tile_x in &tiles[2] {
+                        let shape =
+                            Shape { threads: [threads_c, threads_y, threads_x], tile: [tile_c, 1, tile_x], ..single };
+                        let cost = estimate(limits, &shape, places);
+                        if cost < best.0 && limits.fit(&shape) {
+                            best = (cost, shape);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let shape = best.1;
+    let mut knobs = BTreeMap::new();
+    let mut set = |name: &str, number: i64| knobs.insert(name.to_owned(), Setting::Number(number));
+    for (dimension, name) in DIMENSIONS.iter().enumerate() {
+        set(&format!("threads_{name}"), shape.threads[dimension]);
+        set(&format!("tile_{name}"), shape.tile[dimension]);
+    }
+    set("split_r", depth);
+    set("unroll", 1);
+    if is_staged {
+        set("fetch", 1);
+    }
+    if has_padding {
+        set("pad_rows", 0);
+    }
+    knobs.insert("spread".to_owned(), choice("apart"));
+    knobs.insert("stage".to_owned(), choice(if is_staged { "shared" } else { "global" }));
+    Knobs(knobs)
+}
+
+/// Relative time of a result whose blocks have this shape.
+fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
+    /// Time of a load from shared memory in multiply-adds.
+    const LOAD: f64 = 4.0;
+    let threads: f64 = shape.threads.iter().product::<i64>() as f64;
+    let [tile_c, _, tile_x] = shape.tile.map(|tile| tile as f64);
+    let tiles = (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d));
+    let blocks = (places * tiles.product::<i64>()) as f64;
+    let done: i64 =
+        (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d) * shape.along(d)).product();
+    let waste = done as f64 / limits.extents.iter().product::<i64>().max(1) as f64;
+    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy(blocks, threads) * block_fit(threads))
+}
+
+/// The part of a large device that so many blocks keep busy.
+fn busy(blocks: f64, threads: f64) -> f64 {
+    const MULTIPROCESSORS: f64 = 132.0;
+    /// Threads that keep one busy.
+    const BUSY_THREADS: f64 = 256.0;
+    (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0)
+}
+
+/// How near a block is to a good size.
+fn block_fit(threads: f64) -> f64 {
+    const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
+    (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0)
+}
+
+/// What a block stages; nothing where operands are not two plain tensors.
+fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
+    let anchor = &task.steps[0];
+    let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
+    let element_bytes = i64::try_from(element_bytes).ok()?;
+    let point = Stage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
+    match &anchor.op {
+        Op::Conv { strides, dilations, .. } | Op::QConv { strides, dilations, .. } => {
+            let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?.extents()?;
+            let kernel = weight.get(2..)?;
+            let window = |place: usize| {
+                let reach = (kernel.get(place)? - 1) * dilations.get(place)? + 1;
+                Some(Window { stride: *strides.get(place)?, reach })
+            };
+            let rank = output.len() - 2;
+            // Dimensions before the last two have one window per block, but its whole reach.
+            let outer: i64 = (0..rank.saturating_sub(2)).map(|place| window(place).map_or(1, |w| w.reach)).product();
+            Some(Stage {
+                rows: if rank > 1 { window(rank - 2)? } else { Window::POINT },
+                columns: window(rank - 1)?,
+                taps: kernel.iter().product(),
+                is_depthwise: weight.get(1) == Some(&1),
+                element_bytes: element_bytes * outer,
+            })
+        }
+        Op::MatMul { .. } | Op::QMatMul { .. } | Op::Dense | Op::QDense { .. } => Some(point),
+        _ => None,
+    }
+}
+
+/// The extent of the first reduction loop.
+fn depth(task: &Task, declared: i64) -> i64 {
+    let anchor = &task.steps[0];
+    let weight = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok()).and_then(|ty| ty.extents());
+    match (&anchor.op, weight) {
+        // A depthwise convolution sums over its window alone.
+        (Op::Conv { .. } | Op::QConv { .. }, Some(weight)) if weight[1] == 1 => 1,
+        (Op::Conv { .. } | Op::QConv { .. }, Some(weight)) => weight[1],
+        (Op::ConvTranspose { groups, .. }, _) => declared / groups,
+        _ => declared,
+    }
+}
+
+/// Powers of two up to an extent.
+fn powers(extent: i64, most: i64) -> Vec<i64> {
+    (0..=6).map(|power| 1 << power).filter(|&number| number <= most && number <= extent.max(1)).collect()
+}
+
+/// Small tiles that divide an extent.
+fn tiles(extent: i64) -> Vec<i64> {
+    (1..=8).filter(|tile| extent % tile == 0).collect()
+}
+
+/// Threads of a block, as a space offers them.
+fn threads(gpu: &Gpu) -> Axis {
+    let settings = [32, 64, 128, 256, 512, 1024].into_iter().filter(|&threads| threads <= gpu.block_threads);
+    numbers("threads", "threads of a block", settings)
+}
+
+/// The least that a block of threads should have to sum.
+const BLOCK_SUM: i64 = 64;
+
+fn spatial(task: &Task, gpu: &Gpu) -> Space {
+    let anchor = &task.steps[0];
+    let elements = |extents: Option<Vec<i64>>| extents.map_or(1, |extents| extents.iter().product::<i64>());
+    let input = elements(task.parameters.first().and_then(|parameter| parameter.ty.extents()));
+    let output = elements(anchor.output.extents());
+    let is_long = matches!(anchor.op, Op::Reduce { .. } | Op::GlobalPool { .. }) && input >= BLOCK_SUM * output;
+    let mut axes = vec![threads(gpu)];
+    let mut default = BTreeMap::from([("threads".to_owned(), Setting::Number(256.min(gpu.block_threads)))]);
+    if is_long {
+        axes.push(choices("sum", "who sums an element of the result", ["block", "thread"]));
+        default.insert("sum".to_owned(), choice("block"));
+    }
+    by_threads(gpu, Template::Spatial, axes, default)
+}
+
+fn rows(task: &Task, gpu: &Gpu) -> Space {
+    let anchor = &task.steps[0];
+    // Elsewhere the steps have more dimensions than a row, or the result itself is a sum.
+    let has_rows = matches!(
+        anchor.op,
+        Op::Softmax { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::MeanVarianceNorm { .. }
+            | Op::LpNorm { .. }
+    );
+    let output = anchor.output.extents().unwrap_or_default();
+    let row: i64 = rows_of(task, "row").into_iter().filter_map(|place| output.get(place)).product();
+    let kernels: &[&str] = if has_rows { &["one", "each"] } else { &["each"] };
+    let is_one = has_rows && row >= BLOCK_SUM;
+    // A row of threads is as long as the row it works on, where that is short.
+    let wished = if is_one { row.clamp(32, 256) } else { 256 }.min(gpu.block_threads);
+    let count = [32, 64, 128, 256].into_iter().filter(|&count| count <= wished).max().unwrap_or(32);
+    let default = BTreeMap::from([
+        ("threads".to_owned(), Setting::Number(count)),
+        ("kernels".to_owned(), choice(if is_one { "one" } else { "each" })),
+    ]);
+    let axes = vec![threads(gpu), choices("kernels", "one for all steps, or one each", kernels.iter().copied())];
+    by_threads(gpu, Template::Rows, axes, default)
+}
+
+fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: BTreeMap<String, Setting>) -> Space {
+    let extents = [1; 3];
+    let limits = Limits {
+        block_threads: gpu.block_threads,
+        shared_bytes: gpu.shared_bytes,
+        extents,
+        depth: 1,
+        sums: None,
+        stage: None,
+        can_pad: false,
+        tensor: None,
+    };
+    Space { template, axes, default: Knobs(default), limits: super::Limits::Device(limits) }
+}

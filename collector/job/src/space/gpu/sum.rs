@@ -1,0 +1,91 @@
+//! Long sums of few elements: parts of a sum in blocks of their own, and sums across the threads of a block.
+
+use super::super::declare::{choice, numbers, upto};
+use super::super::{Axis, Knobs, Setting};
+use super::BLOCK_SUM;
+use crate::device::WARP_THREADS;
+use models::{Op, Task};
+use std::collections::BTreeMap;
+
+/// Threads that a large device runs at once: a result of more elements keeps it busy by itself.
+const DEVICE_THREADS: i64 = 132 * 2048;
+
+/// The least depth of a part.
+const PART_DEPTH: i64 = 16;
+
+/// The numbers of parts that a sum of this depth may have.
+pub(super) fn parts(elements: i64, depth: i64) -> Vec<i64> {
+    let may_split = |&parts: &i64| parts == 1 || (depth % parts == 0 && depth / parts >= PART_DEPTH);
+    if elements > DEVICE_THREADS { vec![1] } else { [1, 2, 4, 8, 16].into_iter().filter(may_split).collect() }
+}
+
+/// A contraction that the threads of a block may sum together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sums {
+    /// Elements of the result.
+    elements: i64,
+    /// What each sums.
+    depth: i64,
+    /// Neighbours along the depth that a thread may fetch at once: they lie side by side in both operands.
+    most_fetched: i64,
+}
+
+/// The sums of a task, where there are few or they are of a single row: its elements have nothing to share but the row.
+pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<Sums> {
+    const FETCHED_BYTES: i64 = 16;
+    let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
+    let lies_along_depth = matches!(
+        task.steps[0].op,
+        Op::Dense | Op::QDense { .. } | Op::MatMul { transpose_a: false, transpose_b: true }
+    );
+    let bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
+    let most_fetched = if lies_along_depth { FETCHED_BYTES / i64::try_from(bytes).ok()? } else { 1 };
+    is_offered.then_some(Sums { elements, depth, most_fetched })
+}
+
+/// The names of the axes of such points.
+pub(in crate::space) const AXES: [&str; 3] = ["sum_threads", "sum_elements", "sum_fetch"];
+
+impl Sums {
+    /// Axes of such points.
+    pub(super) fn axes(self, block_threads: i64) -> [Axis; 3] {
+        let few = [32, 64, 128, 256].into_iter().filter(|&threads| threads <= block_threads);
+        [
+            numbers("sum_threads", "threads that sum an element", few),
+            numbers("sum_elements", "elements of such a block", self.together()),
+            numbers("sum_fetch", "neighbours that such a thread fetches at once", self.fetched()),
+        ]
+    }
+
+    /// Elements that a block may sum at once: all blocks have the same number, so that all their threads meet.
+    fn together(self) -> impl Iterator<Item = i64> {
+        upto(self.elements, &[1, 2, 4, 8])
+    }
+
+    fn fetched(self) -> impl Iterator<Item = i64> {
+        upto(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
+    }
+
+    /// Whether a block of threads fits, and all its threads fetch whole vectors.
+    pub(super) fn allow(self, knobs: &Knobs, block_threads: i64) -> bool {
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        let (threads, fetched) = (number("sum_threads"), number("sum_fetch"));
+        threads * number("sum_elements") <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)
+    }
+
+    /// A warp for each element.
+    pub(super) fn default(self, others: &Knobs) -> Knobs {
+        let warp = i64::from(WARP_THREADS);
+        let together = self.together().filter(|&count| count <= 4).max().unwrap_or(1);
+        let fetched = self.fetched().filter(|count| self.depth % (warp * count) == 0).max().unwrap_or(1);
+        let settings = [
+            ("sum", choice("block")),
+            ("sum_threads", Setting::Number(warp)),
+            ("sum_elements", Setting::Number(together)),
+            ("sum_fetch", Setting::Number(fetched)),
+        ];
+        let kept = others.0.get_key_value("unit").map(|(name, unit)| (name.clone(), unit.clone()));
+        let settings = settings.into_iter().map(|(name, setting)| (name.to_owned(), setting)).chain(kept);
+        Knobs(settings.collect::<BTreeMap<String, Setting>>())
+    }
+}

@@ -1,0 +1,203 @@
+//! Which products tensor cores make, and the points that use them.
+
+use super::super::declare::{choice, choices, numbers};
+use super::super::{Axis, Knobs, Setting};
+use super::{block_fit, busy};
+use crate::device::{FRAGMENT, Product, WARP_THREADS};
+use models::{Op, Task};
+use std::collections::BTreeMap;
+
+/// What tensor cores must know of a product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operands {
+    /// Types of the product.
+    pub product: Product,
+    /// Whether the left operand is stored by columns.
+    pub is_left_transposed: bool,
+    /// Whether the right operand is stored by columns.
+    pub is_right_transposed: bool,
+    /// Elements of the left and of the right operand that a thread fetches at once.
+    pub vectors: [i64; 2],
+    /// Whether the right operand is made of the windows of a convolution.
+    pub is_conv: bool,
+    /// Whether the device copies whole vectors to shared memory in the background.
+    can_copy: bool,
+    /// Rows and columns of the result, and the depth.
+    extents: [i64; 3],
+}
+
+/// The operands of a product of whole fragments, for devices of this capability; nothing for any other task.
+pub fn operands(task: &Task, capability: u32) -> Option<Operands> {
+    const FETCHED_BYTES: u64 = 16;
+    /// The capability from which on devices copy in the background.
+    const ASYNC_COPIES: u32 = 80;
+    let anchor = &task.steps[0];
+    let [first, second] = [0, 1].map(|place| task.operand_type(*anchor.inputs.get(place)?).ok());
+    let (first, second) = (first?, second?);
+    let product = Product::of(first.dtype, second.dtype, capability)?;
+    let vector = i64::try_from(FETCHED_BYTES / first.dtype.bytes().max(1)).ok()?;
+    let (output, first, second) = (anchor.output.extents()?, first.extents()?, second.extents()?);
+    let plain = |is_left_transposed: bool, is_right_transposed: bool| {
+        let ([.., rows, columns], [.., row, column]) = (&output[..], &first[..]) else { return None };
+        let extents = [*rows, *columns, if is_left_transposed { *row } else { *column }];
+        let (vectors, can_copy) = ([vector; 2], capability >= ASYNC_COPIES);
+        let is_conv = false;
+        Some(Operands { product, is_left_transposed, is_right_transposed, vectors, is_conv, can_copy, extents })
+    };
+    let operands = match anchor.op {
+        Op::MatMul { transpose_a, transpose_b } => plain(transpose_a, transpose_b)?,
+        Op::QMatMul { a_zero: 0, b_zero: 0 } => plain(false, false)?,
+        Op::Dense | Op::QDense { x_zero: 0, w_zero: 0 } => plain(false, true)?,
+        Op::Conv { groups: 1, .. } | Op::QConv { groups: 1, x_zero: 0, w_zero: 0, .. } => {
+            let depth = second[1..].iter().product();
+            let columns = output[0] * output[2..].iter().product::<i64>();
+            Operands {
+                product,
+                is_left_transposed: false,
+                is_right_transposed: false,
+                // Neighbours in a row of windows need not be neighbours in the image.
+                vectors: [vector, 1],
+                is_conv: true,
+                can_copy: false,
+                extents: [output[1], columns, depth],
+            }
+        }
+        _ => return None,
+    };
+    let [rows, columns, depth] = operands.extents;
+    let is_whole = rows % FRAGMENT == 0 && (operands.is_conv || columns % FRAGMENT == 0);
+    (is_whole && depth % product.depth() == 0).then_some(operands)
+}
+
+/// More columns than this are no block's; knobs are read from records of strangers and hold any number.
+const MAX_COLUMNS: i64 = 1 << 20;
+
+/// The columns of a convolution's windows that a block works on.
+pub(in crate::space) fn columns(knobs: &Knobs) -> i64 {
+    let number = |name: &str| knobs.number(name).unwrap_or(1);
+    FRAGMENT.saturating_mul(number("fragments_x")).saturating_mul(number("warps_x")).clamp(1, MAX_COLUMNS)
+}
+
+/// Axes of the points on tensor cores that are numbers.
+fn numeric_axes() -> [Axis; 6] {
+    let few = [1, 2, 4];
+    [
+        numbers("warps_y", "warps of a block along rows", few),
+        numbers("warps_x", "warps of a block along columns", few),
+        numbers("fragments_y", "fragments of a warp along rows", few),
+        numbers("fragments_x", "fragments of a warp along columns", few),
+        numbers("fragments_r", "fragments along the depth staged at once", few),
+        numbers("ahead", "rounds that fetching is ahead of multiplying", [0, 1, 2]),
+    ]
+}
+
+/// The names of these axes.
+const NUMERIC_AXES: [&str; 6] = ["warps_y", "warps_x", "fragments_y", "fragments_x", "fragments_r", "ahead"];
+
+/// Whether an axis is of points on tensor cores alone.
+pub(in crate::space) fn is_axis(name: &str) -> bool {
+    NUMERIC_AXES.contains(&name) || matches!(name, "copy" | "precision")
+}
+
+/// Fragments of sums that a warp keeps in registers beside those of operands.
+const FRAGMENTS: i64 = 12;
+
+impl Operands {
+    /// Axes of the points on tensor cores.
+    pub(super) fn axes(&self) -> Vec<Axis> {
+        let mut axes = numeric_axes().to_vec();
+        if self.can_copy {
+            axes.push(choices("copy", "what pieces go through on their way to shared memory", ["registers", "async"]));
+        }
+        if self.is_rounded() {
+            axes.push(choices("precision", "to what operands are rounded", ["tf32"]));
+        }
+        axes
+    }
+
+    /// Whether operands lose digits that their type has.
+    pub fn is_rounded(&self) -> bool {
+        self.product == Product::TF32
+    }
+
+    /// Whether a point divides the extents and fits a block of threads.
+    pub(super) fn allow(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        let fragments = [number("fragments_y"), number("fragments_x")];
+        let warps = [number("warps_y"), number("warps_x")];
+        let threads = warps[0] * warps[1] * i64::from(WARP_THREADS);
+        let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
+        let depth = self.product.depth() * number("fragments_r");
+        let part = depth * number("split_k");
+        let rows_of = |is_transposed: bool, side: i64| if is_transposed { (depth, side) } else { (side, depth) };
+        let staged = [rows_of(self.is_left_transposed, tile[0]), rows_of(!self.is_right_transposed, tile[1])];
+        let pad = if number("pad_rows") == 1 { 2 * FRAGMENT } else { 0 };
+        let copies = number("ahead").max(0) + 1;
+        let element_bytes = i64::try_from(self.product.input().bytes()).unwrap_or(i64::MAX);
+        let bytes = staged.iter().map(|(rows, row)| rows * (row + pad) * element_bytes * copies).sum::<i64>();
+        let is_async = knobs.choice("copy") == Some("async");
+        threads <= block_threads
+            && (!self.is_rounded() || knobs.choice("precision") == Some("tf32"))
+            // Copies in the background are those of later rounds.
+            && (!is_async || (self.can_copy && number("ahead") > 0))
+            && fragments[0] * fragments[1] <= FRAGMENTS
+            && self.extents[0] % tile[0] == 0
+            && self.fits_columns(tile[1])
+            && self.extents[2] % part == 0
+            // Every thread fetches whole vectors, the same number of each operand.
+            && staged.iter().zip(self.vectors).all(|((rows, row), vector)| rows * row % (threads * vector) == 0)
+            && bytes.max(tile[0] * tile[1] * SUM_BYTES) <= shared_bytes
+            // There must be rounds to be ahead of.
+            && number("ahead") < self.extents[2] / part
+    }
+
+    /// Whether tiles of so many columns make up the result: windows may be followed by less than a tile of zeros.
+    fn fits_columns(&self, tile: i64) -> bool {
+        let columns = self.extents[1];
+        if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
+    }
+
+    /// The point with the least estimated time, where any is allowed: fetches per multiplication, over how much of a
+    /// large device it keeps busy.
+    pub(super) fn default(&self, places: i64, block_threads: i64, shared_bytes: i64) -> Option<Knobs> {
+        /// Time of fetching a fragment in multiplications of one.
+        const FETCH: f64 = 1.0;
+        let mut best: Option<(f64, Knobs)> = None;
+        let sides = [1, 2, 4].into_iter().flat_map(|y| [1, 2, 4].map(|x| [y, x]));
+        for warps in sides.clone() {
+            for fragments in sides.clone() {
+                for [depth, ahead] in [[2, 1], [1, 1], [2, 0], [1, 0]] {
+                    let point = [warps[0], warps[1], fragments[0], fragments[1], depth, ahead];
+                    let point = NUMERIC_AXES.into_iter().zip(point).chain([("pad_rows", 1)]);
+                    let mut knobs: BTreeMap<String, Setting> =
+                        point.map(|(name, number)| (name.to_owned(), Setting::Number(number))).collect();
+                    if self.can_copy {
+                        knobs.insert("copy".to_owned(), choice("registers"));
+                    }
+                    let knobs = Knobs(knobs);
+                    if !self.allow(&knobs, block_threads, shared_bytes) {
+                        continue;
+                    }
+                    let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
+                    let tiles = (self.extents[1] + tile[1] - 1) / tile[1];
+                    let waste = (tiles * tile[1]) as f64 / self.extents[1] as f64;
+                    let blocks = (places * self.extents[0] / tile[0] * tiles) as f64;
+                    let threads = (warps[0] * warps[1] * i64::from(WARP_THREADS)) as f64;
+                    let [y, x] = fragments.map(|count| count as f64);
+                    let late = if ahead > 0 { 1.0 } else { 1.5 };
+                    let staging =
+                        late * FETCH * (tile[0] + tile[1]) as f64 * FRAGMENT as f64 / (tile[0] * tile[1]) as f64;
+                    let cost = (1.0 + FETCH * (y + x) / (y * x) + staging) * waste
+                        / (busy(blocks, threads) * block_fit(threads));
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                        best = Some((cost, knobs));
+                    }
+                }
+            }
+        }
+        best.map(|(_, knobs)| knobs)
+    }
+}
+
+/// Bytes of a sum.
+const SUM_BYTES: i64 = 4;

@@ -1,0 +1,107 @@
+//! Which template makes the moves of a task.
+
+use super::Template;
+use models::einsum::Equation;
+use models::{Op, ReduceOp, ScatterOp, Task, TensorType};
+
+/// The template of a task: most follow from the operator alone.
+pub fn template(task: &Task) -> Template {
+    let anchor = &task.steps[0];
+    match &anchor.op {
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::Dense
+        | Op::QConv { .. }
+        | Op::QDense { .. }
+        | Op::QMatMul { .. } => Template::Contraction,
+        // A register tile needs two dimensions and something to sum.
+        Op::Einsum { .. } if anchor.output.rank() >= 2 && summed(task).is_some() => Template::Contraction,
+        Op::Einsum { .. } => Template::Spatial,
+        Op::Softmax { .. }
+        | Op::LayerNorm { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Attention { .. }
+        | Op::ArgReduce { .. }
+        | Op::ArgTop { .. }
+        | Op::Reduce { function: ReduceOp::LogSumExp, .. }
+        | Op::ScatterElements { combine: ScatterOp::Replace, .. }
+        | Op::ScatterNd { combine: ScatterOp::Replace } => Template::Rows,
+        Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::Lrn { .. }
+        | Op::Pool { .. }
+        | Op::GlobalPool { .. }
+        | Op::AdaptivePool { .. }
+        | Op::Reduce { .. }
+        | Op::CumSum { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Quantize { .. }
+        | Op::Dequantize { .. }
+        | Op::Requantize { .. }
+        | Op::Cast { .. }
+        | Op::Identity
+        | Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Slice { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
+        | Op::Rope { .. }
+        | Op::Resize { .. } => Template::Spatial,
+    }
+}
+
+/// The extent of the first summed letter of an Einstein sum.
+pub fn summed(task: &Task) -> Option<i64> {
+    let anchor = &task.steps[0];
+    let Op::Einsum { equation } = &anchor.op else { return None };
+    let types = anchor.inputs.iter().map(|operand| task.operand_type(*operand).ok());
+    let types = types.collect::<Option<Vec<&TensorType>>>()?;
+    let equation = Equation::read(equation, &types).ok()?;
+    let first = equation.summed.first().map(|&letter| equation.extents[letter].clone())?;
+    TensorType { dtype: anchor.output.dtype, shape: vec![first] }.extents().map(|extents| extents[0])
+}
+
+/// The dimensions of the result that a row has; its helpers are computed once for all of them.
+pub fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
+    let anchor = &task.steps[0];
+    let rank = anchor.output.rank();
+    let from = |axis: i64| usize::try_from(axis).unwrap_or(0)..rank;
+    let one = |axis: i64| vec![usize::try_from(axis).unwrap_or(0)];
+    let last = || vec![rank - 1];
+    match &anchor.op {
+        Op::Softmax { axis, .. } | Op::LpNorm { axis, .. } | Op::ArgTop { axis, .. } => one(*axis),
+        Op::LayerNorm { axis, .. } | Op::RmsNorm { axis, .. } => from(*axis).collect(),
+        Op::MeanVarianceNorm { axes, .. } => axes.iter().flat_map(|&axis| one(axis)).collect(),
+        Op::GroupNorm { .. } => (1..rank).collect(),
+        // All queries of a head share its keys.
+        Op::Attention { .. } if helpers_at == "head" => vec![2, 3],
+        Op::ScatterNd { .. } => {
+            let looked_up = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok());
+            let looked_up = looked_up.and_then(|ty| ty.extents()).and_then(|extents| extents.last().copied());
+            let inner: Vec<usize> = from(looked_up.unwrap_or(0)).collect();
+            if inner.is_empty() { last() } else { inner }
+        }
+        _ => last(),
+    }
+}

@@ -1,0 +1,51 @@
+//! Whatever the bytes: schedules are read or refused, and what is read can be used.
+#![allow(missing_docs)]
+
+#[path = "../../capture/tests/damage/mod.rs"]
+mod damage;
+
+use damage::{apply, damage, texts};
+use job::space::{Layout, Schedule};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn schedules_are_read_or_refused(
+        which in 0..3usize,
+        damages in prop::collection::vec(damage(texts(&[
+            "-9223372036854775808", "9223372036854775807", "0", "1e300", "null", "[[\"Tensorize\"]]", "\"tensor\"", "{", "}", "[",
+        ])), 0..6),
+    ) {
+        let mut bytes = SCHEDULES[which].as_bytes().to_vec();
+        apply(&damages, &mut bytes);
+        if let Ok(schedule) = Schedule::from_json(&String::from_utf8_lossy(&bytes)) {
+            let _ = (schedule.describe(), schedule.layout(), schedule.rounding(), schedule.has_fragments());
+            let again = Schedule::from_json(&schedule.to_json()).unwrap();
+            prop_assert_eq!(again.hash(), schedule.hash());
+        }
+    }
+}
+
+const SCHEDULES: [&str; 3] = [
+    r#"{"from":"template","knobs":{"layout":"blocked","block":16,"tile_x":4,"unit":"tensor","warps_x":2,"warp_tile_x":2}}"#,
+    r#"{"from":"metaschedule","space":1,"seed":-3,"trace":[[["GetBlock",[],["x","main"],["b0"]],["Tensorize",["l1","wmma"],[],[]]],[]]}"#,
+    r#"{"from":"trace","trace":[[["SamplePerfectTile",["l2"],[4,64],["v1"]]],[[0,[2,2,4,1]]]]}"#,
+];
+
+#[test]
+fn numbers_of_knobs_at_the_edges_overflow_nothing() {
+    for number in [i64::MIN, -1, 0, i64::MAX] {
+        let names =
+            ["block", "tile_x", "tile_y", "warps_x", "warps_y", "warp_x", "fragments_x", "warp_tile_x", "threads_x"];
+        let knobs: Vec<String> = names.iter().map(|name| format!("\"{name}\":{number}")).collect();
+        for choices in [r#""layout":"blocked""#, r#""unit":"tensor""#] {
+            let text = format!("{{\"from\":\"template\",\"knobs\":{{{choices},{}}}}}", knobs.join(","));
+            let schedule = Schedule::from_json(&text).unwrap();
+            let _ = (schedule.describe(), schedule.hash());
+            // Lowering divides by the number of columns; the number of a block it checks itself.
+            if let Layout::Columns { multiple } = schedule.layout() {
+                assert!((1..1 << 32).contains(&multiple), "{multiple}");
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Matrix products and convolutions on tensor cores: a tile of the result per block, a smaller one of whole fragments per
+//! warp in its registers, both operands staged in shared memory piece by piece of the reduction. A convolution's windows
+//! become a matrix while they are staged.
+
+use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
+use super::{Summed, block_of_part, number, single_epilogue, split_sum};
+use crate::lower::column_of;
+use crate::tvm::tensor_core::Step;
+use job::device::{FRAGMENT, Product, Side};
+use job::space::gpu::tensor::{Operands, operands};
+use models::Task;
+
+pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let operands = operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
+    if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
+        moves.compute_inline(&pad)?;
+    }
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    let Summed { anchor, result, is_partial } = split_sum(moves, anchor, result, knobs)?;
+    let is_scattered = operands.is_conv && !is_partial;
+    if is_scattered {
+        let extents = task.steps[0].output.extents().expect("a product has numbers for extents");
+        moves.remap(&result, |at| column_of(at, &extents[2..]))?;
+    }
+    // Sums leave their fragments by way of shared memory, where every thread can read them.
+    let sums = moves.cache_write(&anchor, memory(operands.product, Side::Sum))?;
+    moves.set_memory(&sums, Memory::SharedAtLaunch)?;
+
+    let at_once = if is_scattered { 1 } else { RESULT_AT_ONCE };
+    let block = tile_result(moves, &result, knobs, at_once)?;
+    moves.compute_at(&sums, &block)?;
+    let [warp, store] = tile_sums(moves, &sums, knobs)?;
+    moves.compute_at(&anchor, &warp)?;
+    let anchored = order_anchor(moves, &anchor, operands.product, knobs)?;
+    let windows = block_of_part(lowered, moves, Part::Windows)?;
+    let staged = stage(moves, (&anchor, windows.as_ref()), &anchored, &operands, knobs)?;
+    let start = moves.decompose_reduction(&anchor, &anchored.rounds)?;
+
+    let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
+    let filled = own_loops(moves, &start)?;
+    moves.tensorize(&filled[filled.len() - 2], product, Step::Fill)?;
+    let loads =
+        [Step::LoadLeft { is_transposed: is_left_transposed }, Step::LoadRight { is_transposed: is_right_transposed }];
+    for (rows, load) in staged.iter().zip(loads) {
+        moves.tensorize(rows, product, load)?;
+    }
+    moves.tensorize(&anchored.fragment, product, Step::Multiply { is_left_transposed, is_right_transposed })?;
+    moves.tensorize(&store, product, Step::Store)?;
+    // The pieces of both operands are fetched while tensor cores work on those before.
+    if let late @ 1.. = number(knobs, "ahead")? {
+        moves.overlap(&anchored.rounds, &[0, 0, late], knobs.choice("copy") == Some("async"))?;
+    }
+    Ok(())
+}
+
+/// Where fragments are kept. TVM has no fragments of tf32: each lane's part of one is a plain array.
+fn memory(product: Product, side: Side) -> Memory {
+    match side {
+        _ if product == Product::TF32 => Memory::Local,
+        Side::Left => Memory::FragmentsLeft,
+        Side::Right => Memory::FragmentsRight,
+        Side::Sum => Memory::FragmentsSum,
+    }
+}
+
+/// Loops of a block over what it computes itself.
+fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
+    let count = moves.reduces(block)?.len();
+    let loops = moves.loops(block)?;
+    Ok(loops[loops.len() - count..].to_vec())
+}
+
+/// Rows and columns of a warp's tile, and of a block's.
+fn tile(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
+    let fragments = [number(knobs, "fragments_y")?, number(knobs, "fragments_x")?];
+    let warps = [number(knobs, "warps_y")?, number(knobs, "warps_x")?];
+    Ok([fragments, warps])
+}
+
+/// A tile of the result for each block of threads, its elements dealt to all of them; returns the loop of a block.
+fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
+    let [fragments, warps] = tile(knobs)?;
+    let loops = moves.loops(result)?;
+    let (outer, [row, column]) = loops.split_last_chunk().expect("a product has rows and columns");
+    let rows = moves.split(row, &[None, Some(FRAGMENT * fragments[0] * warps[0])])?;
+    let columns = moves.split(column, &[None, Some(FRAGMENT * fragments[1] * warps[1])])?;
+    let [rows, columns] = [rows, columns].map(|parts| [parts[0].clone(), parts[1].clone()]);
+    let ([row, inner_row], [column, inner_column]) = (rows, columns);
+    moves.reorder(&[row.clone(), column.clone(), inner_row.clone(), inner_column.clone()])?;
+    let block = moves.fuse(&[outer, &[row, column]].concat())?;
+    moves.bind(&block, ThreadAxis::BlockX)?;
+    let elements = moves.fuse(&[inner_row, inner_column])?;
+    deal(moves, &elements, warps[0] * warps[1], at_once)?;
+    Ok(block)
+}
+
+/// Elements of the result that a thread writes at once.
+const RESULT_AT_ONCE: i64 = 4;
+
+/// Deals the steps of a loop to the lanes of all warps of a block, `vector` neighbours to each.
+fn deal(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result<()> {
+    const LANES: i64 = job::device::WARP_THREADS as i64;
+    let parts = moves.split(elements, &[None, Some(warps), Some(LANES), Some(vector)])?;
+    moves.bind(&parts[1], ThreadAxis::ThreadY)?;
+    moves.bind(&parts[2], ThreadAxis::ThreadX)?;
+    if vector > 1 {
+        moves.vectorize(&parts[3])?;
+    }
+    Ok(())
+}
+
+/// A tile of sums for each warp; returns the loop of a warp and that of a fragment's rows.
+fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
+    let [fragments, warps] = tile(knobs)?;
+    let own = own_loops(moves, sums)?;
+    let [row, column] = own.last_chunk().expect("a product has rows and columns");
+    let rows = moves.split(row, &[Some(warps[0]), Some(fragments[0]), Some(FRAGMENT)])?;
+    let columns = moves.split(column, &[Some(warps[1]), Some(fragments[1]), Some(FRAGMENT)])?;
+    let pairs: Vec<Loop> = rows.iter().zip(&columns).flat_map(|(row, column)| [row.clone(), column.clone()]).collect();
+    moves.reorder(&pairs)?;
+    let warp = moves.fuse(&pairs[..2])?;
+    moves.bind(&warp, ThreadAxis::ThreadY)?;
+    Ok([warp, pairs[4].clone()])
+}
+
+/// Loops of the ordered anchor.
+struct Anchored {
+    /// Over pieces of the depth that are staged at once.
+    rounds: Loop,
+    /// Over fragments of such a piece.
+    depth: Loop,
+    /// Over the rows of a fragment.
+    fragment: Loop,
+}
+
+fn order_anchor(moves: &Moves, anchor: &Block, product: Product, knobs: &Knobs) -> Result<Anchored> {
+    let [fragments, _] = tile(knobs)?;
+    let own = own_loops(moves, anchor)?;
+    let [row, column, depth] = own.last_chunk().expect("a product has rows, columns and a depth");
+    let rows = moves.split(row, &[Some(fragments[0]), Some(FRAGMENT)])?;
+    let columns = moves.split(column, &[Some(fragments[1]), Some(FRAGMENT)])?;
+    let depths = moves.split(depth, &[None, Some(number(knobs, "fragments_r")?), Some(product.depth())])?;
+    let order = [&depths[0], &depths[1], &rows[0], &columns[0], &rows[1], &columns[1], &depths[2]];
+    moves.reorder(&order.map(Clone::clone))?;
+    moves.unroll(&depths[1])?;
+    Ok(Anchored { rounds: depths[0].clone(), depth: depths[1].clone(), fragment: rows[1].clone() })
+}
+
+/// Both operands go to shared memory, then to fragments; returns the rows of a fragment of each.
+fn stage(
+    moves: &Moves,
+    (anchor, windows): (&Block, Option<&Block>),
+    anchored: &Anchored,
+    operands: &Operands,
+    knobs: &Knobs,
+) -> Result<Vec<Loop>> {
+    let [_, warps] = tile(knobs)?;
+    let product = operands.product;
+    let mut rows_of_fragments = Vec::new();
+    for (place, side) in [Side::Left, Side::Right].into_iter().enumerate() {
+        let number = i64::try_from(place).unwrap_or(i64::MAX);
+        let shared = match windows.filter(|_| side == Side::Right) {
+            Some(windows) => {
+                moves.set_memory(windows, Memory::SharedAtLaunch)?;
+                windows.clone()
+            }
+            None => moves.cache_read(anchor, number, Memory::SharedAtLaunch)?,
+        };
+        let fragment = moves.cache_read(anchor, number, memory(product, side))?;
+        let is_transposed = [operands.is_left_transposed, operands.is_right_transposed][place];
+        let [height, width] = product.fragment(side, is_transposed);
+        moves.compute_at(&fragment, &anchored.depth)?;
+        moves.compute_at(&shared, &anchored.rounds)?;
+        let own = own_loops(moves, &fragment)?;
+        let [row, column] = own.last_chunk().expect("an operand is a matrix");
+        let rows = moves.split(row, &[None, Some(height)])?;
+        let columns = moves.split(column, &[None, Some(width)])?;
+        moves.reorder(&[&rows[0], &columns[0], &rows[1], &columns[1]].map(Clone::clone))?;
+        rows_of_fragments.push(rows[1].clone());
+
+        let own = own_loops(moves, &shared)?;
+        deal(moves, &moves.fuse(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
+        if knobs.number("pad_rows") == Some(1) {
+            let row = i64::try_from(own.len()).unwrap_or(i64::MAX) - 2;
+            // Rows begin in other banks, and stay aligned for vectors and for fragments.
+            moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vectors[0])?;
+        }
+    }
+    Ok(rows_of_fragments)
+}

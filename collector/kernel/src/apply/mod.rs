@@ -1,0 +1,144 @@
+//! Makes the moves of a schedule on a lowered task.
+
+mod contraction;
+mod gpu;
+mod rows;
+mod spatial;
+
+use crate::lower::{Lowered, Part};
+use crate::tvm::compile::CompileTarget;
+use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
+use crate::tvm::{TvmError, meta_schedule, trace};
+use job::space::gpu::sized;
+use job::space::{Knobs, Schedule, Template, template};
+use models::{Op, Task};
+
+/// Why a schedule cannot be applied.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ApplyError {
+    #[error("knob `{0}` is missing")]
+    MissingKnob(&'static str),
+    #[error("a post-processor of TVM's space rejects this draw")]
+    Rejected,
+    #[error(transparent)]
+    Tvm(#[from] TvmError),
+}
+
+type Result<T> = std::result::Result<T, ApplyError>;
+
+/// TVM's own spaces of the task at hand: making them takes as long as many draws from them.
+#[derive(Default)]
+pub struct SpaceCache(Option<meta_schedule::Spaces>);
+
+impl SpaceCache {
+    /// Forgets the spaces; to be called when the task or the target changes.
+    pub fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    fn get(&mut self, task: &Task, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
+        if self.0.is_none() {
+            let product = gpu::tensor_product(task, target);
+            self.0 = Some(meta_schedule::spaces(&lowered.module, target, product)?);
+        }
+        Ok(self.0.as_ref().expect("just made"))
+    }
+}
+
+/// The moves of a schedule on a task that was lowered in the schedule's layout.
+pub fn apply(
+    task: &Task,
+    lowered: &Lowered,
+    schedule: &Schedule,
+    target: &CompileTarget,
+    spaces: &mut SpaceCache,
+) -> Result<Moves> {
+    const NO_SAMPLING: i64 = 1;
+    match schedule {
+        Schedule::Template { knobs } => {
+            let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            if !target.architectures.is_empty() {
+                gpu::apply(&sized(task), lowered, knobs, &moves)?;
+                return Ok(moves);
+            }
+            // A single number has no loops to move.
+            if task.steps[0].output.rank() == 0 {
+                return Ok(moves);
+            }
+            match template(task) {
+                Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
+                Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
+                Template::Rows => rows::apply(task, lowered, knobs, &moves)?,
+            }
+            Ok(moves)
+        }
+        Schedule::MetaSchedule { space, seed, trace: None } => {
+            spaces.get(task, lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+        }
+        Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
+            let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
+            if let Some(product) = gpu::tensor_product(task, target) {
+                product.steps()?;
+            }
+            trace::replay(json, &moves)?;
+            Ok(moves)
+        }
+    }
+}
+
+fn form(op: &Op) -> contraction::Form {
+    match op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => contraction::Form::Conv,
+        _ => contraction::Form::Product,
+    }
+}
+
+fn number(knobs: &Knobs, name: &'static str) -> Result<i64> {
+    knobs.number(name).ok_or(ApplyError::MissingKnob(name))
+}
+
+fn choice<'a>(knobs: &'a Knobs, name: &'static str) -> Result<&'a str> {
+    knobs.choice(name).ok_or(ApplyError::MissingKnob(name))
+}
+
+/// Inlines every epilogue block but the last, and returns the block that writes the result.
+///
+/// An anchor without an epilogue gets a block that copies its accumulator out, so that there always is one.
+fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
+    let epilogue: Vec<&str> =
+        lowered.blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
+    let Some((last, others)) = epilogue.split_last() else {
+        return Ok(moves.cache_write(anchor, Memory::Global)?);
+    };
+    for name in others {
+        moves.compute_inline(&moves.block(name)?)?;
+    }
+    Ok(moves.block(last)?)
+}
+
+fn block_of_part(lowered: &Lowered, moves: &Moves, part: Part) -> Result<Option<Block>> {
+    let found = lowered.blocks.iter().find(|block| block.part == part);
+    Ok(found.map(|block| moves.block(&block.name)).transpose()?)
+}
+
+/// Fuses the first loops and runs them on the pool.
+fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
+    let count = count.clamp(1, loops.len());
+    let fused = if count == 1 { loops[0].clone() } else { moves.fuse(&loops[..count])? };
+    moves.parallel(&fused)?;
+    Ok(fused)
+}
+
+/// Runs a block that stands by itself on the pool, its last loop as vectors.
+fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
+    const VECTOR: i64 = 16;
+    let loops = moves.loops(block)?;
+    let (last, outer) = loops.split_last().expect("a block has at least one loop");
+    let parts = moves.split(last, &[None, Some(VECTOR)])?;
+    moves.vectorize(&parts[1])?;
+    if !outer.is_empty() {
+        fuse_parallel(moves, outer, outer.len().min(2))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Normalisations, attention and other work in steps: one row at a time, so that a row stays in the nearest cache.
+
+use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::rows_of;
+use models::Task;
+
+pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let name = &lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("every task has an anchor").name;
+    let anchor = moves.block(name)?;
+    let rank = task.steps[0].output.rank();
+    // A reduction has loops beyond those of its result; it cannot be inlined and is one more helper.
+    let is_reduction = moves.loops(&anchor)?.len() > rank;
+    let has_epilogue = lowered.blocks.iter().any(|block| block.part == Part::Epilogue);
+    if has_epilogue && !is_reduction {
+        moves.compute_inline(&anchor)?;
+    }
+    let result = if has_epilogue || is_reduction { single_epilogue(lowered, moves, &anchor)? } else { anchor.clone() };
+    let helpers_at = choice(knobs, "helpers_at")?;
+    let along = rows_of(task, helpers_at);
+    let loops = moves.loops(&result)?;
+    let pick = |is_inner: bool| -> Vec<Loop> {
+        let places = loops.iter().enumerate().filter(|(place, _)| along.contains(place) == is_inner);
+        places.map(|(_, target)| target.clone()).collect()
+    };
+    let (inner, outer) = (pick(true), pick(false));
+    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    let row = inner.last().expect("a row has at least one dimension").clone();
+    let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
+    let mut reduction = None;
+    if let Some(around) = around.filter(|_| helpers_at != "root") {
+        if is_reduction {
+            moves.compute_at(&anchor, &around)?;
+            reduction = Some(rows_inside(moves, &anchor, rank)?);
+        }
+        let helpers: Vec<&str> =
+            lowered.blocks.iter().filter(|b| b.part == Part::Helper).map(|b| b.name.as_str()).collect();
+        // Consumers first: each helper is read by the ones after it.
+        for name in helpers.into_iter().rev() {
+            moves.compute_at(&moves.block(name)?, &around)?;
+        }
+    }
+    vectorize_row(moves, &row, number(knobs, "vector")?)?;
+    // Last, because loops around a decomposed reduction can no longer be marked.
+    if let Some(reduction) = reduction {
+        moves.decompose_reduction(&anchor, &reduction)?;
+    }
+    Ok(())
+}
+
+/// The reduction outside of the last dimension of its result, whose elements are neighbours. Returns the outermost of
+/// the reduction's loops.
+fn rows_inside(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
+    let loops = moves.loops(anchor)?;
+    // One fused loop, then the result's own dimensions, then what is summed.
+    let (dimensions, reduced) = loops[1..].split_at(rank);
+    let last = dimensions.last().expect("an output has at least one dimension").clone();
+    moves.reorder(&reduced.iter().chain([&last]).cloned().collect::<Vec<_>>())?;
+    Ok(reduced[0].clone())
+}
+
+fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
+    let parts = moves.split(row, &[None, Some(vector)])?;
+    Ok(moves.vectorize(&parts[1])?)
+}

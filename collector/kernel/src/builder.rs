@@ -1,0 +1,140 @@
+//! The builder: task and schedule in, object out.
+
+use crate::apply::{ApplyError, SpaceCache, apply};
+use crate::code;
+use crate::lower::{Lowered, Sums, lower};
+use crate::tvm::compile::{CompileTarget, compile};
+use crate::tvm::expression::Module;
+use crate::tvm::{device, features, object, trace};
+use anyhow::{Context, Result};
+use cuda::nvrtc::Nvrtc;
+use job::device::DeviceCode;
+use job::space::{Layout, Schedule};
+use job::{Artifact, BuildJob, BuildReply};
+use models::Task;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Whether a function only checks arguments, raises errors or converts numbers.
+fn is_glue(name: &str) -> bool {
+    name.starts_with("__")
+}
+
+/// Answers build jobs; keeps what the next job of the same task can use.
+#[derive(Default)]
+pub struct Builder {
+    target: Option<(String, CompileTarget)>,
+    lowered: Option<(String, Layout, Task, Lowered)>,
+    spaces: SpaceCache,
+    nvrtc: Option<Nvrtc>,
+}
+
+impl Builder {
+    /// Does one job.
+    pub fn answer(&mut self, job: &BuildJob) -> BuildReply {
+        match self.build(job) {
+            Ok(artifact) => BuildReply::Built(Box::new(artifact)),
+            Err(error) => match error.downcast_ref::<ApplyError>() {
+                Some(ApplyError::Rejected) => BuildReply::Rejected(error.to_string()),
+                _ => BuildReply::Failed(format!("{error:#}")),
+            },
+        }
+    }
+
+    fn build(&mut self, job: &BuildJob) -> Result<Artifact> {
+        let start = Instant::now();
+        let schedule = Schedule::from_json(&job.schedule)?;
+        let target = self.target(&job.target)?;
+        let sums = if target.architectures.is_empty() { Sums::Own } else { Sums::Wide };
+        self.lower(&job.task, schedule.layout(), sums)?;
+        let (_, _, task, lowered) = self.lowered.as_ref().expect("just lowered");
+        let moves = apply(task, lowered, &schedule, &target, &mut self.spaces)?;
+        let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
+        let module = moves.module()?;
+        let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
+        // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
+        let stores = features::per_store(&moves, &target).unwrap_or_default();
+        let mut features = features::of_stores(&stores);
+        let packings = lowered.packings.clone();
+        if !target.architectures.is_empty() {
+            // What was drawn is known by its moves alone.
+            let schedule = match schedule {
+                Schedule::MetaSchedule { trace: None, .. } => Schedule::Trace { trace: trace::to_json(&moves)? },
+                other => other,
+            };
+            let artifact =
+                Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target, &schedule)? };
+            return Ok(artifact);
+        }
+        let object = compile(&module, &target).context("cannot compile")?;
+        let macs = task.work().map_or(0, |work| work.macs);
+        features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
+        // Objects for other processors are not read.
+        if let Ok(functions) = object::functions(&object.bytes) {
+            let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
+            let found = code::features(own, macs as f64);
+            features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
+        }
+        Ok(Artifact {
+            code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
+            object: object.bytes,
+            device: None,
+            packings,
+            trace,
+            schedule_ms,
+            lower_ms: object.lower_ms,
+            codegen_ms: object.codegen_ms,
+            features,
+        })
+    }
+
+    /// Kernels for a device; what the schedule says of the artifact is left empty.
+    fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
+        let source = device::generate(module, target, schedule.has_fragments());
+        let source = source.context("cannot generate device code")?;
+        if self.nvrtc.is_none() {
+            self.nvrtc = Some(Nvrtc::open()?);
+        }
+        let nvrtc = self.nvrtc.as_ref().expect("just opened");
+        let compiling = Instant::now();
+        let code = cuda::compile(nvrtc, &source.text, source.launches, &target.architectures)?;
+        let code = DeviceCode { rounding: schedule.rounding(), ..code };
+        let first = code.cubins.first().context("a device has at least one architecture")?;
+        Ok(Artifact {
+            object: Vec::new(),
+            code_bytes: first.kernels.iter().map(|kernel| kernel.code_bytes).sum(),
+            device: Some(code),
+            packings: Vec::new(),
+            trace: None,
+            schedule_ms: 0.0,
+            lower_ms: source.lower_ms,
+            codegen_ms: source.codegen_ms + compiling.elapsed().as_secs_f64() * 1e3,
+            features: BTreeMap::new(),
+        })
+    }
+
+    fn target(&mut self, text: &str) -> Result<CompileTarget> {
+        if let Some((known, target)) = &self.target
+            && known == text
+        {
+            return Ok(target.clone());
+        }
+        let target = CompileTarget::from_json(text).with_context(|| format!("cannot use the target {text}"))?;
+        self.spaces.clear();
+        self.lowered = None;
+        self.target = Some((text.to_owned(), target.clone()));
+        Ok(target)
+    }
+
+    /// What products are summed in follows from the target, and a new target forgets what was lowered.
+    fn lower(&mut self, text: &str, layout: Layout, sums: Sums) -> Result<()> {
+        if matches!(&self.lowered, Some((known, with, ..)) if known == text && *with == layout) {
+            return Ok(());
+        }
+        let task: Task = serde_json::from_str(text).context("cannot read the task")?;
+        let lowered = lower(&task, layout, sums).context("cannot lower the task")?;
+        self.spaces.clear();
+        self.lowered = Some((text.to_owned(), layout, task, lowered));
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+//! Convolution of any spatial rank, dense and batched matrix products.
+//!
+//! Three forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's operator
+//! library uses, so that traces tuned on its definitions replay on ours. Blocked: the output's channel (or column)
+//! dimension is cut into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one vector holds
+//! a block of channels; a second block puts the result back into the task's order. Columns: a convolution as a product of
+//! two matrices, for tensor cores: the weight as it is stored, and the windows, made by a block that schedules keep in
+//! pieces; a last block puts the result back.
+
+use super::{LowerError, Output, Part, Result, Writer, known};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use job::space::Layout;
+use models::einsum::Equation;
+use models::{DType, Op, TensorType};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    match op {
+        Op::Conv { strides, pads, dilations, groups } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
+            conv(writer, &shape, &inputs[0], &inputs[1], output)
+        }
+        Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: [*x_zero, *w_zero] };
+            conv(writer, &shape, &inputs[0], &inputs[1], output)
+        }
+        Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
+            let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
+            conv_transpose(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
+        }
+        Op::MatMul { transpose_a, transpose_b } => {
+            matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
+        }
+        Op::QMatMul { a_zero, b_zero } => {
+            matmul(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
+        }
+        Op::Dense => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
+        Op::QDense { x_zero, w_zero } => dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
+        Op::Einsum { equation } => einsum(writer, equation, inputs, output),
+        other => unreachable!("`{other:?}` is not a contraction"),
+    }
+}
+
+struct ConvShape<'a> {
+    strides: &'a [i64],
+    pads: &'a [i64],
+    dilations: &'a [i64],
+    groups: i64,
+    zeros: Zeros,
+}
+
+/// Zero points of both operands.
+type Zeros = [i64; 2];
+
+/// Operands that are the numbers they stand for.
+const NO_ZEROS: Zeros = [0, 0];
+
+fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
+    let spatial = shape.strides.len();
+    let is_packed = weight.extents.len() > shape.strides.len() + 2;
+    let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
+    let outputs_per_group = channels / shape.groups;
+    if let Layout::Columns { multiple } = writer.layout {
+        return conv_of_columns(writer, shape, (data, weight), multiple, output);
+    }
+    let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
+    let is_depthwise = shape.groups > 1 && shape.groups == sources;
+    let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
+    // The plain form always has a padding block, as the definitions have that it shares names with.
+    let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name(names.0), data, shape.pads, shape.zeros[0])?
+    } else {
+        data.clone()
+    };
+    let kernel = weight.extents[2..2 + spatial].to_vec();
+    let per_group = sources / shape.groups;
+    let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
+    let kernel_axes = kernel
+        .iter()
+        .enumerate()
+        .map(|(d, extent)| axis(&format!("r{d}"), extent, true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let product =
+        |batch: &Expression, channel: &Expression, place: &[Expression], lane: Option<&Expression>| -> Element {
+            let whole = match (block, lane) {
+                (Some(block), Some(lane)) => channel.mul(&index(block)?)?.add(lane)?,
+                _ => channel.clone(),
+            };
+            let source = source_channel(&whole, channel_axis.as_ref(), shape.groups, per_group, outputs_per_group)?;
+            let mut at = vec![batch.clone(), source];
+            for d in 0..spatial {
+                let tap = kernel_axes[d].variable.mul(&index(shape.dilations[d])?)?;
+                at.push(place[d].mul(&index(shape.strides[d])?)?.add(&tap)?);
+            }
+            let mut weight_at = vec![channel.clone()];
+            weight_at.push(match &channel_axis {
+                Some(axis) => axis.variable.clone(),
+                None => index(0)?,
+            });
+            weight_at.extend(kernel_axes.iter().map(|axis| axis.variable.clone()));
+            weight_at.extend(lane.cloned());
+            multiply((&data, &at), (weight, &weight_at), shape.zeros, output.dtype)
+        };
+    let axes: Vec<Axis> = channel_axis.iter().chain(&kernel_axes).cloned().collect();
+    let anchor = output.name(names.1);
+    let Some(block) = block else {
+        return writer.block(&anchor, Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
+        });
+    };
+    let blocked = blocked_extents(writer, &output.extents, 1, block)?;
+    let last = blocked.len() - 1;
+    let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
+        reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
+    })?;
+    unblock(writer, &accumulated, 1, block, output)
+}
+
+/// A convolution as a product: of the weights, with a row for each channel of the result, and of the windows, with a
+/// column for each place of it.
+fn conv_of_columns(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    (data, weight): (&Tensor, &Tensor),
+    multiple: i64,
+    output: &Output,
+) -> Result<Tensor> {
+    if shape.groups != 1 || shape.zeros != NO_ZEROS {
+        let why = "only one group of plain numbers is a product of matrices".to_owned();
+        return Err(LowerError::Unsupported { operator: "conv".to_owned(), why });
+    }
+    let kernel = writer.kernel.clone();
+    let places = writer.numbers(&output.extents[2..])?;
+    let [images, channels] = [writer.number(&output.extents[0])?, writer.number(&output.extents[1])?];
+    let taps: i64 = kernel.iter().product();
+    let places_of_image: i64 = places.iter().product();
+    let depth = writer.number(&weight.extents[1])?;
+    let columns = images * places_of_image;
+    let padded = (columns + multiple - 1) / multiple * multiple;
+    let data = if shape.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name("pad_temp"), data, shape.pads, 0)?
+    } else {
+        data.clone()
+    };
+    let windows =
+        writer.block(&output.name("conv_windows"), Part::Windows, (data.dtype, &known(&[depth, padded])), |i| {
+            let (taps, places_of_image) = (index(taps)?, index(places_of_image)?);
+            let mut at = vec![i[1].floor_div(&places_of_image)?, i[0].floor_div(&taps)?];
+            let place = digits(&i[1].floor_mod(&places_of_image)?, &places)?;
+            let tap = digits(&i[0].floor_mod(&taps)?, &kernel)?;
+            for (d, (place, tap)) in place.iter().zip(&tap).enumerate() {
+                at.push(place.mul(&index(shape.strides[d])?)?.add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            }
+            let element = data.at(&at)?;
+            if padded == columns {
+                return Ok(element);
+            }
+            i[1].less(&index(columns)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+        })?;
+    let step = axis("k", &Extent::Known(depth), true)?;
+    let sums =
+        writer.block(&output.name("conv_columns"), Part::Anchor, (output.dtype, &known(&[channels, padded])), |i| {
+            let (row, column) = ([i[0].clone(), step.variable.clone()], [step.variable.clone(), i[1].clone()]);
+            let product = multiply((weight, &row), (&windows, &column), NO_ZEROS, output.dtype)?;
+            reduce(Reduction::Sum, output.dtype, &product, std::slice::from_ref(&step))
+        })?;
+    writer.block(&output.name("conv_places"), Part::Epilogue, output.like(), |i| sums.at(&column_of(i, &places)?))
+}
+
+/// A number's digits, the last one first to change, where each has as many values as its extent.
+fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut rest = number.clone();
+    let mut digits = Vec::with_capacity(extents.len());
+    for (place, &extent) in extents.iter().enumerate().rev() {
+        let extent = index(extent)?;
+        digits.push(if place == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
+        rest = rest.floor_div(&extent)?;
+    }
+    digits.reverse();
+    Ok(digits)
+}
+
+/// Row and column of an element of a convolution's result, whose places have these extents.
+pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut column = at[0].clone();
+    for (place, &extent) in at[2..].iter().zip(places) {
+        column = column.mul(&index(extent)?)?.add(place)?;
+    }
+    Ok(vec![at[1].clone(), column])
+}
+
+/// Block names of padding and anchor.
+fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: bool) -> (&'static str, &'static str) {
+    match (spatial, is_depthwise, is_grouped, is_blocked) {
+        (_, _, _, true) => ("pad_temp", "conv_blocked"),
+        (2, true, _, false) => ("PaddedInput", "DepthwiseConv2d"),
+        (2, false, true, false) => ("pad_temp", "group_conv2d_nchw"),
+        (2, false, false, false) => ("pad_temp", "conv2d_nchw"),
+        (1, _, _, false) => ("pad_temp", "conv1d_ncw"),
+        (_, _, _, false) => ("pad_temp", "conv3d_ncdhw"),
+    }
+}
+
+/// The input channel an output channel reads.
+fn source_channel(
+    output: &Expression,
+    reduction: Option<&Axis>,
+    groups: i64,
+    per_group: i64,
+    outputs_per_group: i64,
+) -> Element {
+    let within = match reduction {
+        Some(axis) => axis.variable.clone(),
+        None => index(0)?,
+    };
+    match (groups, outputs_per_group, per_group) {
+        (1, ..) => Ok(within),
+        (_, 1, 1) => Ok(output.clone()),
+        _ => output.floor_div(&index(outputs_per_group)?)?.mul(&index(per_group)?)?.add(&within),
+    }
+}
+
+/// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
+fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
+    let spatial = pads.len() / 2;
+    let zero = constant(data.dtype, zero as f64)?;
+    super::movement::pad(
+        writer,
+        (name, Part::Pad),
+        data,
+        &with_leading(&pads[..spatial]),
+        &with_leading(&pads[spatial..]),
+        &zero,
+    )
+}
+
+/// Padding of batch and channel is nothing.
+fn with_leading(pads: &[i64]) -> Vec<i64> {
+    [0, 0].iter().chain(pads).copied().collect()
+}
+
+/// A convolution of the input spread out by the strides, with the kernel turned around.
+fn conv_transpose(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    output_pads: &[i64],
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let spatial = shape.strides.len();
+    let kernel = writer.numbers(&weight.extents[2..])?;
+    let spread_over = writer.numbers(&data.extents[2..])?;
+    let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
+    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
+    let mut extents = data.extents.clone();
+    for d in 0..spatial {
+        let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
+        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.strides[d] + 1 + heads[d] + tail);
+    }
+    let zero = constant(data.dtype, 0.0)?;
+    let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
+        let mut at = i[..2].to_vec();
+        let mut inside: Option<Expression> = None;
+        for d in 0..spatial {
+            let (stride, old) = (index(shape.strides[d])?, index(spread_over[d])?);
+            let place = i[d + 2].sub(&index(heads[d])?)?;
+            let source = place.floor_div(&stride)?;
+            let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
+            let within = source.at_least(&index(0)?)?.and(&source.less(&old)?)?;
+            inside = Some(super::movement::both(inside, within.and(&is_input)?)?);
+            at.push(source);
+        }
+        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
+    })?;
+    let per_group = writer.number(&data.extents[1])? / shape.groups;
+    let outputs_per_group = writer.number(&output.extents[1])? / shape.groups;
+    let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
+    let kernel_axes = kernel
+        .iter()
+        .enumerate()
+        .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
+    writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
+        let source = source_channel(&i[1], Some(&channel_axis), shape.groups, per_group, outputs_per_group)?;
+        let within = if shape.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
+        let mut at = vec![i[0].clone(), source.clone()];
+        let mut weight_at = vec![source, within];
+        for d in 0..spatial {
+            let tap = &kernel_axes[d].variable;
+            at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
+        }
+        reduce(
+            Reduction::Sum,
+            output.dtype,
+            &multiply((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
+            &axes,
+        )
+    })
+}
+
+fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
+    let rank = output.extents.len();
+    let block = block_of(writer, &output.extents[rank - 1], false)?;
+    // An unpacked weight cannot be read as a vector of columns, only a packed one can.
+    let is_packed = weight.extents.len() == 3;
+    let depth = axis("k", &data.extents[rank - 1], true)?;
+    let product = |rows: &[Expression], column: &[Expression]| -> Element {
+        let mut at = rows.to_vec();
+        at.push(depth.variable.clone());
+        let mut weight_at = vec![column[0].clone(), depth.variable.clone()];
+        weight_at.extend(column.get(1).cloned());
+        multiply((data, &at), (weight, &weight_at), zeros, output.dtype)
+    };
+    let axes = [depth.clone()];
+    match block.filter(|_| is_packed) {
+        None => writer.block(&output.name("T_matmul_NT"), Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+        }),
+        Some(block) => {
+            let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
+            let accumulated =
+                writer.block(&output.name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+                    reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+                })?;
+            unblock(writer, &accumulated, rank - 1, block, output)
+        }
+    }
+}
+
+fn matmul(
+    writer: &mut Writer,
+    (transpose_a, transpose_b): (bool, bool),
+    a: &Tensor,
+    b: &Tensor,
+    zeros: Zeros,
+    output: &Output,
+) -> Result<Tensor> {
+    let rank = output.extents.len();
+    let depth = axis("k", &a.extents[a.extents.len() - if transpose_a { 2 } else { 1 }], true)?;
+    let at = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
+        let mut at = leading(tensor, place)?;
+        at.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
+        Ok(at)
+    };
+    let axes = [depth.clone()];
+    let product = |place: &[Expression], column: &Expression| -> Element {
+        let row = &place[rank - 2];
+        let a_at = at(a, &place[..rank - 2], row, &depth.variable, transpose_a)?;
+        let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
+        multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
+    };
+    let block = block_of(writer, &output.extents[rank - 1], true)?;
+    let Some(block) = block else {
+        let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
+        return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(i, &i[rank - 1])?, &axes)
+        });
+    };
+    let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
+    let accumulated = writer.block(&output.name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+        let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
+        reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
+    })?;
+    unblock(writer, &accumulated, rank - 1, block, output)
+}
+
+/// Indices of the batch dimensions of an operand, broadcast.
+fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let batch = tensor.extents.len() - 2;
+    let skipped = place.len() - batch;
+    tensor.extents[..batch]
+        .iter()
+        .zip(&place[skipped..])
+        .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
+        .collect()
+}
+
+/// The product of two elements, each less its zero point.
+fn multiply(a: (&Tensor, &[Expression]), b: (&Tensor, &[Expression]), zeros: Zeros, dtype: DType) -> Element {
+    let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
+        let element = tensor.at(at)?;
+        // Equal types stay plain reads.
+        let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
+        if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
+    };
+    read(a, zeros[0])?.mul(&read(b, zeros[1])?)
+}
+
+/// A sum over all letters that the result lacks.
+fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let types = inputs.iter().map(|input| Ok(TensorType::new(input.dtype, &writer.numbers(&input.extents)?)));
+    let types = types.collect::<Result<Vec<TensorType>>>()?;
+    let unsupported = |why: String| LowerError::Unsupported { operator: "einsum".to_owned(), why };
+    let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
+    let extents = TensorType { dtype: output.dtype, shape: equation.extents.clone() }.extents();
+    let extents = known(&extents.expect("letters stand for numbers when all operands have them"));
+    let axes = equation
+        .summed
+        .iter()
+        .enumerate()
+        .map(|(place, &letter)| axis(&format!("r{place}"), &extents[letter], true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    writer.block(&output.name("einsum"), Part::Anchor, output.like(), |i| {
+        let variable = |letter: usize| match equation.output.iter().position(|&used| used == letter) {
+            Some(place) => i[place].clone(),
+            None => {
+                let place = equation.summed.iter().position(|&used| used == letter).expect("summed or kept");
+                axes[place].variable.clone()
+            }
+        };
+        let mut product: Option<Expression> = None;
+        for (input, letters) in inputs.iter().zip(&equation.operands) {
+            let places = letters.iter().zip(&input.extents);
+            let at = places
+                .map(|(&letter, extent)| if extent.is(1) { index(0) } else { Ok(variable(letter)) })
+                .collect::<std::result::Result<Vec<_>, _>>()?;
+            let read = input.at(&at)?;
+            let wide = if input.dtype == output.dtype { read } else { read.cast(output.dtype)? };
+            product = Some(match product {
+                None => wide,
+                Some(product) => product.mul(&wide)?,
+            });
+        }
+        let product = product.expect("an equation has at least one operand");
+        if axes.is_empty() { Ok(product) } else { reduce(Reduction::Sum, output.dtype, &product, &axes) }
+    })
+}
+
+fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block: i64) -> Result<Vec<Extent>> {
+    let mut blocked = extents.to_vec();
+    blocked[dimension] = Extent::Known((writer.number(&extents[dimension])? + block - 1) / block);
+    blocked.push(Extent::Known(block));
+    Ok(blocked)
+}
+
+/// Puts a blocked result back into the task's order.
+fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, output: &Output) -> Result<Tensor> {
+    writer.block(&output.name("unblock"), Part::Epilogue, output.like(), |i| {
+        let mut at = i.to_vec();
+        at[dimension] = i[dimension].floor_div(&index(block)?)?;
+        at.push(i[dimension].floor_mod(&index(block)?)?);
+        blocked.at(&at)
+    })
+}
+
+/// The block of the layout; `must_divide` where the operand is read as it is.
+fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
+    let Layout::Blocked { block } = writer.layout else { return Ok(None) };
+    let extent = writer.number(extent)?;
+    if block > 0 && (extent % block == 0 || !must_divide) {
+        return Ok(Some(block));
+    }
+    Err(LowerError::Unsupported {
+        operator: "contraction".to_owned(),
+        why: format!("a block of {block} does not divide the extent {extent}"),
+    })
+}

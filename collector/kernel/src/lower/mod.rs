@@ -1,0 +1,290 @@
+//! Task → tensor expressions → a function that can be scheduled. One file per operator family.
+//!
+//! Each step of a task becomes one named block, or a few: schedules find blocks by name, so names are stable and
+//! unique. Parameters come first in the order of the task, the output last. A layout may ask for a constant operand
+//! in packed form; the caller packs it once, outside of any timing.
+
+mod attention;
+mod contraction;
+mod index;
+mod movement;
+mod normalise;
+mod pointwise;
+mod pool;
+mod quantised;
+mod reduce;
+mod resample;
+
+pub(crate) use contraction::column_of;
+
+use crate::tvm::TvmError;
+use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
+use job::Packing;
+use job::space::Layout;
+use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
+use std::collections::HashMap;
+
+/// A task that TVM can schedule.
+#[derive(Clone)]
+pub struct Lowered {
+    /// The function `main`.
+    pub module: Module,
+    /// Its blocks, in order of computation.
+    pub blocks: Vec<Block>,
+    /// How each parameter must be stored, in order.
+    pub packings: Vec<Packing>,
+}
+
+/// One block and what a schedule may do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Unique name.
+    pub name: String,
+    /// Its part in the task.
+    pub part: Part,
+}
+
+/// The part a block plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Surrounds an input with its padding, or reads it in another order.
+    Pad,
+    /// The windows of a convolution as a matrix.
+    Windows,
+    /// Helps the anchor, such as the maximum of a softmax.
+    Helper,
+    /// The reduction or main computation.
+    Anchor,
+    /// Elementwise work on the anchor's result.
+    Epilogue,
+}
+
+/// In what products of half precision are summed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// In their own type.
+    Own,
+    /// In 32 bits, as GPUs do it.
+    Wide,
+}
+
+/// Why a task cannot be lowered.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LowerError {
+    #[error("`{operator}` has no lowering: {why}")]
+    Unsupported { operator: String, why: String },
+    #[error("`{operator}` needs a number for a dimension that is a symbol; bind it first")]
+    Symbolic { operator: String },
+    #[error(transparent)]
+    Tvm(#[from] TvmError),
+}
+
+type Result<T> = std::result::Result<T, LowerError>;
+
+/// Collects blocks while a task is written down.
+pub(crate) struct Writer {
+    blocks: Vec<Block>,
+    layout: Layout,
+    sums: Sums,
+    /// Sizes that a call decides, by name.
+    symbols: HashMap<String, Extent>,
+    /// Name of the operator at hand.
+    operator: &'static str,
+    /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
+    kernel: Vec<i64>,
+}
+
+impl Writer {
+    /// The extents of a type.
+    fn extents(&mut self, ty: &TensorType) -> Result<Vec<Extent>> {
+        let mut extents = Vec::with_capacity(ty.rank());
+        for dim in &ty.shape {
+            extents.push(match dim {
+                Dim::Known(number) => Extent::Known(*number),
+                Dim::Symbol(name) => match self.symbols.get(name) {
+                    Some(extent) => extent.clone(),
+                    None => {
+                        let extent = Extent::symbol(name)?;
+                        self.symbols.insert(name.clone(), extent.clone());
+                        extent
+                    }
+                },
+            });
+        }
+        Ok(extents)
+    }
+
+    /// An extent that must be a number.
+    fn number(&self, extent: &Extent) -> Result<i64> {
+        extent.number().ok_or_else(|| LowerError::Symbolic { operator: self.operator.to_owned() })
+    }
+
+    /// Extents that must be numbers.
+    fn numbers(&self, extents: &[Extent]) -> Result<Vec<i64>> {
+        extents.iter().map(|extent| self.number(extent)).collect()
+    }
+
+    /// A computed tensor that is also a block.
+    fn block(
+        &mut self,
+        name: &str,
+        part: Part,
+        like: (models::DType, &[Extent]),
+        element: impl FnOnce(&[Expression]) -> std::result::Result<Expression, TvmError>,
+    ) -> Result<Tensor> {
+        let tensor = expression::compute(name, like.0, like.1, element)?;
+        self.blocks.push(Block { name: name.to_owned(), part });
+        Ok(tensor)
+    }
+}
+
+/// Writes a task down for TVM in a layout.
+pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
+    let anchor = task.steps.first().map_or("", |step| step.op.name());
+    let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
+    let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
+    let mut writer = Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor, kernel };
+    let mut parameters = Vec::new();
+    let mut packings = Vec::new();
+    for (place, parameter) in task.parameters.iter().enumerate() {
+        let extents = writer.extents(&parameter.ty)?;
+        let packing = packing_of(task, place, layout);
+        let stored = match packing {
+            Packing::Plain => extents,
+            Packing::Blocked { .. } | Packing::Rows => known(&packing.extents(&writer.numbers(&extents)?)),
+        };
+        parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
+        packings.push(packing);
+    }
+    let mut outputs: Vec<Tensor> = Vec::new();
+    for (place, step) in task.steps.iter().enumerate() {
+        let inputs: Vec<Tensor> = step
+            .inputs
+            .iter()
+            .map(|operand| match operand {
+                Operand::Parameter(index) => parameters[*index].clone(),
+                Operand::Step(index) => outputs[*index].clone(),
+            })
+            .collect();
+        writer.operator = step.op.name();
+        outputs.push(lower_step(&mut writer, place, step, &inputs)?);
+    }
+    let output = outputs.last().expect("a task has at least one step");
+    let module = expression::module(&parameters, output)?;
+    Ok(Lowered { module, blocks: writer.blocks, packings })
+}
+
+fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
+    let extents = writer.extents(&step.output)?;
+    let output = Output { dtype: step.output.dtype, extents, place };
+    match &step.op {
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul { .. }
+        | Op::Dense
+        | Op::QConv { .. }
+        | Op::QDense { .. }
+        | Op::QMatMul { .. }
+        | Op::Einsum { .. } => match (writer.sums, output.dtype) {
+            (Sums::Wide, DType::F16 | DType::BF16) => narrow(writer, &step.op, inputs, output),
+            _ => contraction::lower(writer, &step.op, inputs, &output),
+        },
+        Op::Attention { .. } | Op::Rope { .. } => attention::lower(writer, &step.op, inputs, &output),
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
+            reduce::lower(writer, &step.op, inputs, &output)
+        }
+        Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. } => {
+            quantised::lower(writer, &step.op, inputs, &output)
+        }
+        Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. } => index::lower(writer, &step.op, inputs, &output),
+        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => {
+            pool::lower(writer, &step.op, inputs, &output)
+        }
+        Op::BatchNorm { .. }
+        | Op::LayerNorm { .. }
+        | Op::Softmax { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. } => normalise::lower(writer, &step.op, inputs, &output),
+        Op::ScaleShift { .. }
+        | Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Identity => pointwise::lower(writer, &step.op, inputs, &output),
+        Op::Resize { .. } => resample::lower(writer, &step.op, inputs, &output),
+        Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Trilu { .. }
+        | Op::Slice { .. } => movement::lower(writer, &step.op, inputs, &output),
+    }
+}
+
+/// A contraction whose sums are wider than its result.
+fn narrow(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: Output) -> Result<Tensor> {
+    let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
+    let sums = contraction::lower(writer, op, inputs, &wide)?;
+    writer.block(&output.name("narrow"), Part::Epilogue, output.like(), |i| sums.at(i)?.cast(output.dtype))
+}
+
+/// What a step must produce.
+pub(crate) struct Output {
+    dtype: models::DType,
+    extents: Vec<Extent>,
+    place: usize,
+}
+
+impl Output {
+    /// Part of a block: the first step is the anchor, the others are its epilogue.
+    fn part(&self) -> Part {
+        if self.place == 0 { Part::Anchor } else { Part::Epilogue }
+    }
+
+    fn like(&self) -> (models::DType, &[Extent]) {
+        (self.dtype, &self.extents)
+    }
+
+    /// Block name of a step, unique by its place: `relu_2`.
+    fn name(&self, operator: &str) -> String {
+        if self.place == 0 { operator.to_owned() } else { format!("{operator}_{}", self.place) }
+    }
+}
+
+/// Extents that are numbers.
+fn known(numbers: &[i64]) -> Vec<Extent> {
+    numbers.iter().map(|&number| Extent::Known(number)).collect()
+}
+
+/// How a layout stores a parameter. A blocked one packs the weight of a contraction, when it is a constant; one of columns
+/// takes that of a convolution for a matrix.
+fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
+    let anchor = &task.steps[0];
+    let is_conv = matches!(anchor.op, Op::Conv { .. } | Op::QConv { .. });
+    let is_operand = anchor.inputs.get(1) == Some(&Operand::Parameter(place));
+    let is_weight = is_operand
+        && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }))
+        && task.parameters[place].is_constant;
+    match layout {
+        Layout::Blocked { block } if is_weight => Packing::Blocked { block },
+        Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
+        Layout::Blocked { .. } | Layout::Plain | Layout::Columns { .. } => Packing::Plain,
+    }
+}

@@ -1,0 +1,112 @@
+//! The runner: object in, times out.
+//!
+//! Inputs are drawn from the job's seed, the expected result comes from the reference computation, both once per
+//! task. Each job gets a fresh thread, because TVM's thread pool belongs to its caller and keeps its first size. The
+//! output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one; the
+//! comparison comes after measuring, and a wrong result throws the times away.
+
+use crate::tvm::kernel::{Buffer, Kernel};
+use crate::tvm::memory::Placement;
+use crate::tvm::pool;
+use anyhow::{Context, Result, ensure};
+use job::prepared::{Prepared, PreparedTasks};
+use job::{Measured, Packing, RunJob, RunReply};
+use measure::counters::{CounterRequest, CounterSession};
+use measure::{HostClock, affinity, measure};
+use models::reference::Rounding;
+use worker::{RunnerProcess, peak_resident_bytes};
+
+/// Answers run jobs; keeps what the next job of the same task can use.
+pub struct Runner {
+    process: RunnerProcess,
+    prepared: PreparedTasks,
+    buffers: Option<(Vec<Packing>, Vec<Buffer>)>,
+}
+
+impl Runner {
+    /// A runner for this machine's CPUs.
+    pub fn new(process: RunnerProcess) -> Runner {
+        Runner { process, prepared: PreparedTasks::default(), buffers: None }
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &RunJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &RunJob) -> Result<RunReply> {
+        ensure!(job.device.is_none(), "this runner has no GPU");
+        if !self.prepared.is_latest(&job.task, job.seed) {
+            self.buffers = None;
+        }
+        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+        let buffers = match self.buffers.take() {
+            Some((known, buffers)) if known == job.packings => buffers,
+            _ => buffers(prepared, &job.packings)?,
+        };
+        let process = self.process;
+        // The buffers move into the measuring thread and come back with its answer.
+        let (reply, buffers) = std::thread::scope(|scope| {
+            let measuring = scope.spawn(move || (run_on_this_thread(process, job, prepared, &buffers), buffers));
+            measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))
+        })?;
+        self.buffers = Some((job.packings.clone(), buffers));
+        reply
+    }
+}
+
+/// Native tensors for the arguments and, last, the output.
+fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
+    ensure!(packings.len() == prepared.inputs.len(), "the artifact takes another number of parameters than the task");
+    let mut buffers = Vec::with_capacity(packings.len() + 1);
+    for (input, packing) in prepared.inputs.iter().zip(packings) {
+        let extents = input.ty().extents().context("a dimension is a symbol")?;
+        let dtype = input.ty().dtype;
+        let buffer = Buffer::new(dtype, &packing.extents(&extents), Placement::Guarded)?;
+        let element_bytes = usize::try_from(dtype.bytes())?;
+        buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
+        buffers.push(buffer);
+    }
+    let output = prepared.output();
+    let extents = output.extents().context("a dimension is a symbol")?;
+    buffers.push(Buffer::new(output.dtype, &extents, Placement::Guarded)?);
+    Ok(buffers)
+}
+
+fn run_on_this_thread(
+    process: RunnerProcess,
+    job: &RunJob,
+    prepared: &Prepared,
+    buffers: &[Buffer],
+) -> Result<RunReply> {
+    // Before the pool is made, so that its threads are counted too.
+    let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
+    let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
+    let threads = pool::configure(&job.cpus)?;
+    ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
+    affinity::pin(&job.cpus[..1])?;
+    let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
+    let arguments: Vec<&Buffer> = buffers.iter().collect();
+    let output = arguments.last().context("an artifact has an output")?;
+    let task_output = prepared.output();
+    poison(output, task_output)?;
+    let mut call = |times: u32| kernel.call(&arguments, times);
+    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut counters)?;
+    let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
+    if let Some(check) = check.filter(|check| !check.is_right) {
+        return Ok(RunReply::WrongResult(check));
+    }
+    let tvm_seconds = match &job.tvm_evaluator {
+        Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
+        None => Vec::new(),
+    };
+    let measured =
+        Measured { measurement, check, peak_memory_bytes: peak_resident_bytes(), tvm_seconds, is_runner_spent: false };
+    Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
+fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
+    let size = usize::try_from(ty.bytes().context("a dimension is a symbol")?)?;
+    Ok(output.write(&vec![0xff; size])?)
+}

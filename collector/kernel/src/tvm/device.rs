@@ -1,0 +1,173 @@
+//! From a scheduled module to CUDA C and the list of its launches.
+//!
+//! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: what
+//! it would do is a list of launches, which is read from it and travels as plain data.
+
+use super::async_copy;
+use super::call::{TvmError, Value, call};
+use super::compile::{AFTER_STORAGE, CompileTarget, FIRST, run_pass, run_passes};
+use super::expression::Module;
+use super::names::{self, Name};
+use cuda;
+use job::device::Launches;
+use std::sync::OnceLock;
+use std::time::Instant;
+use tvm_ffi::{Any, AnyView, Array, Error, Function, Map, String as TvmString};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// Generated code before NVIDIA's compiler sees it.
+#[derive(Clone, Debug)]
+pub struct DeviceSource {
+    /// CUDA C.
+    pub text: String,
+    /// What is launched, in order.
+    pub launches: Launches,
+    /// Time of lowering, in milliseconds.
+    pub lower_ms: f64,
+    /// Time of writing the source, in milliseconds.
+    pub codegen_ms: f64,
+}
+
+const BEFORE_COMPACTING: &[Name] = &[names::LIFT_THREAD_BINDING, names::MANIFEST_SHARED_MEMORY];
+const AFTER_COMPACTING: &[Name] = &[
+    names::LOWER_AUTO_COPY,
+    names::UNIFY_THREAD_BINDING,
+    names::LOWER_MATCH_BUFFER,
+    names::SCHEDULABLE_SIMPLIFY,
+    names::INJECT_PERMUTED_LAYOUT,
+    names::ANNOTATE_IRREGULAR_LOOP,
+    names::INJECT_SOFTWARE_PIPELINE,
+    names::LOWER_OPAQUE_BLOCK,
+    names::FLATTEN_BUFFER,
+];
+const BEFORE_STORAGE: &[Name] = &[names::INJECT_VIRTUAL_THREAD, names::INJECT_DOUBLE_BUFFER];
+const AFTER_BARRIERS: &[Name] = &[
+    names::INFER_FRAGMENT,
+    names::LOWER_THREAD_ALLREDUCE,
+    names::INJECT_ASYNC_COPY,
+    names::MERGE_SHARED_ALLOCATIONS,
+    names::SPLIT_HOST_DEVICE,
+];
+const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
+
+/// Lowers a module for a GPU and writes it as CUDA C.
+///
+/// Where fragments of tensor cores are, buffers stay apart, because TVM lets two share memory and forgets that their
+/// elements have different types; and `bf16` stays what it is, because fragments know no other spelling of it.
+pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
+    provide_headers()?;
+    let start = Instant::now();
+    let module = lower(module, target, has_fragments)?;
+    let device = run_pass(&filter(Side::Device)?, &module)?;
+    let host = run_pass(&filter(Side::Host)?, &module)?;
+    let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.text()?;
+    let launches =
+        job::device::launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
+    let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
+    let device = run_passes(OF_DEVICE, device)?;
+    let lowered_at = Instant::now();
+    let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
+    let text = call!(names::MODULE_SOURCE, built, "cuda")?.text()?;
+    Ok(DeviceSource {
+        text,
+        launches,
+        lower_ms: (lowered_at - start).as_secs_f64() * 1e3,
+        codegen_ms: lowered_at.elapsed().as_secs_f64() * 1e3,
+    })
+}
+
+fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Module> {
+    const INDEX_BITS: i64 = 32;
+    const SHARED_MEMORIES: [&str; 3] = ["shared", "shared.dyn", "warp"];
+    let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
+    module = run_passes(FIRST, module)?;
+    module = run_passes(BEFORE_COMPACTING, module)?;
+    module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
+    module = run_passes(AFTER_COMPACTING, module)?;
+    if !has_fragments {
+        module = run_pass(&call!(names::BF16_COMPUTE_LEGALIZE)?, &module)?;
+    }
+    module = run_pass(&call!(names::NARROW_DATA_TYPE, INDEX_BITS)?, &module)?;
+    module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
+    module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;
+    module = run_passes(BEFORE_STORAGE, module)?;
+    if !has_fragments {
+        module = run_pass(&call!(names::STORAGE_REWRITE)?, &module)?;
+    }
+    module = run_passes(AFTER_STORAGE, module)?;
+    for memory in SHARED_MEMORIES {
+        module = run_pass(&call!(names::THREAD_SYNC, memory)?, &module)?;
+    }
+    run_passes(AFTER_BARRIERS, module)
+}
+
+/// Which functions of a split module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Host,
+    Device,
+}
+
+/// The pass that keeps the functions of one side.
+fn filter(side: Side) -> Result<Value> {
+    let keep = Function::from_packed(move |arguments: &[AnyView]| {
+        let function = arguments.first().map(|view| Value(Any::from(*view)));
+        let function = function.ok_or_else(|| raise("a filter gets a function"))?;
+        let is_kernel = is_kernel(&function).map_err(raise)?;
+        Ok(Any::from(is_kernel == (side == Side::Device)))
+    });
+    call!(names::FILTER, Value(Any::from(keep)))
+}
+
+/// Whether the host launches a function, by its calling convention.
+fn is_kernel(function: &Value) -> Result<bool> {
+    const KERNEL_LAUNCH: i64 = 2;
+    let attributes = call!(names::FUNCTION_ATTRIBUTES, function)?;
+    let attributes: Map<TvmString, Any> = call!(names::ATTRIBUTES_MAP, attributes)?.convert("map")?;
+    let convention = attributes.get(&TvmString::from("calling_conv"));
+    let convention = convention.map_err(|error| TvmError::new(names::ATTRIBUTES_MAP.text, error.message()))?;
+    match convention {
+        Some(number) => Ok(integer_of(&Value(number))? == KERNEL_LAUNCH),
+        None => Ok(false),
+    }
+}
+
+/// An attribute is a plain number or a constant expression.
+fn integer_of(value: &Value) -> Result<i64> {
+    value.integer().or_else(|_| value.field("value")?.integer())
+}
+
+fn raise(why: impl std::fmt::Display) -> Error {
+    Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
+}
+
+/// Registers what TVM's code generator asks for, once per process: the text in front of a kernel, and how to write
+/// operators that only its Python package can write, of which the ones for copies in the background are here.
+fn provide_headers() -> Result<()> {
+    static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
+    const HEADER: &str = "tirx.intrinsics.cuda.header_generator";
+    const INTRINSIC: &str = "tirx.intrinsics.cuda.get_codegen";
+    let register = |name: &str, function: Function| {
+        Function::register_global(name, function).map_err(|error| TvmError::new(name, error.message()))
+    };
+    let intrinsic = |arguments: &[AnyView]| {
+        let name = arguments.first().and_then(|view| view.try_as::<TvmString>());
+        let name = name.ok_or_else(|| raise("an operator has a name"))?;
+        Ok(async_copy::writer(name.as_str()).map_or_else(Any::new, Any::from))
+    };
+    let header = |arguments: &[AnyView]| {
+        let tags = arguments.first().and_then(|view| view.try_as::<Array<TvmString>>());
+        let tags = tags.ok_or_else(|| raise("a header is made of a list of texts"))?;
+        let tags = (0..tags.len()).map(|place| tags.get(place)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let text = cuda::header(tags.iter().map(|tag| tag.as_str())).map_err(raise)?;
+        Ok(Any::from(TvmString::from(text.as_str())))
+    };
+    PROVIDED
+        .get_or_init(|| {
+            register(HEADER, Function::from_packed(header))?;
+            register(INTRINSIC, Function::from_packed(intrinsic))?;
+            async_copy::register()
+        })
+        .clone()
+}

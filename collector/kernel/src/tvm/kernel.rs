@@ -1,0 +1,104 @@
+//! A loaded artifact and the tensors it works on.
+
+use super::call::{TvmError, Value, call, data_type};
+use super::memory::{self, MemoryError, Placement};
+use super::names;
+use super::object::{self, LoadError};
+use measure::Evaluator;
+use models::DType;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tvm_ffi::{AnyView, Bytes, Function, Tensor};
+use worker::RunnerProcess;
+
+/// Machine code that can be called; there is one only in a runner.
+pub struct Kernel {
+    function: Function,
+}
+
+/// A tensor in native memory.
+pub struct Buffer {
+    tensor: Tensor,
+}
+
+impl Buffer {
+    /// A tensor of zeros.
+    pub fn new(dtype: DType, extents: &[i64], placement: Placement) -> Result<Buffer, MemoryError> {
+        Ok(Buffer { tensor: memory::tensor(extents, data_type(dtype), placement)? })
+    }
+
+    /// Sets all elements, given as the bytes of the tensor in row-major order.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
+        memory::write_bytes(&self.tensor, bytes)
+    }
+
+    /// All elements as bytes.
+    pub fn read(&self) -> Result<Vec<u8>, MemoryError> {
+        memory::read_bytes(&self.tensor)
+    }
+}
+
+// SAFETY: a buffer is reference-counted native memory without ties to a thread; the count is atomic, and only one
+// thread at a time holds the buffers of a runner.
+unsafe impl Send for Buffer {}
+
+/// The entry every artifact has.
+const ENTRY: &str = "main";
+
+impl Kernel {
+    /// Loads an object file: in memory where the loader can, else through a linker.
+    pub fn load(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
+        let loaded = match object::load(bytes) {
+            Err(error) if error.linker_may_help() => {
+                // SAFETY: the caller shows that this process is a runner, which may be lost.
+                unsafe { object::load_through_linker(bytes, &std::env::temp_dir()) }?
+            }
+            other => other?,
+        };
+        // SAFETY: as above; that the entry keeps its signature, and checks what it is called with, is the promise of the
+        // builder that made the object.
+        Ok(Kernel { function: unsafe { loaded.function(ENTRY) }? })
+    }
+
+    /// Calls it `times` times in a row on these tensors, the output last.
+    pub fn call(&self, buffers: &[&Buffer], times: u32) -> Result<(), TvmError> {
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| AnyView::from(&buffer.tensor)).collect();
+        for _ in 0..times {
+            self.function.call_packed(&views).map_err(|error| TvmError::new(ENTRY, error.message()))?;
+        }
+        Ok(())
+    }
+
+    /// Times it with TVM's own evaluator; seconds per run, one number per repeat.
+    pub fn evaluate_with_tvm(&self, buffers: &[&Buffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
+        // The evaluator finds a function by its name, and a name is taken for ever.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("opcollect.kernel.{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let failed = |error: tvm_ffi::Error| TvmError::new(names::TIME_EVALUATOR.text, error.message());
+        Function::register_global(&name, self.function.clone()).map_err(failed)?;
+        const CPU: i64 = 1;
+        let evaluator = call!(
+            names::TIME_EVALUATOR,
+            Value::none(),
+            name.as_str(),
+            CPU,
+            0i64,
+            i64::from(rule.number),
+            i64::from(rule.repeat),
+            i64::from(rule.min_repeat_ms),
+            i64::from(rule.limit_zero_time_iterations),
+            i64::from(rule.cooldown_interval_ms),
+            i64::from(rule.repeats_to_cooldown),
+            0i64,
+            ""
+        )?;
+        let evaluator: Function = evaluator.convert("function")?;
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| AnyView::from(&buffer.tensor)).collect();
+        let packed = evaluator.call_packed(&views).map_err(failed)?;
+        let bytes: Bytes = Value(packed).convert("bytes")?;
+        Ok(bytes
+            .as_slice()
+            .chunks_exact(8)
+            .map(|number| f64::from_le_bytes(number.try_into().expect("8 bytes")))
+            .collect())
+    }
+}

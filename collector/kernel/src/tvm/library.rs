@@ -1,0 +1,144 @@
+//! Opens TVM's libraries and checks that they are the ones this program was written for.
+//!
+//! What was tried is part of the error. After opening, TVM's handlers for
+//! fatal signals are removed: they spend half a second on a stack print before the process dies.
+
+use super::call;
+use super::names::{ALL, Role};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use nix::sys::signal::{SigHandler, Signal, signal};
+use std::path::{Path, PathBuf};
+use worker::libraries;
+
+/// The release these calls were tried with.
+pub const TVM_VERSION: &str = "0.27.0.post1";
+
+/// Why TVM cannot be used here.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LibraryError {
+    #[error("cannot find `libtvm_runtime.so`; looked in {}", list(tried))]
+    NotFound { tried: Vec<PathBuf> },
+    #[error("cannot open `{}`: {why}", path.display())]
+    CannotOpen { path: PathBuf, why: String },
+    #[error("TVM in `{}` is {found}, this program needs {TVM_VERSION}", path.display())]
+    WrongVersion { path: PathBuf, found: String },
+    #[error("TVM in `{}` lacks the function `{name}`: not version {TVM_VERSION}?", path.display())]
+    MissingFunction { path: PathBuf, name: &'static str },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
+}
+
+/// What was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// TVM's release, as its wheel states it; of libraries without a wheel, a name made of their content.
+    pub tvm: String,
+    /// LLVM's major version; only a builder knows.
+    pub llvm: Option<String>,
+    /// The folder the libraries came from.
+    pub folder: PathBuf,
+}
+
+/// Opens what the role needs, checks the release and looks up every function of the table.
+pub fn open(role: Role) -> Result<Versions, LibraryError> {
+    let tried = libraries::tvm();
+    let folder = tried.iter().find(|folder| folder.join("libtvm_runtime.so").is_file()).cloned();
+    let folder = folder.ok_or(LibraryError::NotFound { tried })?;
+    let tvm = version(&folder)?;
+    open_library(&folder.join("libtvm_runtime.so"))?;
+    open_library(&folder.join("libtvm_runtime_extra.so"))?;
+    if role == Role::Builder {
+        open_library(&folder.join("libtvm_compiler.so"))?;
+    }
+    reset_signal_handlers();
+    for name in ALL.iter().filter(|name| name.role == Role::Runner || role == Role::Builder) {
+        if call::function(name).is_err() {
+            return Err(LibraryError::MissingFunction { path: folder, name: name.text });
+        }
+    }
+    let llvm = (role == Role::Builder)
+        .then(|| call::call!(super::names::LLVM_VERSION).and_then(|version| version.integer()).ok())
+        .flatten()
+        .map(|version| version.to_string());
+    Ok(Versions { tvm, llvm, folder })
+}
+
+/// The version of the libraries in a folder. Nothing in them tells it; where no wheel does, their content names them, so
+/// that times of two such installations are not taken for those of one.
+fn version(folder: &Path) -> Result<String, LibraryError> {
+    match wheel_version(folder) {
+        Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),
+        Some(found) => Ok(found),
+        None => {
+            let path = folder.join("libtvm_runtime.so");
+            let unreadable =
+                |error: std::io::Error| LibraryError::CannotOpen { path: path.clone(), why: error.to_string() };
+            let mut hasher = blake3::Hasher::new();
+            let file = std::fs::File::open(&path).map_err(unreadable)?;
+            hasher.update_reader(file).map_err(unreadable)?;
+            Ok(format!("unnamed-{}", &hasher.finalize().to_hex()[..16]))
+        }
+    }
+}
+
+/// The version in the name of the wheel's metadata folder; nothing when the libraries did not come from a wheel.
+pub fn wheel_version(folder: &Path) -> Option<String> {
+    let packages = folder.parent()?.parent()?;
+    packages.read_dir().ok()?.flatten().find_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_prefix("apache_tvm-")?.strip_suffix(".dist-info")?.to_owned())
+    })
+}
+
+fn open_library(path: &Path) -> Result<(), LibraryError> {
+    // SAFETY: these are TVM's own libraries, whose initialisers only register functions; they are never unloaded.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+    let library =
+        library.map_err(|error| LibraryError::CannotOpen { path: path.to_owned(), why: with_cause(&error) })?;
+    std::mem::forget(library);
+    Ok(())
+}
+
+/// The dynamic loader keeps its reason in the cause.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
+}
+
+fn reset_signal_handlers() {
+    for fatal in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT] {
+        // SAFETY: restoring the default action installs no handler of ours; Rust's own stack-overflow message is
+        // lost, which a worker can do without.
+        let _ = unsafe { signal(fatal, SigHandler::SigDfl) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_without_a_wheel_are_named_by_their_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let lib = folder.path().join("tvm/lib");
+        std::fs::create_dir_all(&lib).unwrap();
+        let named = |content: &str| {
+            std::fs::write(lib.join("libtvm_runtime.so"), content).unwrap();
+            version(&lib).unwrap()
+        };
+        let (one, other) = (named("one"), named("other"));
+        assert!(one.starts_with("unnamed-") && one != other && one == named("one"), "{one} {other}");
+        std::fs::create_dir(folder.path().join(format!("apache_tvm-{TVM_VERSION}.dist-info"))).unwrap();
+        assert_eq!(named("one"), TVM_VERSION);
+    }
+
+    #[test]
+    fn a_wheel_of_another_release_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("apache_tvm-0.1.dist-info")).unwrap();
+        let refused = version(&folder.path().join("tvm/lib")).unwrap_err().to_string();
+        assert!(refused.contains("is 0.1, this program needs 0.27"), "{refused}");
+    }
+}

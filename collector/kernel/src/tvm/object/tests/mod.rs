@@ -1,0 +1,75 @@
+//! Objects from the system's C compiler and from TVM, and objects that nobody would emit.
+
+mod kernels;
+mod mutation;
+mod refusals;
+mod tvm_kernel;
+
+use std::ffi::c_void;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{LoadError, Loaded, load, load_through_linker};
+
+/// Compiles C to object bytes, position-independent as TVM's kernels are.
+fn compile(source: &str) -> Vec<u8> {
+    compile_with(source, &["-O2", "-fPIC"])
+}
+
+fn compile_with(source: &str, flags: &[&str]) -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let (input, output) = (dir.path().join("kernel.c"), dir.path().join("kernel.o"));
+    fs::write(&input, source).expect("the source can be written");
+    run(Command::new("cc").arg("-c").args(flags).arg("-o").arg(&output).arg(&input));
+    fs::read(&output).expect("the compiler wrote an object")
+}
+
+/// Runs a tool and shows everything about it when it fails.
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+/// Loads the same object by both routes and lets `check` look at each.
+fn by_both_routes(bytes: &[u8], check: impl Fn(&Loaded)) {
+    check(&load(bytes).expect("the object loads in memory"));
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let linked = link(bytes, dir.path()).expect("the object loads through the linker");
+    let left = fs::read_dir(dir.path()).expect("the folder is readable").count();
+    assert_eq!(left, 0, "the linker route leaves no files");
+    check(&linked);
+}
+
+fn link(bytes: &[u8], parent: &Path) -> Result<Loaded, LoadError> {
+    // SAFETY: what these objects run on loading, if anything, is harmless.
+    unsafe { load_through_linker(bytes, parent) }
+}
+
+/// The address of a symbol, as a pointer to transmute.
+fn address(loaded: &Loaded, name: &str) -> *mut c_void {
+    loaded.symbol(name).unwrap_or_else(|| panic!("the object defines `{name}`")).as_ptr()
+}
+
+/// Takes a C function out of a loaded object.
+macro_rules! c_function {
+    ($loaded:expr, $name:literal, fn($($argument:ty),*) -> $result:ty) => {{
+        let address = super::address($loaded, $name);
+        // SAFETY: the test compiled the function from C with this signature.
+        let function = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> $result>(address) };
+        function
+    }};
+}
+use c_function;
+
+/// The folder of the workspace, where `.venv` may be.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies in the workspace").to_owned()
+}

@@ -1,0 +1,135 @@
+//! What the tests with real workers share: the workers, short measuring, and tasks from their texts.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+pub mod open;
+
+use bench::{WorkerLimits, Workers};
+use job::space::Schedule;
+use job::target::Target;
+use job::{BuildJob, RunJob};
+use measure::{Method, Plan};
+use models::Task;
+use models::fuse::{Fuse, tasks};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The worker program of this build: for its own tests the one that was built with them, for others the one beside.
+pub fn worker() -> PathBuf {
+    match option_env!("CARGO_BIN_EXE_opcollect-worker") {
+        Some(program) => PathBuf::from(program),
+        None => {
+            let test = std::env::current_exe().expect("a test is a program");
+            test.ancestors().nth(2).expect("tests lie two folders deep").join("opcollect-worker")
+        }
+    }
+}
+
+/// How long a job may take on a machine that is busy with other tests; nothing waits for it in a good run.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const MIB: u64 = 1 << 20;
+
+/// Functions of one element that the first convolutional networks need.
+pub const FIRST_FUNCTIONS: &[&str] =
+    &["relu", "sigmoid", "hard_sigmoid", "tanh", "silu", "hard_swish", "gelu", "exp", "log", "sqrt", "neg", "abs"];
+
+/// Those beyond them that take no numbers, by name.
+pub const FURTHER_FUNCTIONS: &[&str] = &[
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "exp2",
+    "expm1",
+    "log2",
+    "log10",
+    "log1p",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "sign",
+    "selu",
+    "softplus",
+    "softsign",
+    "mish",
+    "gelu_tanh",
+    "is_nan",
+];
+
+/// Limits as in a campaign.
+pub fn limits() -> WorkerLimits {
+    WorkerLimits {
+        builder_cpus: Vec::new(),
+        overlap: true,
+        builders: 2,
+        start_deadline: PATIENCE,
+        build_deadline: PATIENCE,
+        build_memory_bytes: 4096 * MIB,
+        run_memory_bytes: 8192 * MIB,
+        runner_jobs: 200,
+        spin_count: 0,
+    }
+}
+
+/// Real workers.
+pub fn workers() -> Workers {
+    Workers::new(&worker(), &limits())
+}
+
+/// One timed run: enough to see whether the result is right.
+pub fn one_run() -> Method {
+    let plan = Plan {
+        warm_up_time_ns: 0,
+        warm_up_runs: 0,
+        batch_precisions: 1,
+        batch_runs_max: 1,
+        samples_min: 1,
+        samples_max: 1,
+        sampling_time_min_ns: 0,
+        time_budget_ns: 0,
+        ..Plan::default()
+    };
+    plan.check().expect("the plan makes sense");
+    Method::Sample(plan)
+}
+
+/// A checked run without counters.
+pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
+    let text = serde_json::to_string(task).expect("a task holds only JSON values");
+    let packings = vec![job::Packing::Plain; task.parameters.len()];
+    RunJob { seed: 7, object, packings, ..RunJob::new(text, cpus.to_vec(), one_run()) }
+}
+
+/// A job for a task with a schedule.
+pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob {
+    BuildJob {
+        task: serde_json::to_string(task).expect("a task holds only JSON values"),
+        target: target.text.clone(),
+        schedule: schedule.to_json(),
+        wants_trace: false,
+    }
+}
+
+/// The task of a text: the long form as it stands, the short form as the campaign would cut it.
+#[track_caller]
+pub fn task(text: &str) -> Task {
+    if text.contains('(') {
+        return Task::from_text(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    }
+    let graph = models::simple::build(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    let mut found = tasks(&graph, Fuse::Epilogue).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    assert_eq!(found.len(), 1, "`{text}` is one task");
+    found.remove(0).task
+}

@@ -1,0 +1,111 @@
+//! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
+
+use job::space::{self, Schedule};
+use job::target::{self, Target};
+use kernel::apply::SpaceCache;
+use kernel::lower::{Sums, lower};
+use kernel::tvm::names::Role;
+use kernel::tvm::{compile, library, trace};
+use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
+
+fn parameter(extents: &[i64], is_constant: bool) -> Parameter {
+    Parameter { ty: TensorType::new(DType::F32, extents), is_constant }
+}
+
+fn conv_bias_relu() -> Task {
+    let output = TensorType::f32(&[1, 64, 56, 56]);
+    Task {
+        parameters: vec![parameter(&[1, 64, 56, 56], false), parameter(&[64, 64, 3, 3], true), parameter(&[64], true)],
+        steps: vec![
+            Step {
+                op: Op::Conv { strides: vec![1, 1], pads: vec![1, 1, 1, 1], dilations: vec![1, 1], groups: 1 },
+                inputs: vec![Operand::Parameter(0), Operand::Parameter(1)],
+                output: output.clone(),
+            },
+            Step {
+                op: Op::BiasAdd { axis: 1 },
+                inputs: vec![Operand::Step(0), Operand::Parameter(2)],
+                output: output.clone(),
+            },
+            Step { op: Op::Unary { function: UnaryOp::Relu }, inputs: vec![Operand::Step(1)], output },
+        ],
+    }
+}
+
+fn one_step(op: Op, parameters: Vec<Parameter>, output: &[i64]) -> Task {
+    let inputs = (0..parameters.len()).map(Operand::Parameter).collect();
+    Task { parameters, steps: vec![Step { op, inputs, output: TensorType::f32(output) }] }
+}
+
+fn tasks() -> Vec<Task> {
+    let pool = |mode| Op::Pool {
+        mode,
+        kernel: vec![3, 3],
+        strides: vec![2, 2],
+        pads: vec![1, 1, 1, 1],
+        dilations: vec![1, 1],
+        ceil: false,
+        count_pad: false,
+    };
+    vec![
+        conv_bias_relu(),
+        one_step(
+            Op::MatMul { transpose_a: false, transpose_b: false },
+            vec![parameter(&[64, 96], false), parameter(&[96, 32], false)],
+            &[64, 32],
+        ),
+        one_step(Op::Dense, vec![parameter(&[1, 512], false), parameter(&[1000, 512], true)], &[1, 1000]),
+        one_step(Op::Dense, vec![parameter(&[4, 64], false), parameter(&[10, 64], true)], &[4, 10]),
+        one_step(pool(PoolMode::Max), vec![parameter(&[1, 8, 14, 14], false)], &[1, 8, 7, 7]),
+        one_step(pool(PoolMode::Average), vec![parameter(&[1, 8, 14, 14], false)], &[1, 8, 7, 7]),
+        one_step(Op::GlobalPool { mode: PoolMode::Average }, vec![parameter(&[1, 16, 7, 7], false)], &[1, 16, 1, 1]),
+        one_step(Op::Softmax { axis: 1, log: false }, vec![parameter(&[4, 100], false)], &[4, 100]),
+        one_step(Op::Unary { function: UnaryOp::Gelu }, vec![parameter(&[4, 100], false)], &[4, 100]),
+    ]
+}
+
+fn target() -> (Target, compile::CompileTarget) {
+    let target = target::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
+    let compiled = compile::CompileTarget::from_json(&target.text).unwrap();
+    (target, compiled)
+}
+
+#[test]
+fn every_template_compiles_and_its_trace_replays() {
+    library::open(Role::Builder).unwrap();
+    let (target, compile_target) = target();
+    let mut failures = Vec::new();
+    for task in tasks() {
+        let space = space::space(&task, &target.machine);
+        for knobs in space::sample(&space, 7, 6) {
+            let schedule = Schedule::Template { knobs };
+            let result = (|| -> Result<usize, String> {
+                let lowered = lower(&task, schedule.layout(), Sums::Own).map_err(|e| format!("lower: {e}"))?;
+                let moves =
+                    kernel::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default())
+                        .map_err(|e| format!("apply: {e}"))?;
+                let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
+                let object = compile::compile(&moves.module().map_err(|e| e.to_string())?, &compile_target)
+                    .map_err(|e| format!("compile: {e}"))?;
+                let again = kernel::apply::apply(
+                    &task,
+                    &lowered,
+                    &Schedule::Trace { trace: json },
+                    &compile_target,
+                    &mut SpaceCache::default(),
+                )
+                .map_err(|e| format!("replay: {e}"))?;
+                let second = compile::compile(&again.module().map_err(|e| e.to_string())?, &compile_target)
+                    .map_err(|e| format!("recompile: {e}"))?;
+                if second.bytes != object.bytes {
+                    return Err("the replayed trace gives other code".to_owned());
+                }
+                Ok(object.bytes.len())
+            })();
+            if let Err(why) = result {
+                failures.push(format!("{:?}\n  {}\n  {why}", task.steps[0].op, schedule.describe()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

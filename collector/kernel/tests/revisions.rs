@@ -1,0 +1,153 @@
+//! The table of revisions says what code this program makes: whoever changes lowering, templates or passes changes a
+//! line of it, and experiments whose code changed are measured again.
+//!
+//! Every operator is lowered and compiled as a builder does it, for a CPU to an object file and for a GPU to CUDA C, with the
+//! default schedule and another one; the hash over it all is the operator's revision.
+
+// A test that is skipped says so aloud.
+#![allow(clippy::print_stderr)]
+
+mod common;
+#[path = "common/every.rs"]
+mod every;
+
+use common::open;
+use every::TASKS;
+use job::revision::{Revisions, operator};
+use job::space::{self, Schedule};
+use job::target::{self, Target};
+use kernel::apply::{ApplyError, SpaceCache, apply};
+use kernel::lower::{Sums, lower};
+use kernel::tvm::compile::{CompileTarget, compile};
+use kernel::tvm::names::Role;
+use kernel::tvm::{device, library};
+use models::{Op, Task};
+use std::collections::BTreeMap;
+
+/// Products that tensor cores make.
+const ON_TENSOR_CORES: &[&str] = &[
+    "mat_mul(f16[128,256], f16[256,128]) transpose_a=false transpose_b=false",
+    "mat_mul(f16[64,128], f16[96,64]) transpose_a=true transpose_b=true",
+    "mat_mul(f32[128,256], f32[256,128]) transpose_a=false transpose_b=false",
+    r#"dense(bf16[2,64,64], const bf16[64,64]) | bias_add(_, const bf16[64]) axis=2 | unary(_) function="gelu""#,
+    "q_mat_mul(i8[128,256], i8[256,128]) a_zero=0 b_zero=0",
+    "q_dense(u8[64,64], const u8[64,64]) x_zero=0 w_zero=0",
+    "conv(f16[1,64,14,14], const f16[64,64,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",
+    "q_conv(i8[1,32,7,7], const i8[32,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=0 w_zero=0",
+];
+
+/// Tasks that TVM's own space is drawn for.
+const DRAWN: &[&str] =
+    &["matmul:m=32,n=48,k=64", "conv2d:ci=8,hw=10,co=16,k=3,p=1,bias=1,act=relu", "softmax:shape=7x100,axis=1"];
+
+/// Schedules of each task, the default one first.
+const SCHEDULES: usize = 2;
+const SEED: u64 = 7;
+
+/// A file to be written in place of a comparison.
+const UPDATE_VARIABLE: &str = "OPCOLLECT_UPDATE_REVISIONS";
+
+/// A target, and how its code is written down.
+struct Bench {
+    target: Target,
+    compiled: CompileTarget,
+}
+
+impl Bench {
+    fn new(target: Target) -> Bench {
+        let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
+        Bench { target, compiled }
+    }
+
+    /// The code of one schedule; a draw that does not fit is none.
+    fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
+        let is_device = self.target.kind == "cuda";
+        let sums = if is_device { Sums::Wide } else { Sums::Own };
+        let lowered = lower(task, schedule.layout(), sums).map_err(|error| error.to_string())?;
+        let moves = match apply(task, &lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
+            Err(ApplyError::Rejected) => return Ok(b"rejected".to_vec()),
+            moves => moves.map_err(|error| error.to_string())?,
+        };
+        let module = moves.module().map_err(|error| error.to_string())?;
+        if !is_device {
+            return compile(&module, &self.compiled).map(|object| object.bytes).map_err(|error| error.to_string());
+        }
+        let source = device::generate(&module, &self.compiled, schedule.has_fragments());
+        let source = source.map_err(|error| error.to_string())?;
+        Ok(format!("{}{:?}", source.text, source.launches).into_bytes())
+    }
+
+    /// Adds the code of a task by some schedules to the hash of its name.
+    fn add(&self, hashes: &mut BTreeMap<String, blake3::Hasher>, name: &str, task: &Task, schedules: &[Schedule]) {
+        let hasher = hashes.entry(format!("{} {name}", self.target.kind)).or_default();
+        for (place, schedule) in schedules.iter().enumerate() {
+            match self.code(task, schedule) {
+                Ok(code) => hasher.update(&code),
+                // A point of a space may be refused; the default one may not.
+                Err(_) if place > 0 => hasher.update(b"refused"),
+                Err(why) => panic!("{}\n  {}\n  {why}", task.to_text(), schedule.describe()),
+            };
+        }
+    }
+
+    fn all(&self, hashes: &mut BTreeMap<String, blake3::Hasher>) {
+        let opened = [open::PRODUCTS, open::ATTENTION, open::ROWS].concat();
+        let special = if self.target.kind == "cuda" { ON_TENSOR_CORES } else { &[] };
+        for text in TASKS.iter().chain(special).chain(&opened) {
+            let task = common::task(text);
+            let points = space::sample(&space::space(&task, &self.target.machine), SEED, SCHEDULES);
+            let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
+            self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
+        }
+        for text in DRAWN {
+            let draws = (0..SCHEDULES).map(|draw| Schedule::MetaSchedule {
+                space: draw,
+                seed: 1 + i64::try_from(draw).expect("a small number"),
+                trace: None,
+            });
+            self.add(hashes, "metaschedule", &common::task(text), &draws.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn the_table_tells_what_code_is_made() {
+    if !cfg!(target_arch = "x86_64") {
+        eprintln!("skipped: the table holds code for x86-64, which only a wheel for such machines makes");
+        return;
+    }
+    library::open(Role::Builder).expect("TVM is there");
+    let cpu = target::llvm("haswell", &["avx2".to_owned()], 4);
+    let gpu = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    let mut hashes = BTreeMap::new();
+    Bench::new(cpu).all(&mut hashes);
+    Bench::new(gpu).all(&mut hashes);
+    let digits = |hasher: &blake3::Hasher| hasher.finalize().to_hex()[..16].to_owned();
+    let made = Revisions(hashes.iter().map(|(name, hasher)| (name.clone(), digits(hasher))).collect());
+    if std::env::var_os(UPDATE_VARIABLE).is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../job/src/revisions.txt");
+        std::fs::write(path, made.text()).expect("the table can be written");
+        return;
+    }
+    let known = Revisions::own();
+    let is_other = |name: &&String| known.0.get(*name) != made.0.get(*name);
+    let others: Vec<&String> = made.0.keys().chain(known.0.keys()).filter(is_other).collect();
+    assert!(
+        others.is_empty(),
+        "this program makes other code for {others:?}: their times in stores are no longer known. If that is meant, run \
+         this test once with {UPDATE_VARIABLE}=1 and commit the table; if not, undo it"
+    );
+}
+
+#[test]
+fn every_operator_has_a_revision() {
+    // What serde says of an unknown operator names all that it knows.
+    let unknown = serde_json::from_str::<Op>(r#"{"kind": "?"}"#).expect_err("no operator has this name").to_string();
+    let operators: Vec<&str> = unknown.split('`').skip(3).step_by(2).collect();
+    assert!(operators.len() > 50 && operators.contains(&"conv"), "{unknown}");
+    for target in ["llvm", "cuda"] {
+        let has_none = |name: &&&str| !Revisions::own().0.contains_key(&format!("{target} {name}"));
+        let missing: Vec<&&str> = operators.iter().chain([&"metaschedule"]).filter(has_none).collect();
+        assert!(missing.is_empty(), "operators without a revision for {target}: {missing:?}");
+    }
+}

@@ -1,0 +1,424 @@
+//! What this machine is, from procfs and sysfs.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::affinity::parse_cpu_list;
+
+/// Vector extensions that decide which code runs, in the kernel's spelling.
+const VECTOR_EXTENSIONS: &[&str] = &[
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx_vnni",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_int8",
+    "amx_bf16",
+    "asimd",
+    "asimddp",
+    "asimdhp",
+    "sve",
+    "sve2",
+    "i8mm",
+    "bf16",
+];
+
+/// One level of cache as the first allowed processor sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheLevel {
+    /// 1 is nearest.
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Size of one such cache.
+    pub size_bytes: u64,
+    /// Length of a line.
+    pub line_bytes: u32,
+    /// Processors that share it.
+    pub shared_by: u32,
+}
+
+/// What this machine is. Fields that the system does not tell are `None` or empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Name in the network.
+    pub hostname: Option<String>,
+    /// Changes with every start of the machine.
+    pub boot_id: Option<String>,
+    /// Operating system's name and version.
+    pub os: Option<String>,
+    /// Kernel's release.
+    pub kernel: Option<String>,
+    /// Instruction set this program was built for.
+    pub architecture: String,
+    /// Processor's name.
+    pub cpu_model: Option<String>,
+    /// Vector extensions of the processor.
+    pub vector_extensions: Vec<String>,
+    /// Processors that are on.
+    pub logical_cpus: u32,
+    /// Cores that are on; fewer than logical processors with SMT.
+    pub physical_cores: Option<u32>,
+    /// Packages.
+    pub sockets: Option<u32>,
+    /// Memory nodes.
+    pub numa_nodes: Option<u32>,
+    /// Whether cores share their units between threads.
+    pub is_smt_active: Option<bool>,
+    /// Processors this process may use.
+    pub allowed_cpus: Vec<usize>,
+    /// Processors kept free of other work by the kernel's command line.
+    pub isolated_cpus: Vec<usize>,
+    /// Caches of the first allowed processor.
+    pub caches: Vec<CacheLevel>,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// Clock policy of the first allowed processor.
+    pub governor: Option<String>,
+    /// Whether the clock may exceed its nominal rate.
+    pub is_boost_on: Option<bool>,
+    /// Largest clock rate the policy allows.
+    pub clock_max_khz: Option<u64>,
+    /// What the machine runs in, where it is a virtual one.
+    pub hypervisor: Option<String>,
+    /// Whether the kernel backs memory with huge pages by itself.
+    pub huge_pages: Option<String>,
+}
+
+impl Facts {
+    /// Reads the facts of this machine.
+    pub fn read() -> Self {
+        Self::read_from(Path::new("/"))
+    }
+
+    /// Reads the facts from procfs and sysfs under another folder.
+    pub fn read_from(root: &Path) -> Self {
+        let files = Files { root };
+        let cpuinfo = files.text("proc/cpuinfo").unwrap_or_default();
+        let status = files.text("proc/self/status").unwrap_or_default();
+        let allowed_cpus =
+            field(&status, "Cpus_allowed_list").and_then(|list| parse_cpu_list(&list)).unwrap_or_default();
+        let online = files.cpu_list("sys/devices/system/cpu/online").unwrap_or_default();
+        let first = allowed_cpus.first().or(online.first()).copied().unwrap_or(0);
+        let flags = field(&cpuinfo, "flags").or_else(|| field(&cpuinfo, "Features")).unwrap_or_default();
+        let flags: BTreeSet<&str> = flags.split_ascii_whitespace().collect();
+        let count = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
+        let counted = |name: &str| files.cpu_ids(&online, name).map(|ids| count(ids.len()));
+        Self {
+            hostname: files.text("proc/sys/kernel/hostname"),
+            boot_id: files.text("proc/sys/kernel/random/boot_id"),
+            os: files.text("etc/os-release").and_then(|text| os_name(&text)),
+            kernel: files.text("proc/sys/kernel/osrelease"),
+            architecture: std::env::consts::ARCH.into(),
+            cpu_model: cpu_model(&cpuinfo).or_else(|| files.text("proc/device-tree/model")),
+            vector_extensions: VECTOR_EXTENSIONS
+                .iter()
+                .filter(|name| flags.contains(**name))
+                .map(ToString::to_string)
+                .collect(),
+            logical_cpus: count(online.len().max(allowed_cpus.len())).max(1),
+            physical_cores: files.cores(&online).map(count),
+            sockets: counted("physical_package_id"),
+            numa_nodes: files.cpu_list("sys/devices/system/node/online").map(|nodes| count(nodes.len())),
+            is_smt_active: files.text("sys/devices/system/cpu/smt/active").map(|text| text == "1"),
+            isolated_cpus: files.cpu_list("sys/devices/system/cpu/isolated").unwrap_or_default(),
+            caches: files.caches(first),
+            memory_bytes: files.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?)),
+            governor: files.text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/scaling_governor")),
+            is_boost_on: files.boost(),
+            clock_max_khz: files
+                .text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/scaling_max_freq"))
+                .and_then(|text| text.parse().ok()),
+            hypervisor: files.hypervisor(&flags),
+            huge_pages: files
+                .text("sys/kernel/mm/transparent_hugepage/enabled")
+                .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_string())),
+            allowed_cpus,
+        }
+    }
+
+    /// Size of the last-level cache, all levels above it included.
+    pub fn last_level_cache_bytes(&self) -> Option<u64> {
+        let last = self.caches.iter().filter(|cache| cache.kind != "Instruction").max_by_key(|cache| cache.level)?;
+        Some(last.size_bytes)
+    }
+
+    /// How much to write to make caches cold: a quarter more than the last level, within an eighth of the memory.
+    /// A virtual machine is told the whole cache of its host, of which its share may be smaller; then this is more
+    /// than needed, and slow.
+    pub fn cold_cache_bytes(&self) -> u64 {
+        let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
+        let wanted = cache_bytes + cache_bytes / 4;
+        self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
+    }
+
+    /// A name for machines whose times may be compared: the processor's name, its number of processors, and a hash of
+    /// everything that shapes times and does not change by itself. Neither the machine's own name nor its kernel is
+    /// part of it.
+    pub fn host_class(&self) -> String {
+        let comparable = (
+            (&self.architecture, &self.cpu_model, &self.vector_extensions),
+            (self.logical_cpus, self.physical_cores, self.sockets, self.numa_nodes, self.is_smt_active),
+            (&self.caches, self.memory_bytes.map(|bytes| bytes.div_ceil(1 << 30)), self.clock_max_khz),
+            self.hypervisor.is_some(),
+        );
+        let text = serde_json::to_string(&comparable).expect("numbers and texts");
+        let hash = blake3::hash(text.as_bytes()).to_hex();
+        let model = slug(self.cpu_model.as_deref().unwrap_or(&self.architecture));
+        format!("{model}-{}cpu-{}", self.logical_cpus, &hash[..8])
+    }
+}
+
+/// Lower case, words joined by hyphens, without the marks of ownership that vendors put in.
+fn slug(text: &str) -> String {
+    let text = text.replace("(R)", " ").replace("(TM)", " ").to_ascii_lowercase();
+    let words: Vec<&str> = text
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty() && !["cpu", "processor", "core", "with"].contains(word))
+        .collect();
+    let mut slug = words.join("-");
+    slug.truncate(40);
+    slug
+}
+
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    field(cpuinfo, "model name").or_else(|| {
+        // Arm processors say numbers only.
+        let (implementer, part) = (field(cpuinfo, "CPU implementer")?, field(cpuinfo, "CPU part")?);
+        Some(format!("arm implementer {implementer} part {part}"))
+    })
+}
+
+fn os_name(text: &str) -> Option<String> {
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_string())
+}
+
+/// The value behind the first `name :` at the start of a line.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    })
+}
+
+/// Sizes such as `32K`, `260 MB` or `24674240 kB`, all in powers of two.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let factor = match text[digits..].trim_start().bytes().next() {
+        None => 1,
+        Some(b'k' | b'K') => 1 << 10,
+        Some(b'm' | b'M') => 1 << 20,
+        Some(b'g' | b'G') => 1 << 30,
+        Some(_) => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(factor)
+}
+
+struct Files<'a> {
+    root: &'a Path,
+}
+
+impl Files<'_> {
+    fn text(&self, path: &str) -> Option<String> {
+        let text = fs::read_to_string(self.root.join(path)).ok()?;
+        let text = text.trim_matches(['\0', '\n', ' ', '\t']);
+        (!text.is_empty()).then(|| text.to_string())
+    }
+
+    fn cpu_list(&self, path: &str) -> Option<Vec<usize>> {
+        parse_cpu_list(&self.text(path)?)
+    }
+
+    /// Different values of one topology file over the processors.
+    fn cpu_ids(&self, cpus: &[usize], name: &str) -> Option<BTreeSet<String>> {
+        let read = |cpu: &usize| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
+        cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().filter(|ids| !ids.is_empty())
+    }
+
+    /// A core is known by its number within its package.
+    fn cores(&self, cpus: &[usize]) -> Option<usize> {
+        let read = |cpu: &usize| {
+            let id = |name: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
+            Some((id("physical_package_id")?, id("core_id")?))
+        };
+        cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().map(|cores| cores.len()).filter(|&cores| cores > 0)
+    }
+
+    fn caches(&self, cpu: usize) -> Vec<CacheLevel> {
+        let folder = PathBuf::from(format!("sys/devices/system/cpu/cpu{cpu}/cache"));
+        let cache = |index: usize| {
+            let text = |name: &str| self.text(folder.join(format!("index{index}")).join(name).to_str()?);
+            Some(CacheLevel {
+                level: text("level")?.parse().ok()?,
+                kind: text("type")?,
+                size_bytes: size(&text("size")?)?,
+                line_bytes: text("coherency_line_size").and_then(|text| text.parse().ok()).unwrap_or(0),
+                shared_by: u32::try_from(parse_cpu_list(&text("shared_cpu_list")?)?.len()).ok()?,
+            })
+        };
+        (0..16).map_while(cache).collect()
+    }
+
+    fn boost(&self) -> Option<bool> {
+        let on = self.text("sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1");
+        on.or_else(|| self.text("sys/devices/system/cpu/intel_pstate/no_turbo").map(|text| text == "0"))
+    }
+
+    fn hypervisor(&self, flags: &BTreeSet<&str>) -> Option<String> {
+        let named = self.text("sys/hypervisor/type");
+        if named.is_none() && !flags.contains("hypervisor") {
+            return None;
+        }
+        let board = |name: &str| self.text(&format!("sys/class/dmi/id/{name}"));
+        named.or_else(|| board("sys_vendor")).or_else(|| board("product_name")).or_else(|| Some("unknown".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::example::machine;
+    use expect_test::expect;
+
+    #[test]
+    fn a_machine_is_read_from_its_files() {
+        let root = machine();
+        let facts = Facts { architecture: "x86_64".into(), ..Facts::read_from(root.path()) };
+        expect![[r#"
+            Facts {
+                hostname: Some(
+                    "lab",
+                ),
+                boot_id: None,
+                os: Some(
+                    "Debian GNU/Linux 12",
+                ),
+                kernel: Some(
+                    "6.1.0",
+                ),
+                architecture: "x86_64",
+                cpu_model: Some(
+                    "Intel(R) Core(TM) i7-8650U CPU @ 1.90GHz",
+                ),
+                vector_extensions: [
+                    "sse4_2",
+                    "avx",
+                    "avx2",
+                    "fma",
+                ],
+                logical_cpus: 4,
+                physical_cores: Some(
+                    2,
+                ),
+                sockets: Some(
+                    1,
+                ),
+                numa_nodes: Some(
+                    1,
+                ),
+                is_smt_active: Some(
+                    true,
+                ),
+                allowed_cpus: [
+                    1,
+                    2,
+                    3,
+                ],
+                isolated_cpus: [
+                    3,
+                ],
+                caches: [
+                    CacheLevel {
+                        level: 1,
+                        kind: "Data",
+                        size_bytes: 32768,
+                        line_bytes: 64,
+                        shared_by: 2,
+                    },
+                    CacheLevel {
+                        level: 1,
+                        kind: "Instruction",
+                        size_bytes: 32768,
+                        line_bytes: 64,
+                        shared_by: 2,
+                    },
+                    CacheLevel {
+                        level: 3,
+                        kind: "Unified",
+                        size_bytes: 8388608,
+                        line_bytes: 64,
+                        shared_by: 4,
+                    },
+                ],
+                memory_bytes: Some(
+                    16777216000,
+                ),
+                governor: Some(
+                    "powersave",
+                ),
+                is_boost_on: Some(
+                    false,
+                ),
+                clock_max_khz: Some(
+                    4200000,
+                ),
+                hypervisor: None,
+                huge_pages: Some(
+                    "madvise",
+                ),
+            }
+        "#]]
+        .assert_debug_eq(&facts);
+        assert_eq!(facts.last_level_cache_bytes(), Some(8 << 20));
+        assert_eq!(facts.cold_cache_bytes(), 10 << 20);
+        expect!["intel-i7-8650u-1-90ghz-4cpu-f89e27cb"].assert_eq(&facts.host_class());
+    }
+
+    #[test]
+    fn the_class_follows_what_shapes_times_and_nothing_else() {
+        let root = machine();
+        let facts = Facts::read_from(root.path());
+        let same =
+            Facts { hostname: Some("other".into()), kernel: None, boot_id: None, governor: None, ..facts.clone() };
+        assert_eq!(facts.host_class(), same.host_class());
+        let other = Facts { physical_cores: Some(4), ..facts.clone() };
+        assert_ne!(facts.host_class(), other.host_class());
+    }
+
+    #[test]
+    fn nothing_to_read_is_nothing_known() {
+        let root = tempfile::tempdir().expect("folder");
+        let facts = Facts::read_from(root.path());
+        assert_eq!((facts.logical_cpus, facts.cpu_model, facts.caches.len()), (1, None, 0));
+    }
+
+    #[test]
+    fn this_machine_is_read() {
+        let facts = Facts::read();
+        assert!(!facts.allowed_cpus.is_empty() && facts.memory_bytes.is_some_and(|bytes| bytes > 1 << 20), "{facts:?}");
+        assert_eq!(facts.host_class(), Facts::read().host_class());
+    }
+
+    #[test]
+    fn sizes_are_read_or_refused() {
+        let table = [("32K", Some(32 << 10)), ("260 MB", Some(260 << 20)), ("7", Some(7)), ("", None), ("3x", None)];
+        for (text, expected) in table {
+            assert_eq!(size(text), expected, "{text:?}");
+        }
+        assert_eq!(size("99999999999999999999K"), None);
+    }
+}

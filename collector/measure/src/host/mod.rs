@@ -1,0 +1,19 @@
+//! The machine a measurement was made on: facts for the record, its noise, its peaks, and what it lacks.
+//!
+//! Times are comparable only between machines of one [`Facts::host_class`]; the rest of the facts says why two series
+//! from one class may still differ. Everything is read from procfs and sysfs, without rights and without other
+//! programs; what cannot be read is absent, never guessed.
+
+#[cfg(test)]
+mod example;
+pub mod exclusive;
+mod facts;
+mod load;
+mod noise;
+mod peaks;
+
+pub use exclusive::{Exclusive, ExclusiveError};
+pub use facts::{CacheLevel, Facts};
+pub use load::{Load, LoadReading};
+pub use noise::Noise;
+pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};

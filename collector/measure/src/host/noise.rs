@@ -1,0 +1,104 @@
+//! How much others disturb: a loop that does nothing but look at the clock, and what it misses.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Clock;
+
+/// A gap this many times the usual step is an interruption.
+const GAP_STEPS: u64 = 20;
+/// Shorter gaps are the clock's own unevenness.
+const GAP_MIN_NS: u64 = 2_000;
+
+/// What a spinning thread missed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// How long it looked.
+    pub elapsed_ns: u64,
+    /// Part of the time the thread had a processor.
+    pub cpu_share: f64,
+    /// Part of the time lost in gaps, whoever caused them: other threads, interrupts, the host of a virtual machine.
+    pub lost_share: f64,
+    /// Gaps per second.
+    pub gaps_per_second: f64,
+    /// The longest gap.
+    pub gap_max_ns: u64,
+}
+
+impl Noise {
+    /// Looks for the given time; 200 ms give a first idea.
+    pub fn probe(clock: &mut dyn Clock, duration: Duration) -> Self {
+        let limit_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let gap_ns = (clock.precision_ns() * GAP_STEPS).max(GAP_MIN_NS);
+        let usage = clock.usage();
+        let start = clock.now_ns();
+        let (mut last, mut lost_ns, mut gaps, mut gap_max_ns) = (start, 0, 0_u64, 0);
+        while last - start < limit_ns {
+            let now = clock.now_ns();
+            let step = now - last;
+            if step >= gap_ns {
+                lost_ns += step;
+                gaps += 1;
+                gap_max_ns = gap_max_ns.max(step);
+            }
+            last = now;
+        }
+        let used_ns = clock.usage().since(&usage).thread_cpu_ns;
+        let elapsed_ns = (last - start).max(1);
+        Self {
+            elapsed_ns,
+            cpu_share: (used_ns as f64 / elapsed_ns as f64).min(1.0),
+            lost_share: lost_ns as f64 / elapsed_ns as f64,
+            gaps_per_second: gaps as f64 / (elapsed_ns as f64 / 1e9),
+            gap_max_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::Usage;
+
+    /// Steps of 100 ns; every thousandth takes 100 microseconds, without the processor.
+    struct Interrupted {
+        readings: u64,
+        now_ns: u64,
+        cpu_ns: u64,
+    }
+
+    impl Clock for Interrupted {
+        fn now_ns(&mut self) -> u64 {
+            self.readings += 1;
+            let is_interrupted = self.readings.is_multiple_of(1000);
+            self.now_ns += if is_interrupted { 100_000 } else { 100 };
+            self.cpu_ns += 100;
+            self.now_ns
+        }
+
+        fn precision_ns(&self) -> u64 {
+            100
+        }
+
+        fn usage(&mut self) -> Usage {
+            Usage { thread_cpu_ns: self.cpu_ns, ..Usage::default() }
+        }
+
+        fn speed_probe_ns(&mut self) -> u64 {
+            0
+        }
+
+        fn sleep(&mut self, _: Duration) {}
+    }
+
+    #[test]
+    fn gaps_are_counted_with_their_share() {
+        let mut clock = Interrupted { readings: 0, now_ns: 0, cpu_ns: 0 };
+        let noise = Noise::probe(&mut clock, Duration::from_millis(200));
+        assert_eq!(noise.gap_max_ns, 100_000);
+        assert!((0.49..0.51).contains(&noise.lost_share), "{noise:?}");
+        assert!((0.49..0.52).contains(&noise.cpu_share), "{noise:?}");
+        assert!((4900.0..5100.0).contains(&noise.gaps_per_second), "{noise:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Whole TorchScript files.
+//!
+//! Such a file holds a program, and running it runs whatever it says, within the limits of this process and no others.
+//! The result is compared with nothing: only PyTorch can say what a program means.
+
+use crate::inputs;
+use crate::operators::Result;
+use crate::run::Bench;
+use anyhow::{Context, ensure};
+use job::{Measured, ModuleJob, RunReply};
+use models::reference::constant;
+use models::{Const, TensorType};
+use tch::{CModule, IValue};
+use worker::peak_resident_bytes;
+
+/// Loads a file on the calling thread and times it.
+pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
+    let content = std::fs::read(&job.path).with_context(|| format!("cannot read `{}`", job.path.display()))?;
+    let hash = blake3::hash(&content).to_hex();
+    ensure!(hash.as_str() == job.hash, "`{}` has changed since it was planned", job.path.display());
+    let inputs = (0..).zip(&job.inputs).map(|(number, ty)| input(ty, job.seed.wrapping_add(number)));
+    let inputs = inputs.collect::<anyhow::Result<Vec<IValue>>>()?;
+    let _without_gradients = tch::no_grad_guard();
+    let mut bench = Bench::open(&job.cpus, &job.counters)?;
+    let mut module = CModule::load_data(&mut content.as_slice()).context("PyTorch cannot load it")?;
+    module.f_set_eval()?;
+    drop(content);
+    let (measurement, _) = bench.measure(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;
+    let peak_memory_bytes = peak_resident_bytes();
+    let measured =
+        Measured { measurement, check: None, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
+    Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// Random values; whole numbers are small and not negative, so that they can be indices.
+fn input(ty: &str, seed: u64) -> anyhow::Result<IValue> {
+    let ty: TensorType = ty.parse()?;
+    let tensor = inputs::tensor(&constant(&ty, &Const::Random { seed })?)?;
+    let is_number = ty.dtype.integer_range().is_some() || ty.dtype == models::DType::I64;
+    Ok(IValue::Tensor(if is_number { tensor.f_abs()? } else { tensor }))
+}

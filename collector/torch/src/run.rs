@@ -1,0 +1,106 @@
+//! The runner: a task in, times out.
+//!
+//! As for compiled code: the first run is timed apart, then warm-up, then batches until the median is known; inputs come
+//! from the job's seed, and the result of the last run is compared with the reference computation. Each job runs on a
+//! fresh thread that is confined to the job's CPUs, because the threads of the library's pool belong to the one that
+//! calls and inherit where it may run. Memory that the library asks for and gives back in each run is part of the time.
+
+use crate::inputs;
+use crate::module;
+use crate::operators::{self, Refusal};
+use anyhow::{Context, Result, ensure};
+use job::prepared::{Prepared, PreparedTasks};
+use job::{LibraryJob, Measured, RunJob, RunReply};
+use measure::counters::{CounterRequest, CounterSession};
+use measure::{HostClock, Measurement, Method, affinity, measure};
+use models::reference::Rounding;
+use tch::Tensor;
+use worker::peak_resident_bytes;
+
+/// Answers jobs; keeps what the next job of the same task can use.
+#[derive(Default)]
+pub struct Library {
+    prepared: PreparedTasks,
+}
+
+impl Library {
+    /// Does one job.
+    pub fn answer(&mut self, job: &LibraryJob) -> RunReply {
+        let reply = match job {
+            LibraryJob::Task(job) => self.task(job),
+            LibraryJob::Module(job) => on_a_thread(|| module::run(job)),
+        };
+        reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn task(&mut self, job: &RunJob) -> Result<RunReply> {
+        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+        on_a_thread(|| task_on_this_thread(job, prepared))
+    }
+}
+
+fn on_a_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply> {
+    std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?)
+}
+
+fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
+    let _without_gradients = tch::no_grad_guard();
+    let mut bench = Bench::open(&job.cpus, &job.counters)?;
+    let tensors = prepared.inputs.iter().map(inputs::tensor).collect::<operators::Result<Vec<Tensor>>>();
+    let measured = tensors.and_then(|tensors| {
+        let constants = operators::constants(&prepared.task)?;
+        bench.measure(&job.method, || operators::run(&prepared.task, &tensors, &constants))
+    });
+    let (measurement, result) = match measured {
+        Ok(measured) => measured,
+        Err(Refusal::Unsupported(why)) => return Ok(RunReply::Unsupported(why)),
+        Err(Refusal::Failed(why)) => return Ok(RunReply::Failed(why)),
+    };
+    let bytes = inputs::bytes(&result, prepared.output()).map_err(|refusal| anyhow::anyhow!(refusal.to_string()))?;
+    let check = if job.is_checked { Some(prepared.check(bytes, Rounding::None)?) } else { None };
+    if let Some(check) = check.filter(|check| !check.is_right) {
+        return Ok(RunReply::WrongResult(check));
+    }
+    let peak_memory_bytes = peak_resident_bytes();
+    let measured = Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
+    Ok(RunReply::Measured(Box::new(measured)))
+}
+
+/// A thread that may measure: its counters are open, it stays on its CPUs, and the library has as many threads.
+pub struct Bench {
+    counters: CounterSession,
+}
+
+impl Bench {
+    /// Prepares the calling thread.
+    pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<Bench> {
+        let with_descendants = counters.with_descendants || cpus.len() > 1;
+        // Before the library's pool is made, so that its threads are counted too.
+        let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
+        affinity::pin(cpus)?;
+        let threads = i32::try_from(cpus.len()).context("a count of CPUs is small")?;
+        tch::set_num_threads(threads);
+        let found = tch::get_num_threads();
+        ensure!(found == threads, "asked for {threads} threads, the library takes {found}");
+        Ok(Bench { counters })
+    }
+
+    /// Times a computation; with the result of its last run.
+    pub fn measure<T>(
+        &mut self,
+        method: &Method,
+        compute: impl Fn() -> operators::Result<T>,
+    ) -> operators::Result<(Measurement, T)> {
+        let mut latest = None;
+        let mut call = |times: u32| -> operators::Result<()> {
+            for _ in 0..times {
+                // The memory of the result before can serve for the next one.
+                latest = None;
+                latest = Some(compute()?);
+            }
+            Ok(())
+        };
+        let measurement = measure(&mut call, method, &mut HostClock::new(), &mut self.counters)?;
+        Ok((measurement, latest.expect("measuring runs at least once")))
+    }
+}

@@ -1,0 +1,402 @@
+//! Real processes: the test program starts itself again in the role of a worker and misbehaves on request.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use expect_test::{Expect, expect};
+use nix::{
+    sys::{
+        prctl::set_child_subreaper,
+        signal::{Signal, kill, raise},
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+/// Long enough for any machine; no test waits for it unless something is broken.
+const AMPLE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Deed {
+    Echo(String),
+    Segfault,
+    Abort,
+    Exit(i32),
+    Panic,
+    Endless,
+    Grow,
+    Garbage,
+    WrongNumber,
+    LargeReply,
+    LoudStderr,
+}
+
+type Boss = Supervisor<Deed, String>;
+
+fn spec() -> WorkerSpec {
+    role("worker::tests::worker_role")
+}
+
+fn role(test: &str) -> WorkerSpec {
+    let this = std::env::current_exe().expect("the test program has a path");
+    let arguments = ["--exact", test, "--ignored", "--nocapture", "--test-threads=1"];
+    let mut spec = WorkerSpec::new(this, &arguments);
+    spec.environment.push(("OPCOLLECT_TEST_ROLE".into(), "yes".into()));
+    spec
+}
+
+fn is_role() -> bool {
+    std::env::var_os("OPCOLLECT_TEST_ROLE").is_some()
+}
+
+#[test]
+#[ignore = "not a test: the worker that the tests start"]
+fn worker_role() {
+    if !is_role() {
+        return;
+    }
+    let entry = enter().expect("started by a supervisor");
+    let mut socket = entry.stream.try_clone().expect("socket");
+    let versions = [("library".to_string(), "1.2".to_string())].into();
+    let served = entry.serve(versions, |deed| match deed {
+        Deed::Echo(text) => text,
+        Deed::Segfault => {
+            // The first one only makes the standard library's handler restore the default action.
+            raise(Signal::SIGSEGV).unwrap();
+            raise(Signal::SIGSEGV).unwrap();
+            unreachable!("the signal ends the process")
+        }
+        Deed::Abort => std::process::abort(),
+        Deed::Exit(code) => std::process::exit(code),
+        Deed::Panic => panic!("the operator has no shape"),
+        Deed::Endless => loop {
+            std::hint::spin_loop();
+        },
+        Deed::Grow => {
+            let mut hoard = Vec::new();
+            loop {
+                hoard.push(vec![1_u8; 1 << 20]);
+                std::hint::black_box(&hoard);
+            }
+        }
+        Deed::Garbage => {
+            socket.write_all(&[0xff; 64]).unwrap();
+            String::new()
+        }
+        Deed::WrongNumber => {
+            let body = Answer { rss_bytes: 0, result: Ok::<_, String>(String::new()) };
+            frame::write_frame(&mut socket, &Envelope { number: 4711, body }).unwrap();
+            String::new()
+        }
+        Deed::LargeReply => "x".repeat(frame::FRAME_BYTES_MAX),
+        Deed::LoudStderr => {
+            let noise = "noise ".repeat(100_000);
+            std::io::stderr().write_all(noise.as_bytes()).unwrap();
+            std::io::stderr().write_all(b"\nthe last word\n").unwrap();
+            std::process::exit(9)
+        }
+    });
+    served.expect("conversation");
+}
+
+/// One bad deed: its fault has the expected text, and the next job is done by a fresh worker.
+fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expect) -> Fault {
+    let mut boss = Boss::new(spec);
+    assert_eq!(boss.call(&Deed::Echo("before".into()), AMPLE).as_deref(), Ok("before"));
+    let fault = boss.call(deed, deadline).expect_err("a fault");
+    expected.assert_eq(fault.to_string().lines().next().unwrap_or_default());
+    assert_eq!(boss.call(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
+    let counts = Counts { started: 2, replies: 2, faults: 1, recycled: 0, died_idle: 0 };
+    assert_eq!(boss.counts(), counts);
+    fault
+}
+
+#[test]
+fn a_job_gets_its_reply_and_the_worker_stays() {
+    let mut boss = Boss::new(spec());
+    assert_eq!(boss.hello(), None, "no job, no worker");
+    for text in ["one", "two"] {
+        assert_eq!(boss.call(&Deed::Echo(text.into()), AMPLE).as_deref(), Ok(text));
+    }
+    let hello = boss.hello().expect("a worker");
+    assert_eq!(hello.versions["library"], "1.2");
+    assert!(hello.rss_bytes > 0);
+    assert_eq!(boss.counts(), Counts { started: 1, replies: 2, ..Counts::default() });
+}
+
+#[test]
+fn death_by_signal_is_a_crash() {
+    check_fault(spec(), &Deed::Segfault, AMPLE, expect!["worker crashed with SIGSEGV (11); its last words:"]);
+    check_fault(spec(), &Deed::Abort, AMPLE, expect!["worker crashed with SIGABRT (6)"]);
+}
+
+#[test]
+fn an_exit_is_not_an_answer() {
+    check_fault(spec(), &Deed::Exit(3), AMPLE, expect!["worker exited with code 3 instead of answering"]);
+    check_fault(spec(), &Deed::Exit(0), AMPLE, expect!["worker exited with code 0 instead of answering"]);
+}
+
+#[test]
+fn an_endless_job_is_killed_at_its_deadline() {
+    let deadline = Duration::from_millis(50);
+    check_fault(spec(), &Deed::Endless, deadline, expect!["no reply within 50 ms; the worker was killed"]);
+}
+
+#[test]
+fn processor_time_has_a_fuse() {
+    let mut spec = spec();
+    spec.limits.cpu_seconds_per_job = Some(0);
+    check_fault(spec, &Deed::Endless, AMPLE, expect!["worker crashed with SIGXCPU (24)"]);
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let mut spec = spec();
+    spec.limits.memory_bytes = Some(256 << 20);
+    let fault = check_fault(spec, &Deed::Grow, AMPLE, expect!["worker crashed with SIGABRT (6); its last words:"]);
+    assert!(fault.to_string().contains("memory allocation of"), "{fault}");
+}
+
+#[test]
+fn damaged_answers_are_refused() {
+    check_fault(
+        spec(),
+        &Deed::Garbage,
+        AMPLE,
+        expect![
+            "the worker's answer is damaged: frame of 4294967295 bytes is above the cap of 67108864 bytes; it was killed"
+        ],
+    );
+    check_fault(
+        spec(),
+        &Deed::WrongNumber,
+        AMPLE,
+        expect![
+            "the worker's answer is damaged: frame content cannot be decoded: answer 4711 to request 2; it was killed"
+        ],
+    );
+}
+
+#[test]
+fn a_panic_is_told_with_its_place() {
+    let mut boss = Boss::new(spec());
+    let Err(Fault::HandlerFailed { why }) = boss.call(&Deed::Panic, AMPLE) else { panic!("not a failed handler") };
+    let (place, message) = why.split_once(": ").expect("place and message");
+    assert!(place.starts_with("panicked at collector/worker/src/tests.rs:"), "{place}");
+    assert_eq!(message, "the operator has no shape");
+    assert_eq!(boss.call(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
+    assert_eq!(boss.counts().started, 2);
+}
+
+#[test]
+fn a_reply_above_the_cap_is_told() {
+    check_fault(
+        spec(),
+        &Deed::LargeReply,
+        AMPLE,
+        expect![
+            "the worker could not finish the job: reply: frame of 67108874 bytes is above the cap of 67108864 bytes"
+        ],
+    );
+}
+
+#[test]
+fn only_the_end_of_standard_error_is_kept() {
+    let mut boss = Boss::new(spec());
+    let fault = boss.call(&Deed::LoudStderr, AMPLE).expect_err("it exits");
+    let Fault::Exited { code: 9, stderr } = fault else { panic!("{fault}") };
+    assert!(stderr.ends_with("noise \nthe last word"), "{stderr}");
+    assert!(stderr.len() <= 8 << 10);
+}
+
+#[test]
+fn a_program_that_cannot_start_is_told_with_its_last_words() {
+    let check = |program: &str, arguments: &[&str], expected: Expect| {
+        let fault = Boss::new(WorkerSpec::new(program, arguments)).ready().expect_err("no worker").to_string();
+        expected.assert_eq(&fault);
+    };
+    check(
+        "/does/not/exist",
+        &[],
+        expect!["cannot start a worker: `/does/not/exist`: No such file or directory (os error 2)"],
+    );
+    check(
+        "/bin/sh",
+        &["-c", "echo library missing >&2; exit 4"],
+        expect![[r#"
+            cannot start a worker: `/bin/sh`: worker exited with code 4 instead of answering; its last words:
+            library missing"#]],
+    );
+}
+
+/// The worker's program behind a shell that first does something to itself, `FOLDER` being a new one.
+fn spec_behind(script: &str, folder: &std::path::Path) -> WorkerSpec {
+    let mut spec = spec();
+    let script = format!("{}; exec \"$0\" \"$@\"", script.replace("FOLDER", &folder.display().to_string()));
+    let mut arguments = vec!["-c".into(), script.into(), spec.program.clone().into_os_string()];
+    arguments.append(&mut spec.arguments);
+    WorkerSpec { program: "/bin/sh".into(), arguments, ..spec }
+}
+
+#[test]
+fn a_worker_killed_while_it_starts_is_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "for n in 1 2; do mkdir FOLDER/$n 2>/dev/null && kill -9 $$; done";
+    let mut boss = Boss::new(spec_behind(script, folder.path()));
+    assert_eq!(boss.call(&Deed::Echo("at last".into()), AMPLE).as_deref(), Ok("at last"));
+    assert_eq!(boss.counts(), Counts { started: 1, replies: 1, ..Counts::default() });
+}
+
+#[test]
+fn a_worker_that_is_always_killed_or_says_why_not_ends_the_tries() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = "echo x >> FOLDER/starts";
+    let starts = || std::fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
+    let killed = Boss::new(spec_behind(&format!("{count}; kill -9 $$"), folder.path())).ready().expect_err("killed");
+    expect!["cannot start a worker: `/bin/sh`: worker crashed with SIGKILL (9)"].assert_eq(&killed.to_string());
+    assert_eq!(starts(), 4);
+    let ended = Boss::new(spec_behind(&format!("{count}; exit 4"), folder.path())).ready().expect_err("ended");
+    assert!(ended.to_string().contains("exited with code 4"), "{ended}");
+    assert_eq!(starts(), 5, "what ends by itself would do so again");
+}
+
+#[test]
+#[ignore = "not a test: the supervisor that the next test stops"]
+fn stopped_role() {
+    if !is_role() {
+        return;
+    }
+    let mut boss = Boss::new(spec());
+    for deed in [Deed::Echo("heard".into()), Deed::Endless] {
+        boss.send(&deed, Duration::from_secs(2)).expect("sent");
+        raise(Signal::SIGSTOP).unwrap();
+        let told = boss.receive().unwrap_or_else(|fault| fault.to_string());
+        std::io::stderr().write_all(format!("told {told}\n").as_bytes()).expect("told");
+    }
+}
+
+#[test]
+fn a_supervisor_that_was_stopped_blames_no_worker() {
+    let spec = role("worker::tests::stopped_role");
+    let mut command = Command::new(spec.program);
+    command.args(spec.arguments).envs(spec.environment).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut supervisor = command.stderr(Stdio::piped()).spawn().expect("started");
+    let pid = Pid::from_raw(i32::try_from(supervisor.id()).unwrap());
+    for _ in 0..2 {
+        let stop = waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WUNTRACED)).expect("our child");
+        assert!(matches!(stop, WaitStatus::Stopped(..)), "{stop:?}");
+        // Longer than the deadline of the job, which was sent before.
+        std::thread::sleep(Duration::from_millis(3500));
+        kill(pid, Signal::SIGCONT).expect("it lives");
+    }
+    let lines = BufReader::new(supervisor.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let told: Vec<String> = lines.filter_map(|line| Some(line.strip_prefix("told ")?.to_owned())).collect();
+    supervisor.wait().expect("our child");
+    assert_eq!(told, ["heard", "no reply within 2000 ms; the worker was killed"]);
+}
+
+#[test]
+fn workers_are_replaced_after_their_share_of_jobs() {
+    let mut spec = spec();
+    spec.recycle.after_jobs = Some(2);
+    let mut boss = Boss::new(spec);
+    for _ in 0..5 {
+        boss.call(&Deed::Echo(String::new()), AMPLE).expect("echo");
+    }
+    assert_eq!(boss.counts(), Counts { started: 3, replies: 5, recycled: 2, ..Counts::default() });
+    assert_eq!(boss.counts().respawns(), 2);
+}
+
+#[test]
+fn a_worker_above_its_memory_is_replaced() {
+    let mut spec = spec();
+    spec.recycle.above_rss_bytes = Some(1);
+    let mut boss = Boss::new(spec);
+    boss.call(&Deed::Echo(String::new()), AMPLE).expect("echo");
+    assert_eq!(boss.counts().recycled, 1);
+}
+
+#[test]
+fn a_worker_that_died_between_jobs_costs_no_job() {
+    let mut boss = Boss::new(spec());
+    let pid = boss.ready().expect("a worker").pid;
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it lives");
+    // Wait for the death without reaping: that is the supervisor's part.
+    let end = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+    nix::sys::wait::waitid(nix::sys::wait::Id::Pid(Pid::from_raw(pid)), end).expect("our child");
+    assert_eq!(boss.call(&Deed::Echo("fresh".into()), AMPLE).as_deref(), Ok("fresh"));
+    assert_eq!(boss.counts(), Counts { started: 2, replies: 1, died_idle: 1, ..Counts::default() });
+}
+
+#[test]
+fn one_thread_keeps_several_workers_busy() {
+    let mut bosses = [Boss::new(spec()), Boss::new(spec()), Boss::new(spec())];
+    for (place, boss) in bosses.iter_mut().enumerate().rev() {
+        let deed = if place == 1 { Deed::Endless } else { Deed::Echo(place.to_string()) };
+        let deadline = if place == 1 { Duration::from_millis(300) } else { AMPLE };
+        boss.send(&deed, deadline).expect("sent");
+    }
+    let mut finished = Vec::new();
+    while let Some(place) = wait_any(&bosses.each_ref().map(Boss::waiting)) {
+        finished.push((place, bosses[place].receive().map_err(|fault| fault.to_string())));
+    }
+    finished.sort();
+    let expected = [Ok("0".into()), Err("no reply within 300 ms; the worker was killed".into()), Ok("2".into())];
+    assert_eq!(finished, expected.into_iter().enumerate().collect::<Vec<_>>());
+}
+
+#[test]
+fn supervisors_may_move_between_threads() {
+    // A worker started on a thread that has ended must live on: its parent-death signal hangs on the launching thread.
+    let mut boss = std::thread::spawn(|| {
+        let mut boss = Boss::new(spec());
+        boss.ready().expect("a worker");
+        boss
+    })
+    .join()
+    .expect("thread");
+    assert_eq!(boss.call(&Deed::Echo("alive".into()), AMPLE).as_deref(), Ok("alive"));
+    assert_eq!(boss.counts().started, 1);
+}
+
+#[test]
+#[ignore = "not a test: the supervisor that the next test kills"]
+fn supervisor_role() {
+    if !is_role() {
+        return;
+    }
+    let mut spec = spec();
+    spec.limits.cpu_seconds_per_job = Some(20);
+    let mut boss = Boss::new(spec);
+    let pid = boss.ready().expect("a worker").pid;
+    boss.send(&Deed::Endless, AMPLE).expect("sent");
+    std::io::stderr().write_all(format!("worker {pid}\n").as_bytes()).expect("told");
+    let _ = boss.receive();
+}
+
+#[test]
+fn workers_die_with_their_supervisor() {
+    // Orphans become our children, so that the end of the grandchild can be waited for and its cause seen.
+    set_child_subreaper(true).expect("subreaper");
+    let spec = role("worker::tests::supervisor_role");
+    let mut supervisor = Command::new(spec.program)
+        .args(spec.arguments)
+        .envs(spec.environment)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let lines = BufReader::new(supervisor.stderr.take().expect("piped")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("worker ")?.parse().ok()).expect("its pid");
+    supervisor.kill().expect("it lives");
+    supervisor.wait().expect("our child");
+    let end = waitpid(Pid::from_raw(pid), None).expect("the orphan is ours now");
+    assert!(matches!(end, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{end:?}");
+}

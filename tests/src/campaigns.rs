@@ -1,0 +1,82 @@
+//! A whole campaign over artifacts that a test gives.
+
+use bench::{Build, Workers};
+use collector::campaign::collect::{Outside, claim_all};
+use collector::campaign::{
+    Artifacts, Attempt, Bases, Campaign, Config, Outcomes, RawConfig, attempts, collect, planned_tasks,
+};
+use datasets::{Record, RowError};
+use job::BuildJob;
+use job::revision::Revisions;
+use job::target::Target;
+use measure::affinity;
+use std::collections::VecDeque;
+
+/// Artifacts that are given instead of built, by the number of the draw.
+pub struct Given(pub VecDeque<Build>);
+
+impl Artifacts for Given {
+    fn request(&mut self, _: BuildJob, _: &mut Workers) {}
+
+    fn next(&mut self, _: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
+        self.0.pop_front().filter(|_| goes_on())
+    }
+}
+
+/// One attempt per schedule of the task, on one CPU, each measured once and ended after so many seconds.
+pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> Config {
+    let text = format!(
+        "models = [{{ source = 'simple', name = '''{task}''' }}]\n\
+         threads = [1]\nsamplers = ['{sampler}']\nschedules = {schedules}\n\
+         measure = {{ warm_up_time_ns = 0, samples_min = 1, samples_max = 2, sampling_time_min_ns = 0, \
+         time_budget_ns = 0, time_limit_ns = 1 }}\n\
+         counters = {{ backend = 'none' }}\nlimits = {{ run_seconds = {run_seconds:?}, build_batch = 3 }}"
+    );
+    let raw: RawConfig = toml::from_str(&text).expect("the configuration parses");
+    raw.check(1).expect("the configuration makes sense")
+}
+
+/// The whole campaign with real workers; the records as they came.
+pub fn run(
+    config: &Config,
+    target: &Target,
+    artifacts: &mut dyn Artifacts,
+    workers: &mut Workers,
+) -> (Outcomes, Vec<Record>) {
+    let tasks = planned_tasks(config).expect("the model is known");
+    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let base = Record {
+        run_id: "0123456789abcdef".to_owned(),
+        host: "bench".to_owned(),
+        host_class: "bench".to_owned(),
+        program_version: "0".to_owned(),
+        ..Record::default()
+    };
+    let revisions = Revisions::own().clone();
+    let bases = Bases { library: base.clone(), compiled: base, revisions };
+    let planned = attempts(&tasks, &[], target, config, &bases, &cpus, 0).expect("the attempts can be described");
+    let mut records = Vec::new();
+    let mut keep = |record: &Record| -> Result<(), RowError> {
+        record.check()?;
+        records.push(record.clone());
+        Ok(())
+    };
+    let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
+    let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
+    let outcomes = collect(&planned, &campaign, artifacts, workers, &mut outside).expect("the records are sound");
+    assert_eq!(keys(&records), planned[..records.len()].iter().map(|a: &Attempt| a.key).collect::<Vec<_>>());
+    (outcomes, records)
+}
+
+fn keys(records: &[Record]) -> Vec<datasets::Key> {
+    records.iter().map(|record| record.key).collect()
+}
+
+/// Each record's outcome, and the first line of its reason.
+pub fn told(records: &[Record]) -> String {
+    let line = |record: &Record| {
+        let reason = record.reason.as_deref().unwrap_or("-").lines().next().unwrap_or_default();
+        format!("{}: {reason}\n", record.outcome.name())
+    };
+    records.iter().map(line).collect()
+}

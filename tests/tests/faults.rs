@@ -1,0 +1,303 @@
+//! Kernels that do what generated code must not, in real workers: each ends in an outcome of its own, and the next
+//! job is done as if nothing had been.
+//!
+//! The kernels are C, compiled here, with the entry that TVM gives its own.
+#![allow(missing_docs)]
+
+#[path = "../../collector/kernel/tests/common/mod.rs"]
+mod common;
+
+use bench::{Build, WorkerLimits, Workers};
+use collector::campaign::{BuildNow, Config};
+use common::{PATIENCE, run_job, task};
+use datasets::{Outcome, Record};
+use expect_test::{Expect, expect};
+use job::Packing;
+use job::target::{self, Target};
+use job::{Artifact, RunReply};
+use measure::affinity;
+use models::Task;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tests::campaigns::{self, Given, run as run_campaign, told};
+use worker::Fault;
+
+/// 256 bytes, so that the guard page begins where the output ends.
+const TASK: &str = r#"unary(f32[64]) function="relu""#;
+
+/// The right computation, then whatever a test adds.
+const KERNEL: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+typedef struct { int type; int padding; char *pointer; } Any;
+extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
+/* A tensor comes as an object with a header, or bare; its first field is the address of its data. */
+static float *data(const Any *any) { return *(float **)(any->type == 7 ? any->pointer : any->pointer + 24); }
+volatile int zero = 0;
+static int deep(volatile char *above) { volatile char here[4096]; here[0] = *above; return deep(here) + here[0]; }
+int __tvm_ffi_main(void *self, const Any *arguments, int count, Any *result) {
+  float *x = data(&arguments[0]), *y = data(&arguments[1]);
+  if (zero) deep((volatile char *)y);
+  for (int i = 0; i < 64; i++) y[i] = x[i] > 0 ? x[i] : 0;
+  DEED
+  return 0;
+}
+"#;
+
+/// An object whose kernel is right and then does this.
+fn kernel(deed: &str) -> Vec<u8> {
+    compile(&KERNEL.replace("DEED", deed))
+}
+
+fn compile(source: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let (input, output) = (folder.path().join("kernel.c"), folder.path().join("kernel.o"));
+    std::fs::write(&input, source).expect("the source can be written");
+    let compiler = Command::new("cc").args(["-c", "-O1", "-fPIC", "-w", "-o"]).arg(&output).arg(&input).output();
+    let compiler = compiler.expect("a C compiler can be started");
+    assert!(compiler.status.success(), "{source}\n{}", String::from_utf8_lossy(&compiler.stderr));
+    std::fs::read(&output).expect("the compiler wrote an object")
+}
+
+/// What became of a run, in one line.
+fn ending(result: Result<RunReply, Fault>) -> String {
+    let text = match result {
+        Ok(RunReply::Measured(measured)) => {
+            format!("measured, off by {}", measured.check.expect("checked").max_abs_error)
+        }
+        Ok(RunReply::WrongResult(check)) => format!("wrong by {}", check.max_abs_error),
+        Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => format!("failed: {why}"),
+        Err(fault) => fault.to_string(),
+    };
+    text.lines().next().unwrap_or_default().trim_end_matches("; its last words:").to_owned()
+}
+
+/// A runner that is asked for one bad thing after the other.
+struct Trial {
+    workers: Workers,
+    task: Task,
+    cpu: usize,
+    good: Vec<u8>,
+}
+
+impl Trial {
+    fn new() -> Trial {
+        let cpu = affinity::allowed().expect("the system tells the CPUs")[0];
+        Trial { workers: common::workers(), task: task(TASK), cpu, good: kernel("") }
+    }
+
+    fn run(&mut self, object: Vec<u8>, deadline: Duration) -> String {
+        let job = run_job(&self.task, object, &[self.cpu]);
+        ending(self.workers.run(&job, deadline))
+    }
+
+    /// The deed ends like this, and then a good kernel is measured.
+    #[track_caller]
+    fn check(&mut self, object: Vec<u8>, deadline: Duration, expected: Expect) {
+        let ending = self.run(object, deadline);
+        expected.assert_eq(&ending);
+        if ending.starts_with("wrong") {
+            // As a campaign does: the kernel may have written elsewhere too.
+            self.workers.recycle_runner();
+        }
+        assert_eq!(self.run(self.good.clone(), PATIENCE), "measured, off by 0", "after `{ending}`");
+    }
+
+    #[track_caller]
+    fn check_deed(&mut self, deed: &str, expected: Expect) {
+        self.check(kernel(deed), PATIENCE, expected);
+    }
+}
+
+#[test]
+fn a_kernel_that_ends_its_process_is_a_crash() {
+    let mut trial = Trial::new();
+    trial.check_deed("*(volatile int *)8 = 1;", expect!["worker crashed with SIGSEGV (11)"]);
+    trial.check_deed("zero = 1; deep((volatile char *)y);", expect!["worker crashed with SIGSEGV (11)"]);
+    trial.check_deed("__builtin_trap();", expect!["worker crashed with SIGILL (4)"]);
+    trial.check_deed("zero = 1 / zero;", expect!["measured, off by 0"]);
+    trial.check_deed("abort();", expect!["worker crashed with SIGABRT (6)"]);
+    trial.check_deed("raise(SIGKILL);", expect!["worker crashed with SIGKILL (9)"]);
+    trial.check_deed("exit(7);", expect!["worker exited with code 7 instead of answering"]);
+    trial.check_deed("_exit(0);", expect!["worker exited with code 0 instead of answering"]);
+}
+
+#[test]
+fn a_kernel_that_leaves_its_buffers_is_a_crash() {
+    let mut trial = Trial::new();
+    trial.check_deed("for (int i = 64; i < 68; i++) y[i] = 1;", expect!["worker crashed with SIGSEGV (11)"]);
+    trial.check_deed("y[64 - 1024 - 64] = 1;", expect!["worker crashed with SIGSEGV (11)"]);
+    trial.check_deed("y[0] += x[64];", expect!["worker crashed with SIGSEGV (11)"]);
+}
+
+#[test]
+fn a_kernel_that_never_returns_is_ended_at_its_deadline() {
+    let mut trial = Trial::new();
+    let short = Duration::from_millis(300);
+    for deed in ["for (;;) zero = 0;", "for (;;) pause();", "kill(getpid(), SIGSTOP);"] {
+        trial.check(kernel(deed), short, expect!["no reply within 300 ms; the worker was killed"]);
+    }
+}
+
+#[test]
+fn wrong_results_are_seen() {
+    let mut trial = Trial::new();
+    trial.check_deed("y[17] += 0.5f;", expect!["wrong by 0.5"]);
+    trial.check_deed("y[63] = -y[63] - 1;", expect!["wrong by 1"]);
+    // The runner fills the output with a pattern before the first run; the right value never was there.
+    let unwritten = KERNEL.replace("i < 64", "i < 63").replace("DEED", "");
+    trial.check(compile(&unwritten), PATIENCE, expect!["wrong by inf"]);
+    trial.check_deed("y[3] = 0.0f / 0.0f;", expect!["wrong by inf"]);
+    trial.check_deed("x[5] = 3;", expect!["wrong by 2.5914478302001953"]);
+}
+
+#[test]
+fn errors_of_a_kernel_are_told() {
+    let mut trial = Trial::new();
+    let raise = r#"TVMFFIErrorSetRaisedFromCStr("ValueError", "the shapes do not agree"); return -1;"#;
+    trial.check_deed(raise, expect!["failed: `main` failed: the shapes do not agree"]);
+    trial.check_deed("return -1;", expect!["failed: the measuring thread panicked"]);
+}
+
+#[test]
+fn a_kernel_cannot_speak_for_its_worker() {
+    let mut trial = Trial::new();
+    trial.check_deed("write(1, y, 256); write(0, y, 256);", expect!["measured, off by 0"]);
+    let flood = "for (int file = 3; file < 100; file++) write(file, \"nonsense nonsense nonsense nonsense\", 32);";
+    trial.check_deed(flood, expect!["the worker's answer is damaged: frame of 1936617326 bytes is above the cap of 67108864 bytes; it was killed"]);
+}
+
+#[test]
+fn objects_that_are_none_are_refused() {
+    let mut trial = Trial::new();
+    let good = kernel("");
+    trial.check(
+        Vec::new(),
+        PATIENCE,
+        expect!["failed: cannot load the artifact: malformed object file: Invalid ELF header size or alignment"],
+    );
+    trial.check(
+        b"not an object".to_vec(),
+        PATIENCE,
+        expect!["failed: cannot load the artifact: malformed object file: Invalid ELF header size or alignment"],
+    );
+    trial.check(
+        good[..good.len() / 2].to_vec(),
+        PATIENCE,
+        expect![
+            "failed: cannot load the artifact: malformed object file: Invalid ELF section header offset/size/alignment"
+        ],
+    );
+    trial.check(
+        compile("int other(void) { return 0; }"),
+        PATIENCE,
+        expect!["failed: cannot load the artifact: the object defines no function `__tvm_ffi_main`"],
+    );
+    trial.check(compile("int nowhere(void); int __tvm_ffi_main(void) { return nowhere(); }"), PATIENCE, expect!["failed: cannot load the artifact: no library in this process defines `nowhere`, which the object needs; open the TVM runtime before loading"]);
+    trial.check(
+        compile("int __tvm_ffi_main = 0;"),
+        PATIENCE,
+        expect!["failed: cannot load the artifact: the object defines no function `__tvm_ffi_main`"],
+    );
+}
+
+/// One attempt per schedule of the task, ended soon.
+fn config(task: &str, sampler: &str, schedules: usize) -> Config {
+    campaigns::config(task, sampler, schedules, 2.0)
+}
+
+fn cpu() -> Target {
+    target::llvm("x86-64", &[], 1)
+}
+
+fn built(deed: &str) -> Build {
+    let object = kernel(deed);
+    Build::Built(Artifact {
+        code_bytes: object.len() as u64,
+        object,
+        packings: vec![Packing::Plain],
+        device: None,
+        trace: None,
+        schedule_ms: 1.0,
+        lower_ms: 1.0,
+        codegen_ms: 1.0,
+        features: Default::default(),
+    })
+}
+
+#[test]
+fn every_attempt_of_a_campaign_ends_in_a_record() {
+    let mut given = Given(std::collections::VecDeque::from([
+        built(""),
+        built("*(volatile int *)8 = 1;"),
+        built("for (;;) zero = 0;"),
+        built("y[0] += 1;"),
+        built("TVMFFIErrorSetRaisedFromCStr(\"ValueError\", \"no\"); return -1;"),
+        built("exit(3);"),
+        Build::Failed("a loop cannot be split".to_owned()),
+        Build::Rejected("no such draw".to_owned()),
+        Build::Fault(Fault::TimedOut { limit_ms: 60_000 }),
+        Build::Fault(Fault::Crashed { signal: 11, stderr: String::new() }),
+        Build::Fault(Fault::Corrupt { why: "a frame of 4 GB".to_owned() }),
+        built(""),
+    ]));
+    let config = config(TASK, "metaschedule", given.0.len());
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut given, &mut common::workers());
+    expect![[r#"
+        ok: -
+        crashed: run: worker crashed with SIGSEGV (11)
+        timed_out: run: no reply within 2000 ms; the worker was killed
+        wrong_result: differs from the reference by up to 1.000e0 (relative 3.232e0)
+        run_failed: `main` failed: no
+        crashed: run: worker exited with code 3 instead of answering
+        build_failed: a loop cannot be split
+        skipped: no such draw
+        timed_out: build: no reply within 60000 ms; the worker was killed
+        crashed: build: worker crashed with SIGSEGV (11)
+        build_failed: build: the worker's answer is damaged: a frame of 4 GB; it was killed
+        ok: -
+    "#]]
+    .assert_eq(&told(&records));
+    assert_eq!((outcomes.left, outcomes.broken), (0, None));
+    let times: Vec<bool> = records.iter().map(|record| record.median_ns.is_some()).collect();
+    assert_eq!(times.iter().filter(|has_time| **has_time).count(), 2, "only right results have times");
+    assert!(records.iter().all(|record| (record.outcome == Outcome::Ok) == record.median_ns.is_some()));
+}
+
+#[test]
+fn a_campaign_whose_builders_lack_memory_goes_on() {
+    let config = config("conv2d:ci=64,hw=28,co=64,k=3,p=1", "template", 2);
+    let mut starving = workers_with_least_memory();
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut starving);
+    let is_named = |record: &Record| matches!(record.outcome, Outcome::Crashed | Outcome::BuildFailed);
+    assert!(records.iter().all(is_named), "{}", told(&records));
+    assert_eq!((records.len(), outcomes.losses(), outcomes.broken), (2, 2, None));
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut common::workers());
+    assert_eq!(outcomes.losses(), 0, "{}", told(&records));
+}
+
+/// Builders with just enough memory to start: some megabytes, where compiling a convolution takes twenty.
+fn workers_with_least_memory() -> Workers {
+    let mut memory_bytes = 4 << 20;
+    while memory_bytes < 1 << 30 {
+        let limits = WorkerLimits { builders: 1, build_memory_bytes: memory_bytes, ..common::limits() };
+        let mut workers = Workers::new(&common::worker(), &limits);
+        if workers.builder_versions().is_ok() {
+            return workers;
+        }
+        memory_bytes += memory_bytes / 4;
+    }
+    panic!("no builder starts within a gigabyte")
+}
+
+#[test]
+fn a_campaign_without_workers_ends_and_says_why() {
+    let mut given = Given([built(""), built("")].into());
+    let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
+    let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given, &mut workers);
+    assert_eq!((records.len(), outcomes.left), (0, 2));
+    let why = outcomes.broken.expect("a reason");
+    assert!(why.contains("/nonexistent/opcollect-worker"), "{why}");
+}
