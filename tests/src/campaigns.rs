@@ -1,25 +1,56 @@
 //! A whole campaign over artifacts that a test gives.
 
-use bench::{Build, Workers};
+use bench::{Ability, Bench, Build, Done, Ticket, Versions, Work, Workers};
 use collector::campaign::collect::{Outside, claim_all};
 use collector::campaign::{
-    Artifacts, Attempt, Bases, Campaign, Config, Outcomes, RawConfig, attempts, collect, planned_tasks,
+    Attempt, Bases, Campaign, Config, Outcomes, RawConfig, Sweep, attempts, collect, planned_tasks,
 };
 use datasets::{Record, RowError};
-use job::BuildJob;
 use job::revision::Revisions;
 use job::target::Target;
 use measure::affinity;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use worker::Fault;
 
-/// Artifacts that are given instead of built, by the number of the draw.
-pub struct Given(pub VecDeque<Build>);
+/// A bench that is given what it builds, by the number of the draw; the workers of this machine do the rest.
+pub struct Given<'a> {
+    workers: &'a mut Workers,
+    builds: VecDeque<Build>,
+    done: VecDeque<(Ticket, Build)>,
+}
 
-impl Artifacts for Given {
-    fn request(&mut self, _: BuildJob, _: &mut Workers) {}
+impl Given<'_> {
+    /// These builds, in the order in which they are asked for.
+    pub fn new(workers: &mut Workers, builds: impl IntoIterator<Item = Build>) -> Given<'_> {
+        Given { workers, builds: builds.into_iter().collect(), done: VecDeque::new() }
+    }
+}
 
-    fn next(&mut self, _: &mut Workers, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
-        self.0.pop_front().filter(|_| goes_on())
+impl Bench for Given<'_> {
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
+        self.workers.capability(of)
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        match work {
+            Work::Build(_) => {
+                let build = self.builds.pop_front().expect("a build is given for each draw");
+                self.done.push_back((ticket, build));
+            }
+            run => self.workers.submit(ticket, run),
+        }
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        match self.done.pop_front() {
+            Some((ticket, build)) => Some((ticket, Done::Built(build))),
+            None => self.workers.next(goes_on),
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.done.clear();
+        self.workers.abandon();
     }
 }
 
@@ -36,13 +67,8 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
     raw.check(1).expect("the configuration makes sense")
 }
 
-/// The whole campaign with real workers; the records as they came.
-pub fn run(
-    config: &Config,
-    target: &Target,
-    artifacts: &mut dyn Artifacts,
-    workers: &mut Workers,
-) -> (Outcomes, Vec<Record>) {
+/// The whole campaign with real workers; the records in the order of the attempts, whatever the bench did first.
+pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes, Vec<Record>) {
     let tasks = planned_tasks(config).expect("the model is known");
     let cpus = affinity::allowed().expect("the system tells the CPUs");
     let base = Record {
@@ -63,13 +89,12 @@ pub fn run(
     };
     let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
-    let outcomes = collect(&planned, &campaign, artifacts, workers, &mut outside).expect("the records are sound");
-    assert_eq!(keys(&records), planned[..records.len()].iter().map(|a: &Attempt| a.key).collect::<Vec<_>>());
+    let outcomes = collect(&mut Sweep::new(&planned), &campaign, bench, &mut outside).expect("the records are sound");
+    let place = |record: &Record| planned.iter().position(|attempt: &Attempt| attempt.key == record.key);
+    records.sort_by_key(place);
+    let places: BTreeSet<usize> = records.iter().map(|record| place(record).expect("it was planned")).collect();
+    assert_eq!(places.len(), records.len(), "no attempt has two records");
     (outcomes, records)
-}
-
-fn keys(records: &[Record]) -> Vec<datasets::Key> {
-    records.iter().map(|record| record.key).collect()
 }
 
 /// Each record's outcome, and the first line of its reason.

@@ -4,6 +4,7 @@
 //! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
 //! the reference computes it, and TVM must compute what the reference does.
 
+use bench::{Ability, Bench};
 use bench::{Build, WorkerLimits, Workers};
 use job::space::{self, Schedule};
 use job::target::{self, Target};
@@ -54,6 +55,7 @@ impl Tasks {
         let limits = WorkerLimits {
             builder_cpus: Vec::new(),
             overlap: true,
+            wide_runs: BATCH,
             start_deadline: Duration::from_secs(60),
             builders: 2,
             build_deadline: PATIENCE,
@@ -63,7 +65,7 @@ impl Tasks {
             spin_count: 0,
         };
         let mut workers = Workers::new(program, &limits);
-        let versions = workers.builder_versions().map_err(|fault| format!("no builder starts: {fault:?}"))?;
+        let versions = workers.capability(Ability::Build).map_err(|fault| format!("no builder starts: {fault:?}"))?;
         let cpu = versions.get("cpu").cloned().unwrap_or_default();
         let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
         let allowed = affinity::allowed().map_err(|error| error.to_string())?;

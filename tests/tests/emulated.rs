@@ -12,6 +12,7 @@
 #[path = "../../collector/kernel/tests/common/mod.rs"]
 mod common;
 
+use bench::Bench;
 use bench::{Build, Workers};
 use collector::doctor::{DoctorRequest, Status, doctor};
 use common::open;
@@ -285,7 +286,6 @@ fn on_emulated_device(folder: &Path) {
     let text = fs::read_to_string(folder.join(JOBS)).expect("the jobs were written");
     let mut jobs: Vec<(String, RunJob)> = serde_json::from_str(&text).expect("the jobs are plain data");
     let mut workers = common::workers();
-    workers.run_on_device();
     let faulty = jobs.pop().expect("the faulty one is last").1;
     let expect_failure = |workers: &mut Workers, job: &RunJob, what: &str| {
         match workers.run(job, common::PATIENCE) {
@@ -293,7 +293,7 @@ fn on_emulated_device(folder: &Path) {
             other => panic!("{other:?}"),
         }
         // As a campaign does: nothing on a device can be trusted after a failure.
-        workers.recycle_runner();
+        workers.recycle_runners();
     };
     expect_failure(&mut workers, &faulty, "CUDA_ERROR_ILLEGAL_ADDRESS");
     let greedy = RunJob { method: cold(1 << 30), ..jobs[0].1.clone() };
@@ -309,7 +309,7 @@ fn on_emulated_device(folder: &Path) {
     expect_campaign_goes_on(&mut workers, TASKS[0].0, [&jobs[0].1, &faulty, &jobs[0].1]);
     if folder.join(HIDDEN).is_file() {
         fs::rename(folder.join(HIDDEN), folder.join(PROFILER)).expect("a file can be renamed");
-        workers.recycle_runner();
+        workers.recycle_runners();
         expect_counted(&mut workers, &jobs[0].1);
         expect_counted_over_many_runs(&mut workers, &jobs[1].1, folder);
         expect_counters_refused(&mut workers, &jobs[0].1, folder);
@@ -448,13 +448,13 @@ fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Pa
     assert!(refusal(&measured, "gpu_energy_millijoules").why.starts_with("not tried"));
     assert!(measured.is_runner_spent);
     drop(behaviour);
-    workers.recycle_runner();
+    workers.recycle_runners();
 }
 
 /// The driver's own word for code it does not know is no help.
 fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "old-driver");
-    workers.recycle_runner();
+    workers.recycle_runners();
     match workers.run(job, common::PATIENCE) {
         Ok(RunReply::Failed(why)) => {
             let told = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
@@ -463,7 +463,7 @@ fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
         other => panic!("{other:?}"),
     }
     drop(behaviour);
-    workers.recycle_runner();
+    workers.recycle_runners();
 }
 
 /// A failed launch breaks the device for its process: it costs one record, and the next is measured by another process.
@@ -481,10 +481,9 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             features: Default::default(),
         })
     };
-    let mut given = Given(jobs.map(built).into());
     let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
-    let (outcomes, records) = campaigns::run(&config, &target, &mut given, workers);
+    let (outcomes, records) = campaigns::run(&config, &target, &mut Given::new(workers, jobs.map(built)));
     let told = campaigns::told(&records);
     let lines: Vec<&str> = told.lines().collect();
     assert!(matches!(lines[..], ["ok: -", failed, "ok: -"] if failed.starts_with("run_failed: ")), "{told}");

@@ -7,8 +7,9 @@
 #[path = "../../collector/kernel/tests/common/mod.rs"]
 mod common;
 
+use bench::{Ability, Bench};
 use bench::{Build, WorkerLimits, Workers};
-use collector::campaign::{BuildNow, Config};
+use collector::campaign::Config;
 use common::{PATIENCE, run_job, task};
 use datasets::{Outcome, Record};
 use expect_test::{Expect, expect};
@@ -100,7 +101,7 @@ impl Trial {
         expected.assert_eq(&ending);
         if ending.starts_with("wrong") {
             // As a campaign does: the kernel may have written elsewhere too.
-            self.workers.recycle_runner();
+            self.workers.recycle_runners();
         }
         assert_eq!(self.run(self.good.clone(), PATIENCE), "measured, off by 0", "after `{ending}`");
     }
@@ -229,7 +230,7 @@ fn built(deed: &str) -> Build {
 
 #[test]
 fn every_attempt_of_a_campaign_ends_in_a_record() {
-    let mut given = Given(std::collections::VecDeque::from([
+    let builds = [
         built(""),
         built("*(volatile int *)8 = 1;"),
         built("for (;;) zero = 0;"),
@@ -242,9 +243,10 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
         Build::Fault(Fault::Crashed { signal: 11, stderr: String::new() }),
         Build::Fault(Fault::Corrupt { why: "a frame of 4 GB".to_owned() }),
         built(""),
-    ]));
-    let config = config(TASK, "metaschedule", given.0.len());
-    let (outcomes, records) = run_campaign(&config, &cpu(), &mut given, &mut common::workers());
+    ];
+    let config = config(TASK, "metaschedule", builds.len());
+    let mut workers = common::workers();
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut Given::new(&mut workers, builds));
     expect![[r#"
         ok: -
         crashed: run: worker crashed with SIGSEGV (11)
@@ -270,11 +272,11 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
 fn a_campaign_whose_builders_lack_memory_goes_on() {
     let config = config("conv2d:ci=64,hw=28,co=64,k=3,p=1", "template", 2);
     let mut starving = workers_with_least_memory();
-    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut starving);
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut starving);
     let is_named = |record: &Record| matches!(record.outcome, Outcome::Crashed | Outcome::BuildFailed);
     assert!(records.iter().all(is_named), "{}", told(&records));
     assert_eq!((records.len(), outcomes.losses(), outcomes.broken), (2, 2, None));
-    let (outcomes, records) = run_campaign(&config, &cpu(), &mut BuildNow, &mut common::workers());
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut common::workers());
     assert_eq!(outcomes.losses(), 0, "{}", told(&records));
 }
 
@@ -284,7 +286,7 @@ fn workers_with_least_memory() -> Workers {
     while memory_bytes < 1 << 30 {
         let limits = WorkerLimits { builders: 1, build_memory_bytes: memory_bytes, ..common::limits() };
         let mut workers = Workers::new(&common::worker(), &limits);
-        if workers.builder_versions().is_ok() {
+        if workers.capability(Ability::Build).is_ok() {
             return workers;
         }
         memory_bytes += memory_bytes / 4;
@@ -294,9 +296,9 @@ fn workers_with_least_memory() -> Workers {
 
 #[test]
 fn a_campaign_without_workers_ends_and_says_why() {
-    let mut given = Given([built(""), built("")].into());
     let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
-    let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given, &mut workers);
+    let mut given = Given::new(&mut workers, [built(""), built("")]);
+    let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given);
     assert_eq!((records.len(), outcomes.left), (0, 2));
     let why = outcomes.broken.expect("a reason");
     assert!(why.contains("/nonexistent/opcollect-worker"), "{why}");

@@ -1,5 +1,6 @@
 //! Builders: processes that compile ahead of the runner, each on a CPU of its own.
 
+use crate::{Ticket, Versions};
 use job::{Artifact, BuildJob, BuildReply};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,9 +25,9 @@ pub struct Builders {
     deadline: Duration,
     queue: VecDeque<(u64, BuildJob)>,
     ended: BTreeMap<u64, Build>,
-    requested: u64,
-    taken: u64,
-    ended_count: u64,
+    /// The tickets of what was requested and not taken, and the number of the first of them.
+    tickets: VecDeque<Ticket>,
+    first: u64,
 }
 
 /// One process and what it is at.
@@ -52,46 +53,39 @@ impl Builders {
             deadline,
             queue: VecDeque::new(),
             ended: BTreeMap::new(),
-            requested: 0,
-            taken: 0,
-            ended_count: 0,
+            tickets: VecDeque::new(),
+            first: 0,
         }
     }
 
     /// What a builder says about itself: versions of TVM and LLVM, name of the CPU.
-    pub fn versions(&mut self) -> Result<&BTreeMap<String, String>, Fault> {
+    pub fn versions(&mut self) -> Result<&Versions, Fault> {
         Ok(&self.seats[0].supervisor.ready()?.versions)
     }
 
     /// Puts a job at the end of the queue.
-    pub fn request(&mut self, job: BuildJob) {
-        self.queue.push_back((self.requested, job));
-        self.requested += 1;
+    pub fn request(&mut self, ticket: Ticket, job: BuildJob) {
+        self.queue.push_back((self.first + self.tickets.len() as u64, job));
+        self.tickets.push_back(ticket);
     }
 
-    /// Builds that have ended since the beginning.
-    pub fn ended_count(&self) -> u64 {
-        self.ended_count
+    /// The result of the oldest request whose result was not taken, if it is there.
+    pub fn take(&mut self) -> Option<(Ticket, Build)> {
+        let build = self.ended.remove(&self.first)?;
+        self.first += 1;
+        Some((self.tickets.pop_front().expect("what was requested has a ticket"), build))
     }
 
-    /// The result of the oldest request whose result was not taken yet, after waiting for it with all builders at
-    /// work. `None` when there is no such request, or when `goes_on`, asked after every build, says to stop.
-    pub fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
-        loop {
-            if let Some(build) = self.ended.remove(&self.taken) {
-                self.taken += 1;
-                return Some(build);
-            }
-            self.feed(&|_| true);
-            let ready = wait_any(&self.waiting());
-            match ready {
-                Some(place) => self.receive(place),
-                None if self.ended.contains_key(&self.taken) => {}
-                None => return None,
-            }
-            if !goes_on() {
-                return None;
-            }
+    /// Whether nothing is queued, under way, or waiting to be taken.
+    pub fn are_idle(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
+    /// Waits for one build with all builders at work.
+    pub fn wait(&mut self) {
+        self.feed(&|_| true);
+        if let Some(place) = wait_any(&self.waiting()) {
+            self.receive(place);
         }
     }
 
@@ -109,17 +103,6 @@ impl Builders {
             let Some(place) = wait_any(&waiting) else { return };
             self.receive(place);
         }
-    }
-
-    /// Builds all that was requested.
-    pub fn finish(&mut self) {
-        while !self.queue.is_empty() {
-            self.feed(&|_| true);
-            if let Some(place) = wait_any(&self.waiting()) {
-                self.receive(place);
-            }
-        }
-        self.leave_all();
     }
 
     /// Waits for all builds under way.
@@ -144,14 +127,15 @@ impl Builders {
             Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
             Err(fault) => Build::Fault(fault),
         };
-        self.end(number, build);
+        self.ended.insert(number, build);
     }
 
     /// Gives up what is queued, under way, or not taken.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.ended.clear();
-        self.taken = self.requested;
+        self.first += self.tickets.len() as u64;
+        self.tickets.clear();
         for seat in self.seats.iter_mut().filter(|seat| seat.number.is_some()) {
             seat.supervisor.recycle();
             seat.number = None;
@@ -165,14 +149,9 @@ impl Builders {
                 let seat = &mut self.seats[place];
                 match seat.supervisor.send(&job, self.deadline) {
                     Ok(()) => seat.number = Some(number),
-                    Err(fault) => self.end(number, Build::Fault(fault)),
+                    Err(fault) => drop(self.ended.insert(number, Build::Fault(fault))),
                 }
             }
         }
-    }
-
-    fn end(&mut self, number: u64, build: Build) {
-        self.ended_count += 1;
-        self.ended.insert(number, build);
     }
 }

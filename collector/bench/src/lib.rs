@@ -1,7 +1,112 @@
-//! Where code is built and run: the workers of this machine.
+//! Where code is built and run: one seam for every place.
+//!
+//! Whoever wants something built or run gives [`Work`] to a [`Bench`] and hears, in an order that the bench finds best,
+//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. Whoever already has an
+//! answer to some work stands in front of another bench, answers what it knows and passes on the rest.
 
-pub mod builders;
-pub mod workers;
+mod builders;
+mod workers;
 
-pub use builders::{Build, Builders};
+pub use builders::Build;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
+
+use job::{BuildJob, LibraryJob, RunJob, RunReply};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use worker::Fault;
+
+/// What work is called by the one who gives it; no two works in hand have the same.
+pub type Ticket = u64;
+
+/// Library name to version, and the names of processor or device: what a place says of itself.
+pub type Versions = BTreeMap<String, String>;
+
+/// Something to be done. What runs has a deadline.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Compile.
+    Build(BuildJob),
+    /// Run built code.
+    Run(RunJob, Duration),
+    /// Run something through a library.
+    Library(LibraryJob, Duration),
+}
+
+/// What became of work.
+#[derive(Debug)]
+pub enum Done {
+    /// Of a build.
+    Built(Build),
+    /// Of a run.
+    Ran(Ran),
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Ran {
+    /// When it began.
+    pub began: SystemTime,
+    /// Its answer.
+    pub reply: Result<RunReply, Fault>,
+}
+
+/// What a place may be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Compile.
+    Build,
+    /// Run code for CPUs.
+    RunOnCpu,
+    /// Run code for a GPU.
+    RunOnGpu,
+    /// Run a library.
+    RunLibrary,
+}
+
+/// A place that builds and runs.
+pub trait Bench {
+    /// What the place says of itself where it does such work, or why it cannot.
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
+
+    /// Takes work.
+    fn submit(&mut self, ticket: Ticket, work: Work);
+
+    /// Something that is done, after waiting for it. `goes_on` is asked before anything is begun; when it says no, and
+    /// when nothing is in hand, there is nothing.
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
+
+    /// Forgets all work in hand.
+    fn abandon(&mut self);
+
+    /// Builds all jobs, where nothing else is in hand; results in the order of the jobs. `done` hears of each as it ends.
+    fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
+        for (ticket, job) in (0..).zip(jobs) {
+            self.submit(ticket, Work::Build(job.clone()));
+        }
+        let mut builds = BTreeMap::new();
+        while let Some((ticket, Done::Built(build))) = self.next(&mut || true) {
+            builds.insert(ticket, build);
+            done();
+        }
+        builds.into_values().collect()
+    }
+
+    /// Runs built code, where nothing else is in hand.
+    fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
+        self.only(Work::Run(job.clone(), deadline))
+    }
+
+    /// Runs something through a library, where nothing else is in hand.
+    fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
+        self.only(Work::Library(job.clone(), deadline))
+    }
+
+    /// One run.
+    fn only(&mut self, work: Work) -> Result<RunReply, Fault> {
+        self.submit(0, work);
+        match self.next(&mut || true) {
+            Some((_, Done::Ran(ran))) => ran.reply,
+            other => unreachable!("one run was in hand, and there is {other:?}"),
+        }
+    }
+}

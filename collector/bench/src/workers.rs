@@ -1,10 +1,16 @@
-//! The builders and the runner of a campaign.
+//! The bench of this machine: builders and runners.
+//!
+//! Runs happen one at a time, and never on a CPU where something is being built. A run that leaves CPUs to builders goes
+//! as soon as it can, with builders at work beside it; one that takes them all waits until there are many like it or
+//! nothing is left to build, since builders rest meanwhile.
 
-use crate::builders::{Build, Builders};
-use job::{BuildJob, LibraryJob, RunJob, RunReply};
+use crate::builders::Builders;
+use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
+use job::{LibraryJob, RunJob, RunReply};
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
 
 /// The variable TVM reads once per process.
@@ -19,6 +25,8 @@ pub struct WorkerLimits {
     pub builder_cpus: Vec<usize>,
     /// Whether builders go on while a candidate runs on other CPUs than theirs.
     pub overlap: bool,
+    /// Builders rest as soon as so many runs wait for their CPUs.
+    pub wide_runs: usize,
     /// A worker may take this long to start.
     pub start_deadline: Duration,
     /// A build may take this long.
@@ -33,14 +41,32 @@ pub struct WorkerLimits {
     pub spin_count: u32,
 }
 
-/// The builders and the runner of a campaign.
+/// The builders and the runners of a machine.
 pub struct Workers {
     builders: Builders,
-    runner: Supervisor<RunJob, RunReply>,
-    run: WorkerSpec,
-    library: Supervisor<LibraryJob, RunReply>,
+    runners: Runners,
     overlap: bool,
     builder_cpus: Vec<usize>,
+    /// Runs beside which builders may work.
+    narrow: VecDeque<(Ticket, Run)>,
+    /// Runs for which they rest.
+    wide: VecDeque<(Ticket, Run)>,
+    wide_runs: usize,
+    /// Whether builders rest until no wide run is left.
+    are_resting: bool,
+}
+
+/// One process for each kind of run; none is started before it is needed.
+struct Runners {
+    cpu: Supervisor<RunJob, RunReply>,
+    gpu: Supervisor<RunJob, RunReply>,
+    library: Supervisor<LibraryJob, RunReply>,
+}
+
+/// A run with its deadline.
+enum Run {
+    Code(RunJob, Duration),
+    Library(LibraryJob, Duration),
 }
 
 /// The worker program beside this one.
@@ -62,120 +88,168 @@ impl Workers {
         build.start_deadline = limits.start_deadline;
         build.limits = Limits { memory_bytes: Some(limits.build_memory_bytes), ..Limits::default() };
         build.recycle = Recycle { after_jobs: None, above_rss_bytes: Some(BUILDER_RSS_BYTES) };
-        let mut run = WorkerSpec::new(program, &["run"]);
-        run.start_deadline = limits.start_deadline;
-        run.limits = Limits { memory_bytes: Some(limits.run_memory_bytes), ..Limits::default() };
-        run.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
-        run.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
-        let mut library = WorkerSpec::new(library_program(program), &[]);
-        (library.start_deadline, library.limits) = (run.start_deadline, run.limits.clone());
-        library.recycle = run.recycle.clone();
-        // Threads that wait for work would be charged to the next operator if they polled.
-        library.environment.push(("OMP_WAIT_POLICY".into(), "PASSIVE".into()));
         Workers {
-            library: Supervisor::new(library),
             builders: Builders::new(&build, limits.builders, &limits.builder_cpus, limits.build_deadline),
-            runner: Supervisor::new(run.clone()),
-            run,
+            runners: Runners::new(program, limits),
             overlap: limits.overlap,
             builder_cpus: limits.builder_cpus.clone(),
+            narrow: VecDeque::new(),
+            wide: VecDeque::new(),
+            wide_runs: limits.wide_runs.max(1),
+            are_resting: false,
         }
     }
 
-    /// What a builder says about itself: versions of TVM and LLVM, name of the CPU.
-    pub fn builder_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
-        Ok(self.builders.versions()?.clone())
-    }
-
-    /// What the runner says about itself: version of TVM.
-    pub fn runner_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
-        Ok(self.runner.ready()?.versions.clone())
-    }
-
-    /// What the library's worker says about itself: version of PyTorch.
-    pub fn library_versions(&mut self) -> Result<std::collections::BTreeMap<String, String>, Fault> {
-        Ok(self.library.ready()?.versions.clone())
-    }
-
-    /// From now on jobs run on this machine's GPU.
-    pub fn run_on_device(&mut self) {
-        // The driver reserves far more memory than it uses, so a limit on it would say nothing.
-        self.run.limits.memory_bytes = None;
-        self.run.arguments = vec!["run-cuda".into()];
-        self.runner = Supervisor::new(self.run.clone());
-    }
-
-    /// The queue of what is to be built.
-    pub fn builders(&mut self) -> &mut Builders {
-        &mut self.builders
-    }
-
-    /// Builds all jobs on all builders; results in the order of the jobs. `done` hears of each as it ends.
-    pub fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
-        for job in jobs {
-            self.builders.request(job.clone());
-        }
-        let mut heard = || {
-            done();
-            true
-        };
-        std::iter::from_fn(|| self.builders.next(&mut heard)).take(jobs.len()).collect()
+    /// Ends the runners; the next job starts a fresh one.
+    pub fn recycle_runners(&mut self) {
+        self.runners.cpu.recycle();
+        self.runners.gpu.recycle();
+        self.runners.library.recycle();
     }
 
     /// Whether a builder may be at work while something runs on these CPUs.
-    pub fn can_build_beside(&self, run_cpus: &[usize]) -> bool {
+    fn can_build_beside(&self, run_cpus: &[usize]) -> bool {
         self.overlap && self.builder_cpus.iter().any(|cpu| !run_cpus.contains(cpu))
     }
 
-    /// Runs one job. No builder touches its CPUs meanwhile; others go on if that is allowed.
-    ///
-    /// A runner that may have been damaged is replaced: what wrote wrong numbers may have written elsewhere too, and a
-    /// device stays in error after a failed launch.
-    pub fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        let may_build = self.can_build_beside(&job.cpus);
-        let reply = run_beside(&mut self.runner, &mut self.builders, may_build.then_some(&job.cpus), job, deadline);
-        match &reply {
-            Ok(RunReply::WrongResult(_)) => self.recycle_runner(),
-            Ok(RunReply::Failed(_)) if job.device.is_some() => self.recycle_runner(),
-            Ok(RunReply::Measured(measured)) if measured.is_runner_spent => self.recycle_runner(),
-            Ok(RunReply::Measured(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => {}
+    fn queue(&mut self, ticket: Ticket, run: Run) {
+        match self.can_build_beside(run.cpus()) {
+            true => self.narrow.push_back((ticket, run)),
+            false => self.wide.push_back((ticket, run)),
         }
-        reply
     }
 
-    /// The same for a job of a library.
-    pub fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
-        let cpus = match job {
-            LibraryJob::Task(job) => &job.cpus,
-            LibraryJob::Module(job) => &job.cpus,
+    /// The next run, if its time has come.
+    fn due(&mut self) -> Option<(Ticket, Run)> {
+        if let Some(narrow) = self.narrow.pop_front() {
+            return Some(narrow);
+        }
+        self.are_resting |= self.wide.len() >= self.wide_runs || self.builders.are_idle();
+        let wide = if self.are_resting { self.wide.pop_front() } else { None };
+        self.are_resting &= !self.wide.is_empty();
+        wide
+    }
+
+    /// Runs; no builder touches its CPUs meanwhile.
+    fn make(&mut self, run: Run) -> Ran {
+        let beside = self.can_build_beside(run.cpus());
+        match beside {
+            true => self.builders.leave(run.cpus()),
+            false => self.builders.leave_all(),
+        }
+        let (began, builders) = (SystemTime::now(), beside.then_some(&mut self.builders));
+        let reply = match &run {
+            Run::Code(job, deadline) => {
+                let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
+                let reply = call(runner, builders, &job.cpus, job, *deadline);
+                if is_spent(&reply, job.device.is_some()) {
+                    runner.recycle();
+                }
+                reply
+            }
+            Run::Library(job, deadline) => {
+                let reply = call(&mut self.runners.library, builders, run.cpus(), job, *deadline);
+                if is_spent(&reply, false) {
+                    self.runners.library.recycle();
+                }
+                reply
+            }
         };
-        let may_build = self.can_build_beside(cpus);
-        let reply = run_beside(&mut self.library, &mut self.builders, may_build.then_some(cpus), job, deadline);
-        if let Ok(RunReply::WrongResult(_)) = &reply {
-            self.library.recycle();
-        }
-        reply
-    }
-
-    /// Ends the runner; the next job starts a fresh one.
-    pub fn recycle_runner(&mut self) {
-        self.runner.recycle();
+        Ran { began, reply }
     }
 }
 
-/// Runs one job while builders work on other CPUs than the job's, or rest where there are none.
-fn run_beside<Job: Serialize>(
+impl Bench for Workers {
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
+        let versions = match of {
+            Ability::Build => self.builders.versions()?,
+            Ability::RunOnCpu => &self.runners.cpu.ready()?.versions,
+            Ability::RunOnGpu => &self.runners.gpu.ready()?.versions,
+            Ability::RunLibrary => &self.runners.library.ready()?.versions,
+        };
+        Ok(versions.clone())
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        match work {
+            Work::Build(job) => self.builders.request(ticket, job),
+            Work::Run(job, deadline) => self.queue(ticket, Run::Code(job, deadline)),
+            Work::Library(job, deadline) => self.queue(ticket, Run::Library(job, deadline)),
+        }
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        loop {
+            if let Some((ticket, build)) = self.builders.take() {
+                return Some((ticket, Done::Built(build)));
+            }
+            if !goes_on() {
+                return None;
+            }
+            if let Some((ticket, run)) = self.due() {
+                return Some((ticket, Done::Ran(self.make(run))));
+            }
+            if self.builders.are_idle() {
+                return None;
+            }
+            self.builders.wait();
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.builders.abandon();
+        self.narrow.clear();
+        self.wide.clear();
+        self.are_resting = false;
+    }
+}
+
+impl Runners {
+    fn new(program: &Path, limits: &WorkerLimits) -> Runners {
+        let mut cpu = WorkerSpec::new(program, &["run"]);
+        cpu.start_deadline = limits.start_deadline;
+        cpu.limits = Limits { memory_bytes: Some(limits.run_memory_bytes), ..Limits::default() };
+        cpu.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
+        cpu.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
+        let mut gpu = WorkerSpec { arguments: vec!["run-cuda".into()], ..cpu.clone() };
+        // The driver reserves far more memory than it uses, so a limit on it would say nothing.
+        gpu.limits.memory_bytes = None;
+        let mut library = WorkerSpec { arguments: Vec::new(), program: library_program(program), ..cpu.clone() };
+        // Threads that wait for work would be charged to the next operator if they polled.
+        library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
+        Runners { cpu: Supervisor::new(cpu), gpu: Supervisor::new(gpu), library: Supervisor::new(library) }
+    }
+}
+
+impl Run {
+    fn cpus(&self) -> &[usize] {
+        match self {
+            Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,
+            Run::Library(LibraryJob::Module(job), _) => &job.cpus,
+        }
+    }
+}
+
+/// Whether a runner may have been damaged: what wrote wrong numbers may have written elsewhere too, and a device stays in
+/// error after a failed launch.
+fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
+    match reply {
+        Ok(RunReply::WrongResult(_)) => true,
+        Ok(RunReply::Failed(_)) => is_device,
+        Ok(RunReply::Measured(measured)) => measured.is_runner_spent,
+        Ok(RunReply::Unsupported(_)) | Err(_) => false,
+    }
+}
+
+/// One job of a runner while builders, if there are any that may, work on other CPUs than the job's.
+fn call<Job: Serialize>(
     runner: &mut Supervisor<Job, RunReply>,
-    builders: &mut Builders,
-    run_cpus: Option<&Vec<usize>>,
+    builders: Option<&mut Builders>,
+    run_cpus: &[usize],
     job: &Job,
     deadline: Duration,
 ) -> Result<RunReply, Fault> {
-    let Some(run_cpus) = run_cpus else {
-        builders.leave_all();
-        return runner.call(job, deadline);
-    };
-    builders.leave(run_cpus);
+    let Some(builders) = builders else { return runner.call(job, deadline) };
     runner.send(job, deadline)?;
     loop {
         builders.feed_beside(run_cpus);

@@ -14,6 +14,8 @@ pub mod target;
 pub use packing::Packing;
 
 use crate::device::DeviceCode;
+use crate::space::Schedule;
+use crate::target::Target;
 use measure::counters::{Backend, CounterRequest};
 use measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
@@ -32,6 +34,18 @@ pub struct BuildJob {
     pub schedule: String,
     /// Whether the answer should hold the schedule's trace.
     pub wants_trace: bool,
+}
+
+impl BuildJob {
+    /// A task, as JSON, by a schedule. What is drawn is only known by its trace.
+    pub fn new(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
+        BuildJob {
+            task: task.to_owned(),
+            target: target.text.clone(),
+            schedule: schedule.to_json(),
+            wants_trace: matches!(schedule, Schedule::MetaSchedule { .. }),
+        }
+    }
 }
 
 /// What became of a build.

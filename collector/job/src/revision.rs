@@ -6,6 +6,7 @@
 //! table cannot be forgotten; a comment, a rename or another operator changes nothing for a task.
 
 use crate::space::Schedule;
+use crate::target::Kind;
 use models::{Op, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ impl Revisions {
     }
 
     /// The revision of what a task becomes by a schedule: 16 hexadecimal digits.
-    pub fn of(&self, task: &Task, target: &str, schedule: &Schedule) -> Arc<str> {
+    pub fn of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
         let mut operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
         if let Schedule::MetaSchedule { .. } = schedule {
             operators.push(DRAWN.to_owned());
@@ -87,7 +88,7 @@ mod tests {
             other.0.insert(name.to_owned(), "0".to_owned());
             other
         };
-        let of = |revisions: &Revisions, task: &Task| revisions.of(task, "llvm", &template());
+        let of = |revisions: &Revisions, task: &Task| revisions.of(task, Kind::Llvm, &template());
         assert_ne!(of(own, &plain), of(own, &fused));
         assert_ne!(of(&with("llvm unary"), &fused), of(own, &fused));
         assert_eq!(of(&with("llvm unary"), &plain), of(own, &plain));
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(of(&with("cuda dense"), &plain), of(own, &plain));
         assert_eq!(of(&with("llvm metaschedule"), &plain), of(own, &plain));
         let drawn = Schedule::MetaSchedule { space: 0, seed: 1, trace: None };
-        assert_ne!(with("llvm metaschedule").of(&plain, "llvm", &drawn), own.of(&plain, "llvm", &drawn));
+        assert_ne!(with("llvm metaschedule").of(&plain, Kind::Llvm, &drawn), own.of(&plain, Kind::Llvm, &drawn));
     }
 
     #[test]

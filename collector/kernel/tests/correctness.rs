@@ -7,6 +7,7 @@
 mod common;
 
 use bench::Build;
+use bench::{Ability, Bench};
 use bench::{Build::Built, Workers};
 use common::{PATIENCE, run_job, task};
 use job::RunReply;
@@ -34,20 +35,20 @@ const LITTLE: Effort = Effort { template: 2, metaschedule: 0 };
 const BOTH: Effort = Effort { template: 3, metaschedule: 2 };
 
 /// What the tests of this program share.
-struct Bench {
+struct Rig {
     workers: Workers,
     target: Target,
     cpus: Vec<usize>,
 }
 
-fn bench() -> &'static Mutex<Bench> {
-    static BENCH: OnceLock<Mutex<Bench>> = OnceLock::new();
+fn bench() -> &'static Mutex<Rig> {
+    static BENCH: OnceLock<Mutex<Rig>> = OnceLock::new();
     BENCH.get_or_init(|| {
         let mut workers = common::workers();
-        let versions = workers.builder_versions().unwrap_or_else(|fault| panic!("no builder: {fault}"));
+        let versions = workers.capability(Ability::Build).unwrap_or_else(|fault| panic!("no builder: {fault}"));
         let cpus = affinity::allowed().expect("the system tells the CPUs");
         let target = target::llvm(&versions["cpu"], &Facts::read().vector_extensions, cpus.len());
-        Mutex::new(Bench { workers, target, cpus })
+        Mutex::new(Rig { workers, target, cpus })
     })
 }
 
@@ -61,7 +62,7 @@ fn check(effort: Effort, texts: &[&str]) {
 #[track_caller]
 fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
     let mut bench = bench().lock().unwrap_or_else(PoisonError::into_inner);
-    let Bench { workers, target, cpus } = &mut *bench;
+    let Rig { workers, target, cpus } = &mut *bench;
     let mut candidates = Vec::new();
     let mut jobs = Vec::new();
     for (place, (_, task)) in tasks.iter().enumerate() {

@@ -11,6 +11,7 @@ mod common;
 #[path = "common/every.rs"]
 mod every;
 
+use bench::Bench;
 use bench::{Build, Workers};
 use common::open;
 use cuda::Image;

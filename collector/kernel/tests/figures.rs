@@ -3,6 +3,7 @@
 mod common;
 
 use bench::Build;
+use bench::{Ability, Bench};
 use job::space::{Schedule, Setting, space};
 use job::target;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 #[track_caller]
 fn figures(text: &str, others: &[(&str, Setting)]) -> BTreeMap<String, f64> {
     let mut workers = common::workers();
-    let cpu = workers.builder_versions().expect("a builder starts")["cpu"].clone();
+    let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
     let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
     let task = common::task(text);
     let mut knobs = space(&task, &target.machine).default;

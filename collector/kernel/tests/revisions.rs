@@ -15,7 +15,7 @@ use common::open;
 use every::TASKS;
 use job::revision::{Revisions, operator};
 use job::space::{self, Schedule};
-use job::target::{self, Target};
+use job::target::{self, Kind, Target};
 use kernel::apply::{ApplyError, SpaceCache, apply};
 use kernel::lower::{Sums, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
@@ -61,7 +61,7 @@ impl Bench {
 
     /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
-        let is_device = self.target.kind == "cuda";
+        let is_device = self.target.kind == Kind::Cuda;
         let sums = if is_device { Sums::Wide } else { Sums::Own };
         let lowered = lower(task, schedule.layout(), sums).map_err(|error| error.to_string())?;
         let moves = match apply(task, &lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
@@ -92,7 +92,7 @@ impl Bench {
 
     fn all(&self, hashes: &mut BTreeMap<String, blake3::Hasher>) {
         let opened = [open::PRODUCTS, open::ATTENTION, open::ROWS].concat();
-        let special = if self.target.kind == "cuda" { ON_TENSOR_CORES } else { &[] };
+        let special = if self.target.kind == Kind::Cuda { ON_TENSOR_CORES } else { &[] };
         for text in TASKS.iter().chain(special).chain(&opened) {
             let task = common::task(text);
             let points = space::sample(&space::space(&task, &self.target.machine), SEED, SCHEDULES);

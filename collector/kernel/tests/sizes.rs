@@ -3,6 +3,7 @@
 mod common;
 
 use bench::Build;
+use bench::{Ability, Bench};
 use common::{PATIENCE, open};
 use job::space::{self, Schedule};
 use job::symbols;
@@ -19,7 +20,7 @@ const SCHEDULES: usize = 3;
 fn check(texts: &[&str]) {
     let mut workers = common::workers();
     let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
-    let cpu = workers.builder_versions().expect("a builder starts")["cpu"].clone();
+    let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
     let target = target::llvm(&cpu, &["avx2".to_owned()], 1);
     let mut tried: Vec<(Task, BuildJob)> = Vec::new();
     for text in texts {

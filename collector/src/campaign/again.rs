@@ -1,11 +1,12 @@
 //! A record's attempt, to be made again: its task, code, threads and plan as the record tells them.
 
-use super::attempt::{Attempt, Code, PlannedTask, PlanningError, Symbolic, attempt, describe_task};
+use super::attempt::{Attempt, Code, PlannedTask, PlanningError, Symbolic, attempt};
 use super::config::{Limits, ModelRequest};
+use super::record;
 use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{self, Machine, Target};
+use job::target::{self, Kind, Machine, Target};
 use measure::Method;
 use models::Task;
 use models::partition::CPU_VENDOR;
@@ -76,7 +77,7 @@ impl Told {
 
     /// The attempt, on the machine and with the program that the base tells of.
     pub fn attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
-        let with_task = Arc::new(describe_task(&self.task, base)?);
+        let with_task = Arc::new(record::of_task(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());
         attempt((0, 0), self.code.clone(), run, &with_task, &self.cpus)
     }
@@ -89,9 +90,8 @@ fn json<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static s
 fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
     let text = record.target_text.clone().ok_or(AgainError::Missing("target_text"))?;
     match record.target {
-        datasets::Target::Llvm | datasets::Target::Torch => {
-            Ok(Target { kind: record.target.name().to_owned(), text, machine })
-        }
+        datasets::Target::Llvm => Ok(Target { kind: Kind::Llvm, text, machine }),
+        datasets::Target::Torch => Ok(Target { kind: Kind::Torch, text, machine }),
         datasets::Target::Cuda => target::cuda(&text).map_err(unusable("target_text")),
         other @ (datasets::Target::Pynq | datasets::Target::Tpu) => Err(AgainError::Target(other)),
     }
@@ -104,7 +104,7 @@ fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Co
     let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.text();
     let schedule = Schedule::from_json(text).map_err(unusable("schedule"))?;
     let source = record.schedule_source.unwrap_or(ScheduleSource::Template);
-    let revision = Revisions::own().of(planned.scheduled(), &target.kind, &schedule);
+    let revision = Revisions::own().of(planned.scheduled(), target.kind, &schedule);
     Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
 }
 

@@ -5,9 +5,10 @@
 
 use super::config::{AttentionChoice, Backend, Config, Executor, ModelRequest, SIMPLE, Sampler, TRANSFORMERS};
 use super::module::{self, ModuleError, PlannedModule};
+use super::record;
 use super::sizes;
 use super::variations::variations;
-use datasets::{CacheState, Json, Key, Record, RowError, ScheduleSource};
+use datasets::{CacheState, Key, Record, RowError, ScheduleSource};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
 use job::target::Target;
@@ -16,7 +17,7 @@ use models::fuse::plan_with;
 use models::partition::{CPU_VENDOR, claims, partner};
 use models::reader::{Imported, Options, Skipped};
 use models::symbolic::{Family, Sizes};
-use models::{Class, Graph, Op, Plan, Task, TaskUse, onnx, tflite, torch, transformers};
+use models::{Graph, Plan, Task, TaskUse, onnx, tflite, torch, transformers};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -84,8 +85,9 @@ pub struct Attempt {
     /// The key of the experiment.
     pub key: Key,
     /// What all attempts of the task share. A campaign has many attempts, and a record is large.
-    with_task: Arc<Record>,
-    state: CacheState,
+    pub(super) with_task: Arc<Record>,
+    /// What caches hold.
+    pub(super) state: CacheState,
 }
 
 /// What computes a task.
@@ -120,19 +122,12 @@ pub struct Bases {
 impl Attempt {
     /// The record, all columns filled that are known before the run.
     pub fn record(&self) -> Result<Record, RowError> {
-        let mut record = Record::clone(&self.with_task);
-        if let Code::Compiled { schedule, source, revision } = &self.code {
-            record.code_revision = Some(revision.to_string());
-            record.schedule_hash = Some(schedule.hash());
-            record.schedule_source = Some(*source);
-            record.schedule = Some(Json::parse(&schedule.to_json())?);
-        }
-        record.threads = i64::try_from(self.cpus.len()).ok();
-        record.cpus = Some(Json::new(&self.cpus)?);
-        record.cache_state = Some(self.state);
-        record.plan = Some(Json::new(&self.method)?);
-        record.key = record.experiment_key();
-        Ok(record)
+        record::of_attempt(self)
+    }
+
+    /// Whether one build serves both.
+    pub fn shares_build_with(&self, other: &Attempt) -> bool {
+        self.family == other.family && self.code == other.code
     }
 }
 
@@ -408,7 +403,7 @@ pub fn attempts(
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
         let compiled = family[0].scheduled();
         let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
-        let records = family.iter().map(|planned| Ok(Arc::new(describe_task(planned, base)?)));
+        let records = family.iter().map(|planned| Ok(Arc::new(record::of_task(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
         for code in codes(&family[0], compiled, target, config, &bases.revisions) {
             for (place, with_task) in records.iter().enumerate() {
@@ -420,7 +415,8 @@ pub fn attempts(
         first += family.len();
     }
     for module in modules {
-        let (record, code) = (Arc::new(module.record(&bases.library)?), Code::Module(Arc::new(module.clone())));
+        let (record, code) =
+            (Arc::new(record::of_module(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
         for run in runs(config, flush_bytes) {
             attempts.push(attempt((first, first), code.clone(), run, &record, cpus)?);
         }
@@ -452,7 +448,7 @@ fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Confi
     let default = Schedule::Template { knobs: space::space(compiled, &target.machine).default };
     let schedules = schedules(compiled, target, config).into_iter();
     let code = |schedule: Schedule| Code::Compiled {
-        revision: revisions.of(compiled, &target.kind, &schedule),
+        revision: revisions.of(compiled, target.kind, &schedule),
         source: source_of(&schedule, &default),
         schedule: Arc::new(schedule),
     };
@@ -478,54 +474,6 @@ fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
         Schedule::MetaSchedule { .. } => ScheduleSource::MetaSchedule,
         Schedule::Trace { .. } => ScheduleSource::Trace,
     }
-}
-
-/// The order of dimensions where the anchor has spatial ones.
-fn layout_of(task: &Task) -> Option<&'static str> {
-    let anchor = &task.steps[0];
-    let is_spatial =
-        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
-    match (is_spatial, anchor.output.rank()) {
-        (true, 3) => Some("NCW"),
-        (true, 4) => Some("NCHW"),
-        (true, 5) => Some("NCDHW"),
-        _ => None,
-    }
-}
-
-/// Fills the columns of model, operator and work.
-pub(super) fn describe_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
-    let task = &planned.task;
-    let mut record = base.clone();
-    record.model_source = Some(planned.model.source.clone());
-    record.model_name = Some(planned.model.label());
-    record.batch = planned.model.batch;
-    record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
-    record.place_count = i64::try_from(planned.places.len()).ok();
-    record.places = Some(Json::new(&planned.places)?);
-    record.task_hash = task.hash();
-    record.op_kind = task.kind().to_owned();
-    record.op_name = task.name();
-    record.op_text = task.describe();
-    record.task = Some(Json::parse(&planned.json)?);
-    record.symbolic_task = planned.symbolic.as_ref().map(|symbolic| symbolic.task.to_text());
-    record.sizes = planned.symbolic.as_ref().map(|symbolic| Json::new(&symbolic.sizes)).transpose()?;
-    let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
-    record.input_shapes = Some(Json::new(&extents)?);
-    record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
-    record.layout = layout_of(task).map(str::to_owned);
-    record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
-    let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
-    let work = task.work().map_err(failed)?;
-    let count = |number: u64| i64::try_from(number).ok();
-    record.flops = count(work.flops);
-    record.macs = count(work.macs);
-    record.bytes_in = count(work.bytes_in);
-    record.bytes_out = count(work.bytes_out);
-    record.bytes_weights = count(work.bytes_weights);
-    let moved = work.bytes();
-    record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
-    Ok(record)
 }
 
 #[cfg(test)]

@@ -9,12 +9,16 @@ pub mod again;
 pub mod attempt;
 pub mod collect;
 pub mod config;
+pub mod jobs;
 pub mod module;
+pub mod record;
 mod sizes;
+mod source;
 mod variations;
 
 pub use again::{AgainError, Told};
 pub use attempt::{Attempt, Bases, Code, PlannedTask, attempts, planned_modules, planned_tasks};
-pub use collect::{Artifacts, BuildNow, Campaign, Event, Outcomes, collect};
+pub use collect::{Campaign, Event, Outcomes, collect};
 pub use config::{Config, ConfigError, ModelRequest, RawConfig};
 pub use module::PlannedModule;
+pub use source::{Source, Sweep};

@@ -4,7 +4,6 @@
 //! from the file, in the library's worker: only for files one trusts.
 
 use super::config::{Backend, Config, ModelRequest};
-use datasets::{Json, Record, RowError};
 use models::{DType, TensorType, torch};
 use std::path::{Path, PathBuf};
 
@@ -79,24 +78,6 @@ impl PlannedModule {
     /// Its identity among tasks: content and inputs.
     pub fn identity(&self) -> String {
         blake3::hash(format!("{} {}", self.hash, self.describe()).as_bytes()).to_hex()[..32].to_owned()
-    }
-
-    /// Fills the columns of model and operator. What work a program does is not known.
-    pub(super) fn record(&self, base: &Record) -> Result<Record, RowError> {
-        let extents: Vec<_> = self.inputs.iter().map(TensorType::extents).collect();
-        Ok(Record {
-            model_source: Some(self.model.source.clone()),
-            model_name: Some(self.model.label()),
-            batch: self.model.batch,
-            place_count: Some(1),
-            task_hash: self.identity(),
-            op_kind: "module".to_owned(),
-            op_name: "torchscript".to_owned(),
-            op_text: self.describe(),
-            input_shapes: Some(Json::new(&extents)?),
-            dtype: self.inputs.first().map(|ty| ty.dtype.name().to_owned()),
-            ..base.clone()
-        })
     }
 }
 

@@ -12,21 +12,21 @@ use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::{LINE_SECONDS, Progress};
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
-use crate::campaign::collect::build_job;
-use crate::campaign::{Artifacts, Bases, Campaign, Config, Event, PlannedTask, planned_tasks};
-use bench::Build;
-use bench::Workers;
+use crate::campaign::jobs::build_job;
+use crate::campaign::{Bases, Campaign, Config, Event, PlannedTask, planned_tasks, record};
+use bench::{Ability, Bench, Build, Done, Ticket, Versions, Work};
 use datasets::Record;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::Target;
+use job::target::{Kind, Target};
 use job::{Artifact, BuildJob};
 use measure::host::Facts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use worker::Fault;
 
 /// Compiles a model's tasks into a folder.
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
@@ -70,7 +70,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
 
 /// One job per task and schedule.
 fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
-    let base = machine::base_record(target, &Facts::read(), &machine::Versions::new(), "build");
+    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build");
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
     let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
     // Threads and cache states share a build.
@@ -178,15 +178,14 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, as_json: boo
     let start = Instant::now();
     let repeat = Repeat::new(measuring)?;
     let mut plan = read_plan(dir)?;
-    let mut stored = Stored::read(dir, &plan)?;
+    let builds = read_builds(dir, &plan)?;
     let cpus = settings::allowed_cpus()?.len();
     plan.config.threads.retain(|&threads| threads <= cpus);
     if plan.config.threads.is_empty() {
         return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
     }
     let mut workers = machine::workers(&plan.config.limits)?;
-    let versions = if plan.target.kind == "cuda" {
-        workers.run_on_device();
+    let versions = if plan.target.kind == Kind::Cuda {
         let device = machine::device_versions(&mut workers)?;
         // The runner of a GPU has no TVM to ask.
         plan.versions.clone().into_iter().chain(device).collect()
@@ -200,7 +199,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, as_json: boo
     let _exclusive = machine::exclusive(measuring.wait)?;
     let store = open_store(store)?;
     let job = Job { campaign, versions, revisions, store, shard: None, repeat, measuring, as_json, start };
-    job.run(&mut stored, &mut workers)
+    job.run(&mut Shelf { bench: &mut workers, builds, done: VecDeque::new() })
 }
 
 fn read_plan(dir: &Path) -> Result<Plan> {
@@ -218,35 +217,30 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
-/// Artifacts by task and schedule, and those that were asked for.
-struct Stored {
-    builds: HashMap<(String, String), Build>,
-    requested: VecDeque<BuildJob>,
-}
+/// What was built, by task and schedule.
+type Builds = HashMap<(String, String), Build>;
 
-impl Stored {
-    fn read(dir: &Path, plan: &Plan) -> Result<Stored> {
-        let mut stored = HashMap::new();
-        for built in &plan.builds {
-            let planned = &plan.tasks[built.task];
-            let build = match (&built.object, &built.device) {
-                (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
-                (object, device) => Build::Built(Artifact {
-                    object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
-                    device: device.as_ref().map(|device| read_device(dir, device, built, planned)).transpose()?,
-                    code_bytes: built.code_bytes,
-                    packings: built.packings.clone(),
-                    trace: built.trace.clone(),
-                    schedule_ms: built.schedule_ms,
-                    lower_ms: built.lower_ms,
-                    codegen_ms: built.codegen_ms,
-                    features: built.features.clone(),
-                }),
-            };
-            stored.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);
-        }
-        Ok(Stored { builds: stored, requested: VecDeque::new() })
+fn read_builds(dir: &Path, plan: &Plan) -> Result<Builds> {
+    let mut builds = HashMap::new();
+    for built in &plan.builds {
+        let planned = &plan.tasks[built.task];
+        let build = match (&built.object, &built.device) {
+            (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
+            (object, device) => Build::Built(Artifact {
+                object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
+                device: device.as_ref().map(|device| read_device(dir, device, built, planned)).transpose()?,
+                code_bytes: built.code_bytes,
+                packings: built.packings.clone(),
+                trace: built.trace.clone(),
+                schedule_ms: built.schedule_ms,
+                lower_ms: built.lower_ms,
+                codegen_ms: built.codegen_ms,
+                features: built.features.clone(),
+            }),
+        };
+        builds.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);
     }
+    Ok(builds)
 }
 
 /// Device code that was built for a task.
@@ -283,14 +277,42 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Artifacts for Stored {
-    fn request(&mut self, job: BuildJob, _workers: &mut Workers) {
-        self.requested.push_back(job);
+/// A bench before which the artifacts of a folder lie: nothing is built, all else is done there.
+struct Shelf<'a> {
+    bench: &'a mut dyn Bench,
+    builds: Builds,
+    done: VecDeque<(Ticket, Build)>,
+}
+
+impl Bench for Shelf<'_> {
+    fn capability(&mut self, of: Ability) -> std::result::Result<Versions, Fault> {
+        self.bench.capability(of)
     }
 
-    fn next(&mut self, _workers: &mut Workers, _goes_on: &mut dyn FnMut() -> bool) -> Option<Build> {
-        let job = self.requested.pop_front()?;
-        let build = self.builds.get(&(job.task, job.schedule)).cloned();
-        Some(build.unwrap_or_else(|| Build::Failed("the folder of artifacts has no such schedule".to_owned())))
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        let Work::Build(job) = work else { return self.bench.submit(ticket, work) };
+        let known = self.builds.get(&(job.task.clone(), job.schedule.clone())).cloned();
+        let is_planned = self.builds.keys().any(|(task, _)| *task == job.task);
+        match known {
+            Some(build) => self.done.push_back((ticket, build)),
+            None if is_planned => {
+                let why = "the folder of artifacts has no such schedule".to_owned();
+                self.done.push_back((ticket, Build::Failed(why)));
+            }
+            // Not the plan's: what the peaks of this machine are measured by.
+            None => self.bench.submit(ticket, Work::Build(job)),
+        }
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        match self.done.pop_front() {
+            Some((ticket, build)) => Some((ticket, Done::Built(build))),
+            None => self.bench.next(goes_on),
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.done.clear();
+        self.bench.abandon();
     }
 }

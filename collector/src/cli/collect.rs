@@ -11,14 +11,15 @@ use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::attempt::notes;
 use crate::campaign::config::Backend;
+use crate::campaign::record;
 use crate::campaign::{
-    Artifacts, Attempt, Bases, BuildNow, Campaign, Config, Outcomes, attempts, collect, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Outcomes, Sweep, attempts, collect, planned_modules, planned_tasks,
 };
 use crate::report::operators::{Summary, render, summarise};
-use bench::Workers;
+use bench::{Bench, Versions};
 use datasets::{Choose, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
-use job::target::Target;
+use job::target::{Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -75,7 +76,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let revisions = Revisions::own().clone();
     let as_json = arguments.json;
     let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, as_json, start };
-    job.run(&mut BuildNow, &mut workers)
+    job.run(&mut workers)
 }
 
 /// A campaign with where its records go, on a machine where nobody else measures.
@@ -83,7 +84,7 @@ pub struct Job<'a> {
     /// What it is about.
     pub campaign: Campaign<'a>,
     /// Versions of the libraries that build or run.
-    pub versions: machine::Versions,
+    pub versions: Versions,
     /// Which code the program makes that builds.
     pub revisions: Revisions,
     /// Where records go.
@@ -102,7 +103,7 @@ pub struct Job<'a> {
 
 impl Job<'_> {
     /// Makes the attempts that the store lacks, and reports.
-    pub fn run(self, artifacts: &mut dyn Artifacts, workers: &mut Workers) -> Result<u8> {
+    pub fn run(self, bench: &mut dyn Bench) -> Result<u8> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let facts = Facts::read();
         let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
@@ -115,10 +116,10 @@ impl Job<'_> {
         });
         tell_of_others();
         self.store.keep_config(&config.text()).map_err(failed)?;
-        let done = self.make(planned, base, artifacts, workers)?;
+        let done = self.make(planned, base, bench)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
-        let peaks = match done.signal == 0 && target.kind != "cuda" {
-            true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), workers)?,
+        let peaks = match done.signal == 0 && target.kind != Kind::Cuda {
+            true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
             false => Peaks::default(),
         };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
@@ -157,13 +158,7 @@ impl Job<'_> {
     }
 
     /// Makes the attempts that the store lacks.
-    fn make(
-        &self,
-        mut todo: Vec<Attempt>,
-        base: &Record,
-        artifacts: &mut dyn Artifacts,
-        workers: &mut Workers,
-    ) -> Result<Done> {
+    fn make(&self, mut todo: Vec<Attempt>, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
         let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
         let attempts = todo.len();
         let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
@@ -179,7 +174,7 @@ impl Job<'_> {
             claim: &mut |keys| ledger.borrow_mut().claim(keys),
         };
         let before = LoadReading::now();
-        let outcomes = collect(&todo, &self.campaign, artifacts, workers, &mut outside);
+        let outcomes = collect(&mut Sweep::new(&todo), &self.campaign, bench, &mut outside);
         let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
         progress.finish();
         ledger.into_inner().seal().map_err(failed)?;
@@ -242,20 +237,20 @@ pub fn open_store(flag: Option<&Path>) -> Result<Store> {
 }
 
 /// Records with all that is known before the tasks are.
-pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &machine::Versions) -> Result<Bases> {
+pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
     let compiled = Record {
         config_hash: Some(config.hash()),
         seed: i64::try_from(config.seed).ok(),
         // A GPU's work is started by one thread, which waits for nobody.
-        spin_count: Some(if target.kind == "llvm" { config.limits.spin_count.into() } else { 0 }),
-        ..machine::base_record(target, facts, versions, &run_id())
+        spin_count: Some(if target.kind == Kind::Llvm { config.limits.spin_count.into() } else { 0 }),
+        ..record::of_machine(target, facts, versions, &run_id())
     };
-    let library = machine::library_record(&compiled, versions)?;
+    let library = record::of_library(&compiled, &machine::library_target(versions)?);
     Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
 }
 
 fn run_id() -> String {
-    let identity = format!("{}-{}", std::process::id(), crate::campaign::collect::now_us());
+    let identity = format!("{}-{}", std::process::id(), record::now_us());
     blake3::hash(identity.as_bytes()).to_hex()[..16].to_owned()
 }
 

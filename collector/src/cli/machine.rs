@@ -6,26 +6,20 @@ use super::settings::allowed_cpus;
 use crate::campaign::PlannedModule;
 use crate::campaign::attempt::PlannedTask;
 use crate::campaign::config::Limits;
-use bench::Build;
-use bench::{WorkerLimits, Workers};
+use bench::{Ability, Bench, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
-use datasets::{Record, Source};
 use job::BuildJob;
 use job::space::{Schedule, space};
-use job::target::{self, Machine, Target};
+use job::target::{self, Kind, Machine, Target};
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use models::partition::CPU_VENDOR;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use worker::Fault;
 
 /// What to do when TVM cannot be used.
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
-
-/// Library name to version.
-pub type Versions = BTreeMap<String, String>;
 
 /// Workers within the limits of a configuration.
 pub fn workers(limits: &Limits) -> Result<Workers> {
@@ -35,6 +29,7 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
     let limits = WorkerLimits {
         builders: if limits.builders > 0 { limits.builders } else { cpus.len() },
         builder_cpus: cpus,
+        wide_runs: limits.build_batch,
         overlap: limits.overlap,
         start_deadline: Duration::from_secs_f64(limits.start_seconds),
         build_deadline: Duration::from_secs_f64(limits.build_seconds),
@@ -64,7 +59,7 @@ const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's
 
 /// What the worker of the library says about itself; nothing when nothing needs it, and an error when something does and
 /// it was not built.
-pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], workers: &mut Workers) -> Result<Versions> {
+pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
         return Ok(Versions::new());
@@ -78,7 +73,7 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], worker
         let message = format!("{what}, and its worker `opcollect-torch` is not built");
         return Err(Failure::environment(message).with_hint(LIBRARY_HINT));
     }
-    workers.library_versions().map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
+    bench.capability(Ability::RunLibrary).map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
 }
 
 /// Refuses tasks that a library computes, where only code can be used.
@@ -94,30 +89,29 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
 pub fn library_target(versions: &Versions) -> Result<Target> {
     let host = target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len());
     let text = serde_json::json!({ "kind": "torch", "version": versions.get("torch") }).to_string();
-    Ok(Target { kind: "torch".to_owned(), text, machine: host.machine })
+    Ok(Target { kind: Kind::Torch, text, machine: host.machine })
 }
 
 /// What is compiled for: this machine's CPU, by the name LLVM gives it, or what a JSON description says.
-pub fn target(description: &str, workers: &mut Workers) -> Result<Target> {
+pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     if target::is_cuda(description) {
-        return gpu_target(description, workers);
+        return gpu_target(description, bench);
     }
-    let versions = versions(workers)?;
+    let versions = versions(bench)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
     let target = target::described(description, host.clone()).map_err(Failure::usage)?;
     if target != host {
-        try_target(&target, workers)?;
+        try_target(&target, bench)?;
     }
     Ok(target)
 }
 
 /// A GPU's target, its architectures known to the compiler that is there; without any, this machine's own.
-fn gpu_target(description: &str, workers: &mut Workers) -> Result<Target> {
+fn gpu_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let own;
     let description = if description == "cuda" {
-        workers.run_on_device();
-        let facts = device_versions(workers)
+        let facts = device_versions(bench)
             .map_err(|failure| failure.with_hint("to compile without a GPU, give `--arch`, such as `--arch sm_90`"))?;
         own = target::cuda_text(&[format!("sm_{}", facts["capability"])]);
         &own
@@ -130,19 +124,19 @@ fn gpu_target(description: &str, workers: &mut Workers) -> Result<Target> {
     for architecture in target::architectures(&fields).map_err(Failure::usage)? {
         nvrtc.check(architecture).map_err(Failure::usage)?;
     }
-    try_target(&target, workers)?;
+    try_target(&target, bench)?;
     Ok(target)
 }
 
 /// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
-fn try_target(target: &Target, workers: &mut Workers) -> Result<()> {
+fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     let small = models::simple::build("relu:shape=16").map_err(Failure::environment)?;
     let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
     let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
     let schedule = Schedule::Template { knobs: space(task, &target.machine).default };
     let task = serde_json::to_string(task).map_err(Failure::environment)?;
-    let job = BuildJob { task, target: target.text.clone(), schedule: schedule.to_json(), wants_trace: false };
-    match workers.build(&[job], &mut || ()).into_iter().next() {
+    let job = BuildJob::new(&task, target, &schedule);
+    match bench.build(&[job], &mut || ()).into_iter().next() {
         Some(Build::Built(_)) => Ok(()),
         Some(Build::Failed(why) | Build::Rejected(why)) => {
             Err(Failure::usage(format!("cannot compile for this target: {why}")))
@@ -152,30 +146,29 @@ fn try_target(target: &Target, workers: &mut Workers) -> Result<()> {
     }
 }
 
-/// Versions of all that builds or runs for a target, its library's among them; from now on jobs run where it says.
-pub fn prepare(target: &Target, library: Versions, workers: &mut Workers) -> Result<Versions> {
-    let mut versions = if target.kind == "torch" { Versions::new() } else { versions(workers)? };
+/// Versions of all that builds or runs for a target, its library's among them.
+pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
+    let mut versions = if target.kind == Kind::Torch { Versions::new() } else { versions(bench)? };
     versions.extend(library);
-    if target.kind == "cuda" {
-        workers.run_on_device();
-        versions.extend(device_versions(workers)?);
+    if target.kind == Kind::Cuda {
+        versions.extend(device_versions(bench)?);
     }
     Ok(versions)
 }
 
 /// What the builders say about TVM, LLVM and the CPU.
-pub fn versions(workers: &mut Workers) -> Result<Versions> {
-    workers.builder_versions().map_err(worker_missing)
+pub fn versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::Build).map_err(worker_missing)
 }
 
 /// What the runner says about TVM.
-pub fn runner_versions(workers: &mut Workers) -> Result<Versions> {
-    workers.runner_versions().map_err(worker_missing)
+pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
 /// What the runner of a GPU says about device and driver; where there is none, why.
-pub fn device_versions(workers: &mut Workers) -> Result<Versions> {
-    workers.runner_versions().map_err(|fault| {
+pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::RunOnGpu).map_err(|fault| {
         // Of a worker that ends before it can say hello, the last line says why.
         let text = fault.to_string();
         let why = text.trim().lines().last().unwrap_or_default().trim();
@@ -196,53 +189,4 @@ pub fn guess(description: &str) -> Result<Machine> {
         return Ok(target::cuda(text).map_err(Failure::usage)?.machine);
     }
     Ok(target::llvm("generic", &Facts::read().vector_extensions, allowed_cpus()?.len()).machine)
-}
-
-/// A record with the columns of target, host, versions and run filled.
-pub fn base_record(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
-    let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
-    let cache = |level: u32| {
-        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
-        count(data.map(|cache| cache.size_bytes))
-    };
-    Record {
-        run_id: run_id.to_owned(),
-        target: datasets::Target::from_name(&target.kind).expect("every kind of target has its word"),
-        target_text: Some(target.text.clone()),
-        source: Source::Measured,
-        thread_mode: Some("one CPU per thread".to_owned()),
-        host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
-        host_class: facts.host_class(),
-        cpu_model: facts.cpu_model.clone(),
-        cpu_arch: Some(facts.architecture.clone()),
-        logical_cpus: Some(i64::from(facts.logical_cpus)),
-        physical_cores: facts.physical_cores.map(i64::from),
-        l1d_bytes: cache(1),
-        l2_bytes: cache(2),
-        l3_bytes: cache(3),
-        memory_bytes: count(facts.memory_bytes),
-        clock_policy: facts.governor.clone(),
-        is_virtual_machine: Some(facts.hypervisor.is_some()),
-        os: facts.os.clone(),
-        kernel: facts.kernel.clone(),
-        device: versions.get("device").cloned(),
-        driver_version: versions.get("driver").cloned(),
-        tvm_version: versions.get("tvm").cloned(),
-        llvm_version: versions.get("llvm").cloned(),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Record::default()
-    }
-}
-
-/// The same for tasks of a library: nothing of TVM is in them, and their threads share the CPUs.
-pub fn library_record(compiled: &Record, versions: &Versions) -> Result<Record> {
-    Ok(Record {
-        target: datasets::Target::Torch,
-        target_text: Some(library_target(versions)?.text),
-        spin_count: Some(0),
-        thread_mode: Some("threads share the CPUs".to_owned()),
-        tvm_version: None,
-        llvm_version: None,
-        ..compiled.clone()
-    })
 }

@@ -4,13 +4,12 @@ use super::Result;
 use super::dataset::failed;
 use super::settings::allowed_cpus;
 use crate::campaign::Config;
-use crate::campaign::collect::now_us;
-use bench::Build;
-use bench::Workers;
+use crate::campaign::record::now_us;
+use bench::{Bench, Build};
 use datasets::peaks::{ComputePeak, ComputeRate, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
 use job::space::{Schedule, space};
-use job::target::Target;
+use job::target::{Kind, Target};
 use job::{BuildJob, RunJob, RunReply};
 use measure::host::{Facts, Streaming, bandwidth};
 use measure::{Method, Plan};
@@ -30,13 +29,13 @@ pub fn of_host(
     base: &Record,
     (config, target): (&Config, &Target),
     (facts, reached): (&Facts, &Reached),
-    workers: &mut Workers,
+    bench: &mut dyn Bench,
 ) -> Result<Peaks> {
     let known = measurements(store, base)?;
     let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
-    if target.kind == "llvm" && !missing.is_empty() {
+    if target.kind == Kind::Llvm && !missing.is_empty() {
         let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
-        measure(&missing, target, facts, workers, &mut measured);
+        measure(&missing, target, facts, bench, &mut measured);
         store.keep_peaks(&measured).map_err(failed)?;
     }
     // Read again: another campaign on this host may have measured meanwhile.
@@ -61,14 +60,14 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
 }
 
 /// Measures the peaks of some thread counts. What cannot be measured is left out.
-fn measure(counts: &[usize], target: &Target, facts: &Facts, workers: &mut Workers, measured: &mut PeaksMeasured) {
+fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
     /// Passes over each working set; the best counts.
     const PASSES: u32 = 20;
     let Ok(cpus) = allowed_cpus() else { return };
     for &count in counts {
         let cpus = cpus[..count.min(cpus.len())].to_vec();
         let threads = u32::try_from(count).unwrap_or(u32::MAX);
-        let compute = multiply_adds(target, &cpus, workers);
+        let compute = multiply_adds(target, &cpus, bench);
         measured.compute.extend(compute.map(|flops_per_second| ComputeRate { threads, flops_per_second }));
         for working_set_bytes in working_sets(facts, count) {
             let streaming = Streaming { bytes: working_set_bytes, passes: PASSES, cpus: cpus.clone() };
@@ -97,31 +96,26 @@ fn working_sets(facts: &Facts, threads: usize) -> impl Iterator<Item = u64> {
 /// The fastest of two operators, so large that waking the threads is a small part of their time: a product whose right
 /// operand stays in the first-level cache, cut so that each thread has its own rows, and a convolution with an image for each
 /// thread, which does more arithmetic for each byte.
-fn multiply_adds(target: &Target, cpus: &[usize], workers: &mut Workers) -> Option<f64> {
+fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     const ROWS_PER_THREAD: usize = 16 * 224;
     let threads = cpus.len();
     let texts = [
         format!("matmul:m={},n=64,k=128", ROWS_PER_THREAD * threads),
         format!("conv2d:n={threads},ci=64,hw=56,co=64,k=3,p=1"),
     ];
-    texts.iter().filter_map(|text| flops_per_second(text, target, cpus, workers)).reduce(f64::max)
+    texts.iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
 }
 
-fn flops_per_second(text: &str, target: &Target, cpus: &[usize], workers: &mut Workers) -> Option<f64> {
+fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     const SLACK: Duration = Duration::from_secs(20);
     let graph = models::simple::build(text).ok()?;
     let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
     let schedule = Schedule::Template { knobs: space(&task, &target.machine).default };
     let task_json = serde_json::to_string(&task).ok()?;
-    let job = BuildJob {
-        task: task_json.clone(),
-        target: target.text.clone(),
-        schedule: schedule.to_json(),
-        wants_trace: false,
-    };
-    let Some(Build::Built(artifact)) = workers.build(&[job], &mut || ()).into_iter().next() else { return None };
+    let job = BuildJob::new(&task_json, target, &schedule);
+    let Some(Build::Built(artifact)) = bench.build(&[job], &mut || ()).into_iter().next() else { return None };
     let job = RunJob::new(task_json, cpus.to_vec(), Method::Sample(Plan::default())).of(&artifact);
-    match workers.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
+    match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
         // The least disturbed batch: a peak is what is possible.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
         Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => None,

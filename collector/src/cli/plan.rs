@@ -1,12 +1,12 @@
 //! The plan of a folder of artifacts: everything but the code, read as the text of a stranger.
 
-use super::machine::Versions;
 use crate::campaign::{Config, PlannedTask};
+use bench::Versions;
 use job::Packing;
 use job::device::{Architecture, Count, Kernel, Launch};
 use job::revision::Revisions;
 use job::space::Schedule;
-use job::target::{Cpu, Gpu, Machine, Target, is_cuda, is_llvm};
+use job::target::{Cpu, Gpu, Kind, Machine, Target, is_cuda, is_llvm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -127,10 +127,10 @@ fn check_text(task: &models::Task, text: &str) -> Result<(), String> {
 }
 
 fn check_target(target: &Target) -> Result<(), String> {
-    let is_kind = match target.kind.as_str() {
-        "llvm" => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
-        "cuda" => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        _ => false,
+    let is_kind = match target.kind {
+        Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
+        Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
+        Kind::Torch => false,
     };
     if !is_kind {
         return Err(format!("its target is of the kind `{}` and says something else", target.kind));

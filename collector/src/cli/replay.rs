@@ -7,8 +7,8 @@ use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
 use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
-use crate::campaign::{Attempt, BuildNow, Campaign, Code, RawConfig, Told, attempt, collect};
-use bench::{Build, Workers};
+use crate::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, attempt, collect};
+use bench::{Bench, Build, Done, Work};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use job::space::Schedule;
 use job::target::Target;
@@ -20,9 +20,11 @@ use measure::{Evaluator, Method, Plan};
 use models::Task;
 use report::{Cell, Table, duration, figures, number, or_unknown, words};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use worker::Fault;
 
 /// First line of a trace file.
 #[derive(Deserialize)]
@@ -140,14 +142,14 @@ fn measure_again(recorded: &Record, wait_seconds: u64) -> Result<Record> {
 }
 
 /// Makes one attempt.
-fn only(attempt: &[Attempt], campaign: &Campaign<'_>, workers: &mut Workers) -> Result<Record> {
+fn only(attempt: &[Attempt], campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Result<Record> {
     let mut made = None;
     let mut sink = |record: &Record| -> std::result::Result<(), RowError> {
         made = Some(record.clone());
         Ok(())
     };
     let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
-    let outcomes = collect(attempt, campaign, &mut BuildNow, workers, &mut outside);
+    let outcomes = collect(&mut Sweep::new(attempt), campaign, bench, &mut outside);
     let broken = outcomes.map_err(Failure::environment)?.broken;
     made.ok_or_else(|| {
         let why = broken.unwrap_or_else(|| "it was not made".to_owned());
@@ -279,38 +281,44 @@ fn replay(
     limit: Option<usize>,
     target: &Target,
     setting: &Setting,
-    workers: &mut Workers,
+    bench: &mut dyn Bench,
 ) -> Result<Replayed> {
     let (task, op, lines) = read(path, limit)?;
     let task_json = serde_json::to_string(&task).map_err(Failure::usage)?;
-    let jobs: Vec<BuildJob> = lines
-        .iter()
-        .map(|line| BuildJob {
-            task: task_json.clone(),
-            target: target.text.clone(),
-            schedule: Schedule::Trace { trace: line.trace.clone() }.to_json(),
-            wants_trace: false,
-        })
-        .collect();
+    // TVM's evaluator measures by the same rule once more.
+    let run = RunJob::new(task_json.clone(), setting.cpus.clone(), setting.method.clone());
+    let run = RunJob { tvm_evaluator: setting.tvm_evaluator.clone(), ..run };
+    let slack = Duration::from_secs_f64(Limits::default().run_seconds);
+    let deadline = 2 * run.deadline(task.work().map_or(0, |work| work.flops), slack);
     let start = Instant::now();
     let (mut build_seconds, mut run_seconds) = (0.0, 0.0);
-    for job in jobs {
-        workers.builders().request(job);
+    for (place, line) in (0..).zip(&lines) {
+        let schedule = Schedule::Trace { trace: line.trace.clone() };
+        bench.submit(place, Work::Build(BuildJob::new(&task_json, target, &schedule)));
     }
-    if !workers.can_build_beside(&setting.cpus) {
-        workers.builders().finish();
-        build_seconds = start.elapsed().as_secs_f64();
-    }
-    let mut results = Vec::with_capacity(lines.len());
-    for line in &lines {
-        let waiting = Instant::now();
-        let build = workers.builders().next(&mut || true).expect("every request has an answer");
-        build_seconds += waiting.elapsed().as_secs_f64();
-        let running = Instant::now();
-        results.push(candidate(line, measure(build, (&task, &task_json), setting, workers)));
-        run_seconds += running.elapsed().as_secs_f64();
+    let mut measured = BTreeMap::new();
+    let mut waiting = Instant::now();
+    while let Some((place, done)) = bench.next(&mut || true) {
+        let seconds = waiting.elapsed().as_secs_f64();
+        match done {
+            Done::Built(build) => {
+                build_seconds += seconds;
+                match build {
+                    Build::Built(artifact) => bench.submit(place, Work::Run(run.clone().of(&artifact), deadline)),
+                    Build::Failed(why) | Build::Rejected(why) => drop(measured.insert(place, Err(why))),
+                    Build::Fault(fault) => drop(measured.insert(place, Err(fault.to_string()))),
+                }
+            }
+            Done::Ran(ran) => {
+                run_seconds += seconds;
+                measured.insert(place, time(ran.reply));
+            }
+        }
+        waiting = Instant::now();
     }
     let seconds = start.elapsed().as_secs_f64();
+    let results: Vec<Candidate> =
+        lines.iter().zip(measured.into_values()).map(|(line, measured)| candidate(line, measured)).collect();
     let ratio = |of: &dyn Fn(&Candidate) -> Option<f64>| -> Option<f64> {
         let mut ratios: Vec<f64> = results.iter().filter_map(of).collect();
         ratios.sort_by(f64::total_cmp);
@@ -329,24 +337,9 @@ fn replay(
     })
 }
 
-/// Runs one artifact; the text says why there is no time.
-fn measure(
-    build: Build,
-    (task, task_json): (&Task, &str),
-    setting: &Setting,
-    workers: &mut Workers,
-) -> std::result::Result<Box<Measured>, String> {
-    let artifact = match build {
-        Build::Built(artifact) => artifact,
-        Build::Failed(why) | Build::Rejected(why) => return Err(why),
-        Build::Fault(fault) => return Err(fault.to_string()),
-    };
-    let job = RunJob::new(task_json.to_owned(), setting.cpus.clone(), setting.method.clone()).of(&artifact);
-    let job = RunJob { tvm_evaluator: setting.tvm_evaluator.clone(), ..job };
-    // TVM's evaluator measures by the same rule once more.
-    let slack = Duration::from_secs_f64(Limits::default().run_seconds);
-    let deadline = 2 * job.deadline(task.work().map_or(0, |work| work.flops), slack);
-    match workers.run(&job, deadline) {
+/// What was measured; the text says why there is no time.
+fn time(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<Measured>, String> {
+    match reply {
         Ok(RunReply::Measured(measured)) => Ok(measured),
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),

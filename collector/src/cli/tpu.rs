@@ -3,7 +3,7 @@
 use super::arguments::{FailOn, TpuCapture, TpuCommand, TpuCompare, TpuImport, TpuOutputs};
 use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json};
-use crate::campaign::collect::now_us;
+use crate::campaign::record::now_us;
 use ::capture::tpu::compare::{self, Change};
 use ::capture::tpu::import::{self, Per, Provenance};
 use ::capture::tpu::loss::Losses;

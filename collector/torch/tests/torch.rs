@@ -6,6 +6,7 @@
 #[path = "../../kernel/tests/common/mod.rs"]
 mod common;
 
+use bench::Bench;
 use bench::Workers;
 use common::PATIENCE;
 use job::{LibraryJob, RunReply};

@@ -40,7 +40,7 @@ enum Deed {
 type Boss = Supervisor<Deed, String>;
 
 fn spec() -> WorkerSpec {
-    role("worker::tests::worker_role")
+    role("tests::worker_role")
 }
 
 fn role(test: &str) -> WorkerSpec {
@@ -283,7 +283,7 @@ fn stopped_role() {
 
 #[test]
 fn a_supervisor_that_was_stopped_blames_no_worker() {
-    let spec = role("worker::tests::stopped_role");
+    let spec = role("tests::stopped_role");
     let mut command = Command::new(spec.program);
     command.args(spec.arguments).envs(spec.environment).stdin(Stdio::null()).stdout(Stdio::null());
     let mut supervisor = command.stderr(Stdio::piped()).spawn().expect("started");
@@ -384,7 +384,7 @@ fn supervisor_role() {
 fn workers_die_with_their_supervisor() {
     // Orphans become our children, so that the end of the grandchild can be waited for and its cause seen.
     set_child_subreaper(true).expect("subreaper");
-    let spec = role("worker::tests::supervisor_role");
+    let spec = role("tests::supervisor_role");
     let mut supervisor = Command::new(spec.program)
         .args(spec.arguments)
         .envs(spec.environment)

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs, through CUDA C and NVIDIA's own compiler.
 
-use super::{Gpu, Machine, Target};
+use super::{Gpu, Kind, Machine, Target};
 use crate::device::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES, WARP_THREADS};
 use serde_json::{Value as Json, json};
 
@@ -48,7 +48,7 @@ pub fn cuda(text: &str) -> Result<Target, String> {
         warp_threads: number("thread_warp_size")?,
         capability: found.iter().map(|architecture| architecture.number).min().unwrap_or(0),
     });
-    Ok(Target { kind: "cuda".to_owned(), text: fields.to_string(), machine })
+    Ok(Target { kind: Kind::Cuda, text: fields.to_string(), machine })
 }
 
 /// The architectures of a description: `arch` is one name or a list of names.

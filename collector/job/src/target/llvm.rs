@@ -1,6 +1,6 @@
 //! CPUs, through LLVM.
 
-use super::{Cpu, Machine, Target};
+use super::{Cpu, Kind, Machine, Target};
 
 /// The target of a CPU by its LLVM name, the features it reports and the cores to be used.
 pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
@@ -14,7 +14,7 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     };
     let cores = i64::try_from(cores).unwrap_or(1);
     let text = serde_json::json!({ "kind": "llvm", "mcpu": cpu, "num-cores": cores }).to_string();
-    Target { kind: "llvm".to_owned(), text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores }) }
+    Target { kind: Kind::Llvm, text, machine: Machine::Cpu(Cpu { vector_lanes, vector_registers, cores }) }
 }
 
 /// Whether a text names an llvm target: the word, or a JSON description of that kind.

@@ -9,16 +9,46 @@ pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A target with the facts its spaces need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// `llvm`, `cuda` or `torch`.
-    pub kind: String,
+    /// What makes or has the code.
+    pub kind: Kind,
     /// TVM's JSON description.
     pub text: String,
     /// What the machine offers.
     pub machine: Machine,
+}
+
+/// The kinds of targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Code for CPUs, through LLVM.
+    Llvm,
+    /// Code for GPUs, through NVRTC.
+    Cuda,
+    /// PyTorch's library, which compiles nothing.
+    Torch,
+}
+
+impl Kind {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Llvm => "llvm",
+            Kind::Cuda => "cuda",
+            Kind::Torch => "torch",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Facts of a machine that a space depends on.

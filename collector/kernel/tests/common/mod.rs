@@ -73,6 +73,7 @@ pub fn limits() -> WorkerLimits {
     WorkerLimits {
         builder_cpus: Vec::new(),
         overlap: true,
+        wide_runs: 8,
         builders: 2,
         start_deadline: PATIENCE,
         build_deadline: PATIENCE,

@@ -1,0 +1,290 @@
+//! Records, filled from top to bottom: the machine and what it compiles for, the task, the attempt, what was built, and what
+//! became of the run. Nothing else fills a record of this program's own measuring.
+
+use super::attempt::{Attempt, Code, PlannedTask, PlanningError};
+use super::module::PlannedModule;
+use bench::Versions;
+use datasets::{Json, Outcome, Record, RowError, Source};
+use job::space::Schedule;
+use job::target::{Kind, Target};
+use job::{Artifact, Check, Measured, RunReply};
+use measure::counters::{CounterValue, Coverage};
+use measure::host::Facts;
+use models::{Class, Op, Task, TensorType};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+use worker::Fault;
+
+/// The columns of run, target, host and versions.
+pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
+    let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
+    let cache = |level: u32| {
+        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
+        count(data.map(|cache| cache.size_bytes))
+    };
+    Record {
+        run_id: run_id.to_owned(),
+        target: word(target.kind),
+        target_text: Some(target.text.clone()),
+        source: Source::Measured,
+        thread_mode: Some("one CPU per thread".to_owned()),
+        host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
+        host_class: facts.host_class(),
+        cpu_model: facts.cpu_model.clone(),
+        cpu_arch: Some(facts.architecture.clone()),
+        logical_cpus: Some(i64::from(facts.logical_cpus)),
+        physical_cores: facts.physical_cores.map(i64::from),
+        l1d_bytes: cache(1),
+        l2_bytes: cache(2),
+        l3_bytes: cache(3),
+        memory_bytes: count(facts.memory_bytes),
+        clock_policy: facts.governor.clone(),
+        is_virtual_machine: Some(facts.hypervisor.is_some()),
+        os: facts.os.clone(),
+        kernel: facts.kernel.clone(),
+        device: versions.get("device").cloned(),
+        driver_version: versions.get("driver").cloned(),
+        tvm_version: versions.get("tvm").cloned(),
+        llvm_version: versions.get("llvm").cloned(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Record::default()
+    }
+}
+
+/// The dataset's word for a kind of target.
+fn word(kind: Kind) -> datasets::Target {
+    match kind {
+        Kind::Llvm => datasets::Target::Llvm,
+        Kind::Cuda => datasets::Target::Cuda,
+        Kind::Torch => datasets::Target::Torch,
+    }
+}
+
+/// The same for tasks of a library: nothing of TVM is in them, and their threads share the CPUs.
+pub fn of_library(compiled: &Record, target: &Target) -> Record {
+    Record {
+        target: datasets::Target::Torch,
+        target_text: Some(target.text.clone()),
+        spin_count: Some(0),
+        thread_mode: Some("threads share the CPUs".to_owned()),
+        tvm_version: None,
+        llvm_version: None,
+        ..compiled.clone()
+    }
+}
+
+/// The columns of model, operator and work, added to those of the machine.
+pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
+    let task = &planned.task;
+    let mut record = base.clone();
+    record.model_source = Some(planned.model.source.clone());
+    record.model_name = Some(planned.model.label());
+    record.batch = planned.model.batch;
+    record.place = planned.places.first().filter(|place| !place.is_empty()).cloned();
+    record.place_count = i64::try_from(planned.places.len()).ok();
+    record.places = Some(Json::new(&planned.places)?);
+    record.task_hash = task.hash();
+    record.op_kind = task.kind().to_owned();
+    record.op_name = task.name();
+    record.op_text = task.describe();
+    record.task = Some(Json::parse(&planned.json)?);
+    record.symbolic_task = planned.symbolic.as_ref().map(|symbolic| symbolic.task.to_text());
+    record.sizes = planned.symbolic.as_ref().map(|symbolic| Json::new(&symbolic.sizes)).transpose()?;
+    let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
+    record.input_shapes = Some(Json::new(&extents)?);
+    record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
+    record.layout = layout_of(task).map(str::to_owned);
+    record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
+    let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
+    let work = task.work().map_err(failed)?;
+    let count = |number: u64| i64::try_from(number).ok();
+    record.flops = count(work.flops);
+    record.macs = count(work.macs);
+    record.bytes_in = count(work.bytes_in);
+    record.bytes_out = count(work.bytes_out);
+    record.bytes_weights = count(work.bytes_weights);
+    let moved = work.bytes();
+    record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
+    Ok(record)
+}
+
+/// The order of dimensions where the anchor has spatial ones.
+fn layout_of(task: &Task) -> Option<&'static str> {
+    let anchor = &task.steps[0];
+    let is_spatial =
+        matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv { .. } | Op::ConvTranspose { .. });
+    match (is_spatial, anchor.output.rank()) {
+        (true, 3) => Some("NCW"),
+        (true, 4) => Some("NCHW"),
+        (true, 5) => Some("NCDHW"),
+        _ => None,
+    }
+}
+
+/// The same of a program. What work a program does is not known.
+pub fn of_module(module: &PlannedModule, base: &Record) -> Result<Record, RowError> {
+    let extents: Vec<_> = module.inputs.iter().map(TensorType::extents).collect();
+    Ok(Record {
+        model_source: Some(module.model.source.clone()),
+        model_name: Some(module.model.label()),
+        batch: module.model.batch,
+        place_count: Some(1),
+        task_hash: module.identity(),
+        op_kind: "module".to_owned(),
+        op_name: "torchscript".to_owned(),
+        op_text: module.describe(),
+        input_shapes: Some(Json::new(&extents)?),
+        dtype: module.inputs.first().map(|ty| ty.dtype.name().to_owned()),
+        ..base.clone()
+    })
+}
+
+/// All columns that are known before the run, added to those of the task.
+pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
+    let mut record = Record::clone(&attempt.with_task);
+    if let Code::Compiled { schedule, source, revision } = &attempt.code {
+        record.code_revision = Some(revision.to_string());
+        record.schedule_hash = Some(schedule.hash());
+        record.schedule_source = Some(*source);
+        record.schedule = Some(Json::parse(&schedule.to_json())?);
+    }
+    record.threads = i64::try_from(attempt.cpus.len()).ok();
+    record.cpus = Some(Json::new(&attempt.cpus)?);
+    record.cache_state = Some(attempt.state);
+    record.plan = Some(Json::new(&attempt.method)?);
+    record.key = record.experiment_key();
+    Ok(record)
+}
+
+/// What was built.
+pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Artifact) -> Result<(), RowError> {
+    record.code_bytes = i64::try_from(artifact.code_bytes).ok();
+    record.build_ms = Some(artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
+    let mut features = BTreeMap::from([
+        ("schedule_ms", artifact.schedule_ms),
+        ("lower_ms", artifact.lower_ms),
+        ("codegen_ms", artifact.codegen_ms),
+    ]);
+    // All architectures have the same launches; the first one's figures stand for the kind of code.
+    let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
+    features.extend(cubin.map(|cubin| cubin.features()).into_iter().flatten());
+    features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
+    record.features = Some(Json::new(&features)?);
+    if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
+        let trace = Json::parse(trace)?.to()?;
+        let drawn = Schedule::MetaSchedule { space: *space, seed: *seed, trace: Some(trace) };
+        record.schedule = Some(Json::parse(&drawn.to_json())?);
+    }
+    Ok(())
+}
+
+/// What became of the run.
+pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> Result<(), RowError> {
+    match reply {
+        Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
+        Ok(RunReply::WrongResult(check)) => {
+            describe_check(record, check);
+            let why = format!(
+                "differs from the reference by up to {:.3e} (relative {:.3e})",
+                check.max_abs_error, check.max_rel_error
+            );
+            fail(record, Outcome::WrongResult, why);
+        }
+        Ok(RunReply::Failed(why)) => fail(record, Outcome::RunFailed, why.clone()),
+        Ok(RunReply::Unsupported(why)) => fail(record, Outcome::Skipped, format!("unsupported: {why}")),
+        Err(fault) => fail(record, outcome_of(fault, Outcome::RunFailed), format!("run: {fault}")),
+    }
+    Ok(())
+}
+
+fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
+    let m = &measured.measurement;
+    record.outcome = Outcome::Ok;
+    record.n = i64::from(m.n);
+    record.median_ns = Some(m.median_ns);
+    record.mean_ns = Some(m.mean_ns);
+    record.min_ns = Some(m.min_ns);
+    record.p95_ns = Some(m.p95_ns);
+    record.std_ns = m.std_ns;
+    record.cv = m.cv;
+    record.first_run_ns = Some(m.first_run_ns as f64);
+    record.batch_size = Some(i64::from(m.batch_size));
+    record.median_interval_ns = m.median_interval_ns.map(|(low, high)| (high - low) / 2.0);
+    record.samples_ns = m.samples_ns.clone();
+    record.cpu_time_ns = Some(m.cpu_time_ns);
+    let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
+    let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
+    // A counter that one step refused and the next one gave is not refused.
+    let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
+    let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for refusal in refused {
+        let why = format!("{}: {}", refusal.step.name(), refusal.why);
+        refused_by.entry(&refusal.event).or_default().push(why);
+    }
+    let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
+    let origins: BTreeMap<&str, CounterOrigin<'_>> = m.counters.iter().map(|c| (c.name.as_str(), c.into())).collect();
+    record.counters = (!counters.is_empty()).then(|| Json::new(&counters)).transpose()?;
+    record.counter_origins = (!origins.is_empty()).then(|| Json::new(&origins)).transpose()?;
+    record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
+    record.counter_source = (!steps.is_empty()).then(|| steps.into_iter().collect::<Vec<_>>().join("+"));
+    let warnings: Vec<String> = m.warnings.iter().map(ToString::to_string).collect();
+    record.warnings = (!warnings.is_empty()).then(|| Json::new(&warnings)).transpose()?;
+    record.peak_memory_bytes = i64::try_from(measured.peak_memory_bytes).ok();
+    if let Some(check) = &measured.check {
+        describe_check(record, check);
+    }
+    Ok(())
+}
+
+/// What a record keeps of a counter beside its value.
+#[derive(Serialize)]
+struct CounterOrigin<'a> {
+    source: &'static str,
+    native: &'a str,
+    unit: &'a str,
+    coverage: Coverage,
+    runs: u64,
+    running_share: f64,
+}
+
+impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
+    fn from(value: &'a CounterValue) -> Self {
+        let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
+        let (source, running_share) = (step.name(), *running_ratio);
+        CounterOrigin { source, native, unit, coverage: *coverage, runs: *runs, running_share }
+    }
+}
+
+fn describe_check(record: &mut Record, check: &Check) {
+    record.max_abs_error = Some(check.max_abs_error).filter(|error| error.is_finite());
+    record.max_rel_error = Some(check.max_rel_error).filter(|error| error.is_finite());
+}
+
+/// An attempt that gave no time, and why.
+pub fn fail(record: &mut Record, outcome: Outcome, why: String) {
+    record.outcome = outcome;
+    record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
+}
+
+/// How an attempt ended that a fault ended.
+pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
+    match fault {
+        Fault::Crashed { .. } | Fault::Exited { .. } => Outcome::Crashed,
+        Fault::TimedOut { .. } => Outcome::TimedOut,
+        Fault::Corrupt { .. } | Fault::HandlerFailed { .. } | Fault::CannotStart { .. } | Fault::Unsendable { .. } => {
+            other
+        }
+    }
+}
+
+/// Microseconds from 1970 to a moment.
+pub fn microseconds(moment: SystemTime) -> i64 {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Microseconds from 1970 to now.
+pub fn now_us() -> i64 {
+    microseconds(SystemTime::now())
+}
