@@ -5,7 +5,7 @@ use super::files::{list, make_folder, sync_folder};
 use super::names::{is_part, part_name};
 use super::transfer::hash_file;
 use crate::error::{Error, IoContext, Result};
-use crate::parallel;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ impl Store {
 
 /// Tells sound parts from others.
 pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
-    let found = parallel::map(parts.len(), |index| part_damage(&parts[index]));
+    let found: Vec<_> = parts.par_iter().with_max_len(1).map(|part| part_damage(part)).collect();
     let (mut sound, mut damage) = (Vec::new(), Vec::new());
     for (part, found) in parts.into_iter().zip(found) {
         match found? {
@@ -101,6 +101,7 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
 }
 
-fn is_unreadable(error: &std::io::Error) -> bool {
+/// Whether it is the disk that cannot give a file's content back.
+pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(nix::errno::Errno::EIO as i32)
 }

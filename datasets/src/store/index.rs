@@ -6,14 +6,14 @@ use super::{Store, settled};
 use crate::batch::{Batch, Row};
 use crate::codec::parquet::PartCursor;
 use crate::error::Result;
-use crate::parallel;
 use crate::record::cell::Cell;
 use crate::record::key::Key;
 use crate::record::table::ColumnId;
 use crate::record::words::Outcome;
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Rows read at once.
 const ROWS: usize = 8192;
@@ -49,7 +49,7 @@ impl Store {
         Ok(keys)
     }
 
-    /// Gives every batch of some columns to a function, file by file on two threads; what it gathers comes back per
+    /// Gives every batch of some columns to a function, several files at once; what it gathers comes back per
     /// file, journals first, with what was left out.
     pub(super) fn scan<T: Send>(
         &self,
@@ -59,7 +59,7 @@ impl Store {
     ) -> Result<(Vec<T>, Vec<Damage>)> {
         let mut damage = Vec::new();
         let mut all = Vec::new();
-        // Reading a journal keeps all threads busy by itself.
+        // Reading a journal keeps all cores busy by itself.
         for path in self.journals()? {
             let mut gathered = begin();
             damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
@@ -67,10 +67,11 @@ impl Store {
         }
         let (parts, of_parts) = self.sound_parts()?;
         damage.extend(of_parts);
-        let of_parts = parallel::map(parts.len(), |index| {
+        let of_part = |part: &PathBuf| {
             let mut gathered = begin();
-            scan_part(&parts[index], columns, |batch| gather(batch, &mut gathered)).map(|()| gathered)
-        });
+            scan_part(part, columns, |batch| gather(batch, &mut gathered)).map(|()| gathered)
+        };
+        let of_parts: Vec<Result<T>> = parts.par_iter().with_max_len(1).map(of_part).collect();
         for gathered in of_parts {
             all.push(gathered?);
         }

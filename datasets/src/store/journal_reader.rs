@@ -5,9 +5,9 @@ use super::damage::Damage;
 use super::journal::JournalHeader;
 use crate::codec::json_lines::{Line, Lines, parse_line, too_long};
 use crate::error::{Error, IoContext, Result, RowError};
-use crate::parallel;
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
@@ -172,11 +172,8 @@ impl JournalReader {
             }
             // Where the header does not tell, nothing is believed without one.
             let has_checksums = self.header.as_ref().is_none_or(|header| header.has_checksums);
-            let pieces: Vec<&[NumberedLine]> = lines.chunks(lines.len().div_ceil(parallel::THREADS)).collect();
-            let parsed = parallel::map(pieces.len(), |index| {
-                pieces[index].iter().map(|line| line.parse(has_checksums)).collect::<Vec<_>>()
-            });
-            for parsed in parsed.into_iter().flatten() {
+            let parsed: Vec<_> = lines.par_iter().map(|line| line.parse(has_checksums)).collect();
+            for parsed in parsed {
                 match parsed {
                     Ok(record) => rows.push(record),
                     Err((number, error)) => self.leave_out(number, &error),

@@ -4,7 +4,6 @@ use super::schema::schema;
 use crate::batch::{Batch, Data, Row, Values};
 use crate::error::{Error, Result};
 use crate::limits::MAX_CHUNK_VALUES;
-use crate::parallel;
 use crate::record::cell::Cell;
 use crate::record::column::{Column, Kind};
 use crate::record::key::Key;
@@ -18,6 +17,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::{ColumnPath, SchemaDescPtr};
+use rayon::prelude::*;
 use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,10 @@ impl<W: Write + Send> PartWriter<W> {
     /// Writes a row group, the columns on several threads.
     fn write_columns<'a>(&mut self, values: impl Fn(&Column) -> Cow<'a, Values> + Sync) -> Result<()> {
         let (schema, properties) = (&self.schema, &self.properties);
-        let chunks = parallel::map(COLUMNS.len(), |index| encode(schema, properties, index, &values(&COLUMNS[index])));
+        // One at a time, because a few columns take most of the time.
+        let columns = COLUMNS.par_iter().enumerate().with_max_len(1);
+        let chunks: Vec<_> =
+            columns.map(|(index, column)| encode(schema, properties, index, &values(column))).collect();
         let written = self.writer.next_row_group().and_then(|mut group| {
             for chunk in chunks {
                 let (bytes, close) = chunk?;
