@@ -38,4 +38,6 @@ fn a_damaged_text_is_named_not_merged_and_written_anew() {
     assert_eq!(one.verify().unwrap().problems, []);
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
     assert_eq!(one.verify().unwrap().problems.len(), 1);
+    assert_eq!(one.quarantine().unwrap().files.len(), 1);
+    assert_eq!(one.verify().unwrap().problems, []);
 }

@@ -151,6 +151,70 @@ fn measurements_stay_with_their_store_and_are_merged() {
     assert_eq!(two.peaks().expect("read"), []);
 }
 
+#[test]
+fn what_is_wrong_among_measurements_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::create(&folder.path().join("store")).expect("a store");
+    let (first, second) = (measured(0, 1e9, 2e9, 1e9), measured(7, 2e9, 2e9, 1e9));
+    store.keep_peaks(&first).expect("kept");
+    let hosts = store.root().join("hosts");
+    let [path] = walk(&hosts).try_into().expect("one file");
+    let named = || {
+        let problems = store.verify().expect("looked at").problems;
+        problems.into_iter().map(|problem| (problem.file, problem.problem)).collect::<Vec<_>>()
+    };
+    let sound = std::fs::read(&path).expect("text");
+    // A flipped bit anywhere, no content at all, one byte more.
+    let mut damaged: Vec<Vec<u8>> = (0..sound.len()).step_by(97).map(|at| flipped(&sound, at)).collect();
+    damaged.extend([Vec::new(), [&sound[..], b" "].concat()]);
+    for content in damaged {
+        std::fs::write(&path, content).expect("written");
+        let [(file, problem)] = named().try_into().expect("one problem");
+        assert_eq!(file, path);
+        assert!(problem.contains("does not have the hash that its name says"), "{problem}");
+        assert_eq!(store.peaks().expect("the rest goes on"), []);
+    }
+    let aside = store.quarantine().expect("set aside").files;
+    assert!(aside.len() == 1 && aside[0].file == path && aside[0].to.exists(), "{aside:?}");
+    assert_eq!(named(), []);
+
+    // What others put there stops nobody, and is named.
+    store.keep_peaks(&first).expect("kept");
+    store.keep_peaks(&second).expect("kept");
+    let host = path.parent().expect("a host");
+    let copy = hosts.join("other").join(path.file_name().expect("a name"));
+    std::fs::create_dir(hosts.join("other")).expect("made");
+    std::fs::copy(&path, &copy).expect("copied");
+    let stray_folder = host.join("peaks-0.json");
+    std::fs::create_dir(&stray_folder).expect("made");
+    let strays = [hosts.join("notes.txt"), host.join("notes.txt"), host.join("peaks.json")];
+    strays.iter().for_each(|stray| std::fs::write(stray, "mine").expect("written"));
+    assert_eq!(store.peaks().expect("read"), [first, second]);
+    let wrong = b"{}";
+    let unusable = host.join(format!("peaks-{}.json", blake3::hash(wrong).to_hex()));
+    std::fs::write(&unusable, wrong).expect("written");
+    let says = [
+        (&stray_folder, "does not have the hash"),
+        (&copy, "it belongs into"),
+        (&unusable, "can use"),
+        (&strays[0], "not read"),
+        (&strays[1], "not read"),
+        (&strays[2], "not read"),
+    ];
+    let found = named();
+    assert_eq!(found.len(), says.len(), "{found:?}");
+    for (file, words) in says {
+        assert!(found.iter().any(|(named, problem)| named == file && problem.contains(words)), "{file:?} in {found:?}");
+    }
+}
+
+/// The same but for one bit.
+fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] ^= 1;
+    bytes
+}
+
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let folders = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     folders

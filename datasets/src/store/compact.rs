@@ -79,9 +79,10 @@ impl Store {
             before => before?,
         };
         let mut manifest = Manifest::empty();
-        report.leftovers += remove_leftovers(&self.root)? + remove_leftovers(&self.journal_folder())?;
-        for folder in self.part_folders()? {
+        for folder in self.written_folders()? {
             report.leftovers += remove_leftovers(&folder)?;
+        }
+        for folder in self.part_folders()? {
             let parts = super::files::list(&folder, is_part)?;
             report.parts_before += parts.len() as u64;
             let known = parts.iter().map(|part| before.parts.get_key_value(&self.name_of(part)));

@@ -22,7 +22,7 @@ pub fn config_hash(text: &str) -> String {
 }
 
 impl Store {
-    fn config_folder(&self) -> PathBuf {
+    pub(super) fn config_folder(&self) -> PathBuf {
         self.root().join("configs")
     }
 

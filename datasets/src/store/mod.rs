@@ -163,16 +163,28 @@ impl Store {
     /// All folders that parts are in, sorted.
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
-        for target in files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))? {
-            folders.extend(files::list(&target, |name| name.starts_with("part_host_class="))?);
+        let targets = files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))?;
+        for target in targets.iter().filter(|target| target.is_dir()) {
+            folders.extend(files::list(target, |name| name.starts_with("part_host_class="))?);
         }
+        folders.retain(|folder| folder.is_dir());
         Ok(folders)
+    }
+
+    /// All folders that files are written into, where a process that died may have left one.
+    fn written_folders(&self) -> Result<Vec<PathBuf>> {
+        let own = [self.root.clone(), self.journal_folder(), self.config_folder()];
+        Ok([own.into(), self.part_folders()?, self.host_folders()?].concat())
     }
 
     /// All journals, sorted by path.
     fn journals(&self) -> Result<Vec<PathBuf>> {
-        files::list(&self.journal_folder(), |name| name.ends_with(".jsonl"))
+        files::list(&self.journal_folder(), is_journal)
     }
+}
+
+fn is_journal(name: &str) -> bool {
+    name.ends_with(".jsonl")
 }
 
 /// Runs a piece of reading again when a file it had listed is gone, which sealing and compacting do.

@@ -1,9 +1,10 @@
 //! Peaks of hosts, beside the records: each measurement is a file of its own, named after its content and never changed, so
 //! that any number of hosts may write and any tool may copy them, as it may parts.
 
-use super::Store;
+use super::damage::is_unreadable;
 use super::files::{Scratch, list, make_folder};
 use super::names::encode;
+use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
 use crate::peaks::PeaksMeasured;
 use std::fs::File;
@@ -12,6 +13,12 @@ use std::path::{Path, PathBuf};
 
 /// Larger files are none of ours.
 const MAX_BYTES: u64 = 1 << 20;
+
+const NOT_ITS_HASH: &str = "its content does not have the hash that its name says, so the measurement is left out; \
+                            `dataset verify --quarantine` sets it aside, and the next campaign measures again";
+const UNUSABLE: &str =
+    "it is no measurement of peaks that this program can use, and is left out; remove it, or update the program";
+const FOREIGN: &str = "it is no measurement of peaks and not read; remove it";
 
 impl Store {
     /// Keeps a measurement of a host's peaks.
@@ -28,11 +35,11 @@ impl Store {
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {
-            all.extend(
-                sound_text(&path)?.and_then(|text| serde_json::from_slice(&text).ok()).filter(PeaksMeasured::is_sound),
-            );
+            all.extend(sound_text(&path)?.and_then(|text| measurement(&text)));
         }
         all.sort_by(|left, right| (&left.host, left.taken_at_us).cmp(&(&right.host, right.taken_at_us)));
+        // A file that somebody copied into another host's folder is the same measurement.
+        all.dedup();
         Ok(all)
     }
 
@@ -48,17 +55,68 @@ impl Store {
         Ok(())
     }
 
+    /// Measurements that are not what was written.
+    pub(super) fn damaged_peaks(&self) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        for path in self.peak_files()? {
+            if sound_text(&path)?.is_none() {
+                problems.push(Problem { file: path, problem: NOT_ITS_HASH.to_owned() });
+            }
+        }
+        Ok(problems)
+    }
+
+    /// What lies beside the measurements and is not read.
+    pub(super) fn foreign_peaks(&self) -> Result<Vec<Problem>> {
+        let problem = |file: PathBuf, problem: String| Problem { file, problem };
+        let foreign = |file| problem(file, FOREIGN.to_owned());
+        let is_shown = |name: &str| !name.starts_with('.');
+        let mut problems: Vec<Problem> =
+            list(&self.hosts_folder(), is_shown)?.into_iter().filter(|path| !path.is_dir()).map(foreign).collect();
+        for folder in self.host_folders()? {
+            let measured = list(&folder, |name| is_shown(name) && is_measurement(name))?;
+            problems.extend(list(&folder, is_shown)?.into_iter().filter(|path| !measured.contains(path)).map(foreign));
+            for path in measured {
+                let Some(text) = sound_text(&path)? else { continue };
+                match measurement(&text) {
+                    None => problems.push(problem(path, UNUSABLE.to_owned())),
+                    Some(found) if folder.file_name().is_none_or(|name| name != encode(&found.host).as_str()) => {
+                        let place = self.hosts_folder().join(encode(&found.host));
+                        problems.push(problem(path, format!("it belongs into `{}`; move it there", place.display())));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(problems)
+    }
+
+    pub(super) fn host_folders(&self) -> Result<Vec<PathBuf>> {
+        let mut folders = list(&self.hosts_folder(), |name| !name.starts_with('.'))?;
+        folders.retain(|folder| folder.is_dir());
+        Ok(folders)
+    }
+
     fn hosts_folder(&self) -> PathBuf {
         self.root().join("hosts")
     }
 
     fn peak_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
-        for folder in list(&self.hosts_folder(), |name| !name.starts_with('.'))? {
-            files.extend(list(&folder, |name| name.starts_with("peaks-") && name.ends_with(".json"))?);
+        for folder in self.host_folders()? {
+            files.extend(list(&folder, is_measurement)?);
         }
         Ok(files)
     }
+}
+
+fn is_measurement(name: &str) -> bool {
+    name.starts_with("peaks-") && name.ends_with(".json")
+}
+
+/// What a text says was measured; nothing where this program cannot use it.
+fn measurement(text: &[u8]) -> Option<PeaksMeasured> {
+    serde_json::from_slice(text).ok().filter(PeaksMeasured::is_sound)
 }
 
 fn write_named(folder: &Path, text: &[u8]) -> Result<()> {
@@ -74,7 +132,13 @@ fn name_of(text: &[u8]) -> String {
 /// The text of a file whose name says its hash; nothing where it is another.
 fn sound_text(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
+    if path.is_dir() {
+        return Ok(None);
+    }
     let file = File::open(path).context("opening", path)?;
-    file.take(MAX_BYTES).read_to_end(&mut text).context("reading", path)?;
+    match file.take(MAX_BYTES).read_to_end(&mut text) {
+        Err(error) if is_unreadable(&error) => return Ok(None),
+        read => read.context("reading", path)?,
+    };
     Ok(Some(text).filter(|text| path.file_name().is_some_and(|name| name == name_of(text).as_str())))
 }

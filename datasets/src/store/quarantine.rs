@@ -43,7 +43,8 @@ pub struct SetAside {
 }
 
 impl Store {
-    /// Sets aside every part, journal and manifest that is not what was written or breaks rules.
+    /// Sets aside every part, journal, manifest, configuration and measurement of peaks that is not what was written or
+    /// breaks rules.
     pub fn quarantine(&self) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
@@ -59,6 +60,9 @@ impl Store {
             if let Some((problem, rows_lost)) = self.take_apart(&part, &manifest)? {
                 report.set_aside(self, &part, problem, rows_lost)?;
             }
+        }
+        for damaged in [self.damaged_peaks()?, self.verify_configs()?].concat() {
+            report.set_aside(self, &damaged.file, damaged.problem, Some(0))?;
         }
         self.forget(&report.files.iter().map(|aside| aside.file.clone()).collect::<Vec<_>>())?;
         Ok(report)

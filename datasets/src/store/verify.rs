@@ -5,13 +5,13 @@ use super::files::leftovers;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
-use super::{Store, files};
+use super::{Store, files, is_journal};
 use crate::batch::Batch;
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
 use crate::error::{Error, Result};
-use crate::parallel;
 use crate::record::table::Record;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl Store {
         }
         let parts = self.parts()?;
         report.parts = parts.len() as u64;
-        let results = parallel::map(parts.len(), |index| self.verify_part(&parts[index]));
+        let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part)).collect();
         for (path, (rows, result)) in parts.iter().zip(results) {
             report.rows += rows;
             report.note(path, result);
@@ -67,6 +67,8 @@ impl Store {
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
         report.problems.extend(self.verify_configs()?);
+        report.problems.extend(self.damaged_peaks()?);
+        report.problems.extend(self.foreign_peaks()?);
         report.quarantined = self.quarantined()?;
         Ok(report)
     }
@@ -126,13 +128,31 @@ impl Store {
 
     /// Files that readers pass over: people should know that they do not count.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
-        report.leftovers.extend(leftovers(&self.root)?);
-        report.leftovers.extend(leftovers(&self.journal_folder())?);
-        for folder in self.part_folders()? {
+        for folder in self.written_folders()? {
             report.leftovers.extend(leftovers(&folder)?);
-            for path in files::list(&folder, |name| !is_part(name) && !name.starts_with('.'))? {
-                report.note(&path, Ok(Some("it is no part and not read; import it or remove it".to_owned())));
+        }
+        let is_shown = |name: &str| !name.starts_with('.');
+        let mut strangers = Vec::new();
+        let folders = self.part_folders()?;
+        for folder in &folders {
+            strangers.extend(files::list(folder, |name| is_shown(name) && !is_part(name))?);
+        }
+        // Parts are only read where their folders say what they are of.
+        let targets = files::list(&self.dataset_folder(), is_shown)?;
+        for target in &targets {
+            let below = if target.is_dir() { files::list(target, is_shown)? } else { Vec::new() };
+            let is_read = |path: &PathBuf| folders.contains(path);
+            match below.iter().any(is_read) {
+                true => strangers.extend(below.into_iter().filter(|path| !is_read(path))),
+                false if below.is_empty() && target.is_dir() => {}
+                false => strangers.push(target.clone()),
             }
+        }
+        for path in strangers {
+            report.note(&path, Ok(Some("it is no part and not read; import it or remove it".to_owned())));
+        }
+        for path in files::list(&self.journal_folder(), |name| is_shown(name) && !is_journal(name))? {
+            report.note(&path, Ok(Some("it is no journal and not read; remove it".to_owned())));
         }
         Ok(())
     }
