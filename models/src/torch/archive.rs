@@ -10,8 +10,9 @@ use crate::graph::Const;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of an archive of a million weights.
@@ -20,6 +21,9 @@ const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 const MAX_ENTRIES: u64 = 1 << 18;
 /// End of a directory, with the longest comment, and what points to its 64-bit form.
 const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
+
+/// Bytes asked of the system at once.
+const READ_AT_ONCE: usize = 4 << 20;
 
 /// Where the bytes of an archive are.
 pub(super) enum Store {
@@ -54,12 +58,18 @@ impl Store {
                 if start > end { Err(outside()) } else { Ok(bytes.slice(start..end)) }
             }
             Store::File { file, .. } => {
-                let (mut file, length) = (file, range.end.checked_sub(range.start).ok_or_else(outside)?);
+                let length = range.end.checked_sub(range.start).ok_or_else(outside)?;
+                // A file of holes is as long as its author likes, so a length is believed piece by piece.
                 let mut read = Vec::new();
-                let done =
-                    file.seek(SeekFrom::Start(range.start)).and_then(|_| file.take(length).read_to_end(&mut read));
-                done.map_err(|error| error.to_string())?;
-                if read.len() as u64 == length { Ok(read.into()) } else { Err(outside()) }
+                while (read.len() as u64) < length {
+                    let begin = read.len();
+                    let left = usize::try_from(length - begin as u64).unwrap_or(usize::MAX);
+                    read.resize(begin + left.min(READ_AT_ONCE), 0);
+                    file.read_exact_at(&mut read[begin..], range.start + begin as u64).map_err(|error| {
+                        if error.kind() == ErrorKind::UnexpectedEof { outside() } else { error.to_string() }
+                    })?;
+                }
+                Ok(read.into())
             }
         }
     }
@@ -258,7 +268,7 @@ fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, 
     // What stands before the bytes has lengths of its own for the name and what follows it.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
     let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the directory"))?;
-    let local = store.read(offset..head)?;
+    let local = store.read(offset..(head + name.len() as u64).min(limit))?;
     let mut local_fields = Fields { bytes: &local };
     if local_fields.take(4)? != b"PK\x03\x04" {
         return Err(format!("there is no entry where the directory says `{shown}` is"));
@@ -268,7 +278,7 @@ fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, 
     let start = head + local_name + local_extra;
     let stop = start.checked_add(size).filter(|stop| *stop <= limit);
     let stop = stop.ok_or_else(|| format!("entry `{shown}` of {size} bytes does not lie before the directory"))?;
-    if store.read(head..(head + local_name).min(limit))? != name.as_bytes() {
+    if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
         return Err(format!("entry `{shown}` has another name in its own place"));
     }
     Ok((name, start..stop))
