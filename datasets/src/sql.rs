@@ -2,6 +2,7 @@
 
 use crate::record::column::{Column, Kind};
 use crate::record::table::COLUMNS;
+use models::names;
 use std::fmt::Write;
 
 /// A database.
@@ -31,6 +32,12 @@ impl Dialect {
     /// The database of a name.
     pub fn from_name(name: &str) -> Option<Dialect> {
         Dialect::ALL.iter().copied().find(|dialect| dialect.name() == name)
+    }
+
+    /// The database that was asked for by a name; else what to say of it.
+    pub fn named(name: &str) -> Result<Dialect, String> {
+        let hint = || names::hint(name, Dialect::ALL.iter().map(|dialect| dialect.name()));
+        Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", hint()))
     }
 
     /// The type of a kind of column.
@@ -97,6 +104,15 @@ pub fn schema(dialect: Dialect) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn an_unknown_database_gets_the_nearest_name() {
+        assert_eq!(Dialect::named("duckdb"), Ok(Dialect::DuckDb));
+        let says = |name: &str| Dialect::named(name).unwrap_err();
+        assert_eq!(says("postgresql"), "unknown engine `postgresql`; did you mean `postgres`?");
+        assert_eq!(says("click-house"), "unknown engine `click-house`; did you mean `clickhouse`?");
+        assert_eq!(says("oracle"), "unknown engine `oracle`; known: `postgres`, `clickhouse`, `duckdb`");
+    }
 
     #[test]
     fn each_database_has_its_words() {

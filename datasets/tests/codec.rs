@@ -36,6 +36,15 @@ fn edited_csv(change: impl FnOnce(String) -> String) -> Vec<u8> {
 }
 
 #[test]
+fn an_unknown_format_gets_the_nearest_name() {
+    assert!(Format::ALL.iter().all(|format| Format::named(format.name()) == Ok(*format)));
+    let says = |name: &str| Format::named(name).unwrap_err();
+    assert_eq!(says("parqet"), "unknown format `parqet`; did you mean `parquet`?");
+    assert_eq!(says("CSV"), "unknown format `CSV`; did you mean `csv`?");
+    assert_eq!(says("xlsx"), "unknown format `xlsx`; known: `csv`, `parquet`, `jsonl`");
+}
+
+#[test]
 fn no_record_is_a_file_too() {
     for &format in Format::ALL {
         assert_eq!(read_bytes(format, &write(format, &[])).unwrap(), []);
@@ -82,9 +91,9 @@ fn a_wrong_csv_is_named() {
         Format::Csv,
         &edited_csv(|text| text.replacen("host", "hots", 1)),
         expect![[r#"
-        cannot read record: unknown column `hots`
-          at records.csv, line 1, field `hots`
-        hint: the nearest column is `host`; rename or drop it"#]],
+            cannot read record: unknown column `hots`
+              at records.csv, line 1, field `hots`
+            hint: did you mean `host` or `os`? rename or drop it"#]],
     );
     check_refusal(
         Format::Csv,

@@ -132,9 +132,9 @@ fn reading_refuses_what_it_does_not_know() {
     check_json_refusal(
         |text| text.replace("\"host\"", "\"hots\""),
         expect![[r#"
-        unknown column `hots`
-          at field `hots`
-        hint: the nearest column is `host`; rename or drop it"#]],
+            unknown column `hots`
+              at field `hots`
+            hint: did you mean `host` or `os`? rename or drop it"#]],
     );
     check_json_refusal(
         |text| text.replace("\"host\":\"bench-1\",", ""),
@@ -165,7 +165,7 @@ fn reading_refuses_what_it_does_not_know() {
     check_json_refusal(
         |text| text.replace("\"source\":\"measured\"", "\"source\":\"guessed\""),
         expect![[r#"
-        unknown word `guessed`, allowed are `measured`, `emulated`, `simulated`, `imported`
+        unknown word `guessed`; known: `measured`, `emulated`, `simulated`, `imported`
           at field `source`"#]],
     );
     check_json_refusal(

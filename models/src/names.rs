@@ -39,19 +39,24 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
         1..=LISTED => format!("known: {}", quoted(&known).join(", ")),
         more => format!("none of {more} is near it"),
     };
-    question(&near(&bare(name), known.iter().map(|name| (*name, [].as_slice())))).unwrap_or_else(all)
+    nearest(name, known.iter().copied()).unwrap_or_else(all)
+}
+
+/// The names nearest to one that is none of these, as a question; nothing where none is near.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    question(&near(&bare(name), known.into_iter().map(|name| (name, [].as_slice()))))
 }
 
 /// What a parser says of an unknown name, with the nearest of those it expected: `serde` lists all, however many.
 pub fn with_hint(message: &str) -> String {
-    let nearest = || {
+    let asked = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
         let (name, rest) = after.split_once('`')?;
         let expected = rest.split_once("expected")?.1;
         let known = expected.split('`').skip(1).step_by(2);
-        question(&near(&bare(name), known.map(|name| (name, [].as_slice()))))
+        nearest(name, known)
     };
-    nearest().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
+    asked().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
 }
 
 /// The nearest names, the very nearest first.

@@ -302,18 +302,30 @@ fn find(name: &str) -> Result<&'static Entry> {
         .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
 
+/// Activations by the names that configurations have for them.
+const ACTIVATIONS: &[(&str, UnaryOp)] = &[
+    ("gelu", UnaryOp::Gelu),
+    ("gelu_python", UnaryOp::Gelu),
+    ("gelu_new", UnaryOp::GeluTanh),
+    ("gelu_fast", UnaryOp::GeluTanh),
+    ("gelu_pytorch_tanh", UnaryOp::GeluTanh),
+    ("gelu_accurate", UnaryOp::GeluTanh),
+    ("relu", UnaryOp::Relu),
+    ("silu", UnaryOp::Silu),
+    ("swish", UnaryOp::Silu),
+    ("quick_gelu", UnaryOp::Swish { beta: 1.702 }),
+    ("tanh", UnaryOp::Tanh),
+    ("sigmoid", UnaryOp::Sigmoid),
+    ("mish", UnaryOp::Mish),
+];
+
 /// The activation a field names.
 fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
-    Ok(match config.text_or(field, default)? {
-        "gelu" | "gelu_python" => UnaryOp::Gelu,
-        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" | "gelu_accurate" => UnaryOp::GeluTanh,
-        "relu" => UnaryOp::Relu,
-        "silu" | "swish" => UnaryOp::Silu,
-        "quick_gelu" => UnaryOp::Swish { beta: 1.702 },
-        "tanh" => UnaryOp::Tanh,
-        "sigmoid" => UnaryOp::Sigmoid,
-        "mish" => UnaryOp::Mish,
-        other => return Err(config.unsupported(field, format!("the activation `{other}` is not known"))),
+    let name = config.text_or(field, default)?;
+    let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, function)| *function).ok_or_else(|| {
+        let hint = names::hint(name, ACTIVATIONS.iter().map(|(known, _)| *known));
+        config.unsupported(field, format!("the activation `{name}` is not known; {hint}"))
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod parquet;
 use crate::batch::{Batch, BatchRow, Row};
 use crate::error::{Counted, Error, IoContext, Result};
 use crate::record::table::{COLUMNS, ColumnId, Record};
+use models::names;
 use parquet::{PartCursor, PartWriter};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -39,6 +40,12 @@ impl Format {
     /// The format of a name.
     pub fn from_name(name: &str) -> Option<Format> {
         Format::ALL.iter().copied().find(|format| format.name() == name)
+    }
+
+    /// The format that was asked for by a name; else what to say of it.
+    pub fn named(name: &str) -> std::result::Result<Format, String> {
+        let hint = || names::hint(name, Format::ALL.iter().map(|format| format.name()));
+        Format::from_name(name).ok_or_else(|| format!("unknown format `{name}`; {}", hint()))
     }
 
     /// The format that a file's name ends in.

@@ -7,6 +7,7 @@ use super::cell::Cell;
 use super::table::{COLUMNS, ColumnId, Record};
 use super::words::Outcome;
 use crate::batch::Row;
+use models::names;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -38,6 +39,12 @@ impl Choose {
     /// The way of a word.
     pub fn from_name(name: &str) -> Option<Choose> {
         Choose::ALL.iter().copied().find(|choose| choose.name() == name)
+    }
+
+    /// The way that was asked for by a word; else what to say of it.
+    pub fn named(name: &str) -> Result<Choose, String> {
+        let hint = || names::hint(name, Choose::ALL.iter().map(|choose| choose.name()));
+        Choose::from_name(name).ok_or_else(hint)
     }
 
     /// The places that are chosen among the attempts at one experiment, which stand in the order of time. Where none
@@ -142,5 +149,7 @@ mod tests {
     fn ways_read_back() {
         assert!(Choose::ALL.iter().all(|how| Choose::from_name(how.name()) == Some(*how)));
         assert_eq!(Choose::from_name("best"), None);
+        assert_eq!(Choose::named("best"), Err("known: `middle`, `latest`, `all`".to_owned()));
+        assert_eq!(Choose::named("lastest"), Err("did you mean `latest`?".to_owned()));
     }
 }

@@ -9,6 +9,7 @@ use super::table::{COLUMNS, ColumnId, Record};
 use super::{SCHEMA_VERSION, key::excerpt};
 use crate::batch::Row;
 use crate::error::RowError;
+use models::names;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -164,8 +165,10 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
             "written by schema {schema_version}, this program reads up to {SCHEMA_VERSION}; update the program"
         ));
     }
-    let nearest = COLUMNS.iter().min_by_key(|column| distance(name, column.name)).expect("the table is not empty");
-    error.with_hint(format!("the nearest column is `{}`; rename or drop it", nearest.name))
+    error.with_hint(match names::nearest(name, COLUMNS.iter().map(|column| column.name)) {
+        Some(question) => format!("{question} rename or drop it"),
+        None => "drop it; docs/dataset-format.md has the table of columns".to_owned(),
+    })
 }
 
 /// The refusal of a file that lacks a required column.
@@ -173,19 +176,4 @@ pub(crate) fn missing_column(name: &str) -> RowError {
     RowError::new(format!("required column `{name}` is missing"))
         .in_field(name)
         .with_hint("every record has it; see the column table in docs/dataset-format.md")
-}
-
-/// Number of single-character edits between two short names.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in left.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }

@@ -1,7 +1,9 @@
 //! Columns whose value is one word of a closed set.
 
 use super::cell::{Cell, Field, Storage};
+use super::key::excerpt;
 use crate::error::RowError;
+use models::names;
 use std::fmt;
 
 /// Generates an enum that is one word in files.
@@ -68,8 +70,8 @@ macro_rules! words {
                     return Err(RowError::new("no word"));
                 };
                 $type::from_name(word).ok_or_else(|| {
-                    let allowed: Vec<_> = $type::ALL.iter().map(|value| format!("`{value}`")).collect();
-                    RowError::new(format!("unknown word `{word}`, allowed are {}", allowed.join(", ")))
+                    let hint = names::hint(word, $type::ALL.iter().map(|value| value.name()));
+                    RowError::new(format!("unknown word `{}`; {hint}", excerpt(word)))
                 })
             }
         }

@@ -77,6 +77,17 @@ impl Arguments {
         })
     }
 
+    /// What a name stands for; nothing where it is not given.
+    pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
+        let Some(name) = self.text(key) else { return Ok(None) };
+        match known.iter().find(|(known, _)| *known == name) {
+            Some((_, value)) => Ok(Some(value.clone())),
+            None => {
+                Err(format!("there is no `{key}={name}`; {}", names::hint(name, known.iter().map(|(name, _)| *name))))
+            }
+        }
+    }
+
     /// Numbers with `x` between them.
     pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
         let text = self.text(key).ok_or_else(|| format!("`{key}` is missing"))?;

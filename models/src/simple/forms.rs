@@ -282,27 +282,21 @@ fn mat_mul(a: &Arguments) -> Made {
 }
 
 fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> Made {
-    let activation = a.text("act").map(activation).transpose()?;
+    let unary = |function| Op::Unary { function };
+    let activation = a.one_of(
+        "act",
+        &[
+            ("relu", unary(UnaryOp::Relu)),
+            ("relu6", Op::Clip { low: 0.0, high: 6.0 }),
+            ("sigmoid", unary(UnaryOp::Sigmoid)),
+            ("hard_sigmoid", unary(UnaryOp::HardSigmoid)),
+            ("tanh", unary(UnaryOp::Tanh)),
+            ("silu", unary(UnaryOp::Silu)),
+            ("hard_swish", unary(UnaryOp::HardSwish)),
+            ("gelu", unary(UnaryOp::Gelu)),
+        ],
+    )?;
     Ok(Parts { op, inputs, bias_axis: a.is_set("bias")?.then_some(axis), activation })
-}
-
-fn activation(name: &str) -> Result<Op, String> {
-    let function = match name {
-        "relu" => UnaryOp::Relu,
-        "relu6" => return Ok(Op::Clip { low: 0.0, high: 6.0 }),
-        "sigmoid" => UnaryOp::Sigmoid,
-        "hard_sigmoid" => UnaryOp::HardSigmoid,
-        "tanh" => UnaryOp::Tanh,
-        "silu" => UnaryOp::Silu,
-        "hard_swish" => UnaryOp::HardSwish,
-        "gelu" => UnaryOp::Gelu,
-        other => {
-            return Err(format!(
-                "`act={other}` is none of relu, relu6, sigmoid, hard_sigmoid, tanh, silu, hard_swish, gelu"
-            ));
-        }
-    };
-    Ok(Op::Unary { function })
 }
 
 /// The equation has `;` where the notation has commas: those end a pair here.
@@ -445,14 +439,14 @@ fn scatter_nd(a: &Arguments) -> Made {
 }
 
 fn combine(a: &Arguments) -> Result<ScatterOp, String> {
-    match a.text("combine") {
-        None | Some("replace") => Ok(ScatterOp::Replace),
-        Some("add") => Ok(ScatterOp::Add),
-        Some("mul") => Ok(ScatterOp::Mul),
-        Some("max") => Ok(ScatterOp::Max),
-        Some("min") => Ok(ScatterOp::Min),
-        Some(other) => Err(format!("`combine={other}` is none of replace, add, mul, max, min")),
-    }
+    let known = [
+        ("replace", ScatterOp::Replace),
+        ("add", ScatterOp::Add),
+        ("mul", ScatterOp::Mul),
+        ("max", ScatterOp::Max),
+        ("min", ScatterOp::Min),
+    ];
+    Ok(a.one_of("combine", &known)?.unwrap_or(ScatterOp::Replace))
 }
 
 fn one_hot(a: &Arguments) -> Made {

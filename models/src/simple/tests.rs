@@ -93,6 +93,24 @@ fn mistakes() {
             "simple operator `relu:shape=4,dtype=f31`: `dtype=f31` is no element type; did you mean `f32`?; for example `relu:shape=1x64x56x56`"
         ],
     );
+    check(
+        "dense:n=4,k=4,act=sigmiod",
+        expect![
+            "simple operator `dense:n=4,k=4,act=sigmiod`: there is no `act=sigmiod`; did you mean `sigmoid`?; for example `dense:m=1,n=1000,k=512,bias=1`"
+        ],
+    );
+    check(
+        "dense:n=4,k=4,act=squash",
+        expect![
+            "simple operator `dense:n=4,k=4,act=squash`: there is no `act=squash`; known: `relu`, `relu6`, `sigmoid`, `hard_sigmoid`, `tanh`, `silu`, `hard_swish`, `gelu`; for example `dense:m=1,n=1000,k=512,bias=1`"
+        ],
+    );
+    check(
+        "scatter_nd:shape=64x64x32,at=10x2,combine=mull",
+        expect![
+            "simple operator `scatter_nd:shape=64x64x32,at=10x2,combine=mull`: there is no `combine=mull`; did you mean `mul`?; for example `scatter_nd:shape=64x64x32,at=10x2,combine=add`"
+        ],
+    );
     check("relu:shape=-4", expect!["`relu` does not fit its inputs (f32[-4]): f32[-4] has the negative extent -4"]);
     check(
         "relu:shape=1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1",

@@ -5,6 +5,7 @@ use crate::check::MAX_COMPUTED;
 use crate::contents::LEFT_OUT;
 use crate::error::{Error, Result};
 use crate::graph::{Computed, Const, Graph, Node, Origin, Value, ValueId};
+use crate::names;
 use crate::types::TensorType;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -231,7 +232,10 @@ fn constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
             Const::File { path, offset, length: scan.number()? }
         }
         "bytes" => return Err(LEFT_OUT.to_owned()),
-        other => return Err(format!("`{other}` is none of `random`, `fill`, `list`, `file`, `computed`")),
+        other => {
+            let known = ["random", "fill", "list", "file", "computed"];
+            return Err(format!("there are no contents `{other}`; {}", names::hint(other, known)));
+        }
     };
     scan.expect(")")?;
     Ok(data)
@@ -291,9 +295,16 @@ mod tests {
         check_refused("graph", "grape", "line 1: the first line must be `graph`");
         check_refused("f32[1,2,3,3]", "f33[1]", "line 2: `f33[1]` is not a tensor type");
         check_refused("random(7)", "random(99999999999999999999)", "line 3: expected a smaller number");
-        check_refused("random(7)", "magic(7)", "line 3: `magic` is none of");
+        check_refused("random(7)", "magic(7)", "line 3: there are no contents `magic`; known: `random`");
+        check_refused("random(7)", "radnom(7)", "line 3: there are no contents `radnom`; did you mean `random`?");
         check_refused("conv(", "convolve(", "line 4: unknown variant `convolve`");
-        check_refused("groups=1", "groups=1 color=\"red\"", "line 4: `conv` has no attribute `color`");
+        check_refused("conv(", "covn(", "; did you mean `conv` or `q_conv`?");
+        check_refused(
+            "groups=1",
+            "groups=1 color=\"red\"",
+            "line 4: `conv` has no attribute `color`; known: `dilation",
+        );
+        check_refused("groups=1", "groups=1 pad=[]", "line 4: `conv` has no attribute `pad`; did you mean `pads`?");
         check_refused("groups=1", "groups=\"one\"", "line 4: invalid type");
         check_refused("groups=1", "", "line 4: missing field `groups`");
         check_refused("groups=1", "groups=1 groups=1", "line 4: attribute `groups` is given twice");

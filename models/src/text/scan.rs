@@ -1,5 +1,6 @@
 //! Reading and writing the pieces that lines are made of.
 
+use crate::names;
 use crate::operator::Op;
 use serde_json::{Map, Value};
 
@@ -132,10 +133,13 @@ fn op_of(kind: &str, attributes: Map<String, Value>) -> Scanned<Op> {
     if fields.insert("kind".to_owned(), Value::from(kind)).is_some() {
         return Err("`kind` is no attribute".to_owned());
     }
-    let op: Op = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+    let op: Op = serde_json::from_value(Value::Object(fields)).map_err(|error| names::with_hint(&error.to_string()))?;
     let (_, known) = parts_of(&op);
     match attributes.keys().find(|name| !known.contains_key(*name)) {
-        Some(name) => Err(format!("`{kind}` has no attribute `{name}`")),
+        Some(name) => {
+            let hint = names::hint(name, known.keys().map(String::as_str));
+            Err(format!("`{kind}` has no attribute `{name}`; {hint}"))
+        }
         None => Ok(op),
     }
 }

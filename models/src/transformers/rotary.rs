@@ -4,6 +4,7 @@ use super::fields::Fields;
 use super::net::Net;
 use crate::error::Result;
 use crate::graph::ValueId;
+use crate::names;
 
 /// The turns of one step.
 pub(super) struct Rotary {
@@ -37,7 +38,10 @@ impl Rotary {
             }
             "llama3" => bend(&mut frequencies, scaling)?,
             other => {
-                return Err(config.unsupported("rope_parameters", format!("the scaling `{other}` is not known")));
+                let hint = names::hint(other, ["default", "linear", "llama3"]);
+                return Err(
+                    config.unsupported("rope_parameters", format!("the scaling `{other}` is not known; {hint}"))
+                );
             }
         }
         Ok(Rotary { frequencies })

@@ -149,6 +149,7 @@ fn what_cannot_be_built_is_refused_in_words() {
     );
     check_refused("llama-7b:num_attention_heads=33", usual, "33 do not divide a width of 4096");
     check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: the activation `maxout`");
+    check_refused("llama-7b:hidden_act=sliu", usual, "the activation `sliu` is not known; did you mean `silu`?");
     check_refused("llama-7b:model_type=mamba", usual, "there is no family `mamba`; known: `albert`, `bart`, `bert`");
     check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
     check_refused("swin:window_size=5", usual, "56 patches of stage 0 cannot be cut into windows of 5");
