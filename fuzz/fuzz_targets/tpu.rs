@@ -7,8 +7,8 @@
 #![no_main]
 
 use capture::tpu::chip::{Chip, Engine};
-use capture::tpu::timeline::{Settings, assemble};
-use capture::tpu::{cdma, core, loss::Losses, summary};
+use capture::tpu::settings::Settings;
+use capture::tpu::{assemble, cdma, core, loss::Losses, summary};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 

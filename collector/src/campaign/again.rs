@@ -1,6 +1,7 @@
 //! A record's attempt, to be made again: its task, code, threads and plan as the record tells them.
 
-use super::attempt::{Attempt, Code, PlannedTask, PlanningError, Symbolic, attempt};
+use super::attempt::attempt;
+use super::planned::{Attempt, Code, PlannedTask, PlanningError, Symbolic};
 use super::config::{Limits, ModelRequest};
 use super::record;
 use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
@@ -117,7 +118,7 @@ fn task_of(record: &Record) -> Result<PlannedTask, AgainError> {
     let symbolic = record.symbolic_task.as_deref().map(|text| symbolic(text, record)).transpose()?;
     let is_library = record.target == datasets::Target::Torch;
     Ok(PlannedTask {
-        json: super::attempt::json(&task),
+        json: super::planned::json(&task),
         task,
         model: ModelRequest {
             source: record.model_source.clone().unwrap_or_default(),
@@ -135,5 +136,5 @@ fn task_of(record: &Record) -> Result<PlannedTask, AgainError> {
 
 fn symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
     let task = Task::from_text(text).map_err(unusable("symbolic_task"))?;
-    Ok(Symbolic { json: super::attempt::json(&task), task, sizes: json(record.sizes.as_ref(), "sizes")? })
+    Ok(Symbolic { json: super::planned::json(&task), task, sizes: json(record.sizes.as_ref(), "sizes")? })
 }

@@ -1,6 +1,6 @@
 //! Attempts → records.
 
-use super::attempt::{Attempt, Code, PlannedTask};
+use super::planned::{Attempt, Code, PlannedTask};
 use super::config::Config;
 use super::module::PlannedModule;
 use super::source::Source;
@@ -277,7 +277,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
 
     /// The record of a try that began then.
     fn begin_record(&self, one: &Try, began: SystemTime) -> Result<Record, End<E>> {
-        let mut record = one.attempt.record().map_err(failed)?;
+        let mut record = record::of_attempt(&one.attempt).map_err(failed)?;
         record.attempt = one.number;
         record.started_at_us = record::microseconds(began);
         Ok(record)

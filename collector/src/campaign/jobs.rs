@@ -1,6 +1,6 @@
 //! Attempts → what a bench is asked to do.
 
-use super::attempt::{Attempt, Code, PlannedTask};
+use super::planned::{Attempt, Code, PlannedTask};
 use super::config::Config;
 use bench::Work;
 use job::target::Target;

@@ -1,6 +1,6 @@
 //! Where the attempts of a campaign come from.
 
-use super::attempt::Attempt;
+use super::planned::Attempt;
 use datasets::Record;
 
 /// Proposes attempts, and hears what became of them.

@@ -1,6 +1,6 @@
 //! Tasks between and around those of models.
 
-use super::attempt::{PlannedTask, json};
+use super::planned::{PlannedTask, json};
 use super::config::{Config, ModelRequest, SIMPLE};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -9,7 +9,7 @@ use super::peaks;
 use super::progress::Progress;
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
-use crate::campaign::attempt::notes;
+use crate::campaign::graphs::notes;
 use crate::campaign::config::Backend;
 use crate::campaign::record;
 use crate::campaign::{
@@ -17,7 +17,7 @@ use crate::campaign::{
 };
 use crate::report::operators::{Summary, render, summarise};
 use bench::{Bench, Versions};
-use datasets::{Choose, KNOWN_WELL, Origin, Outcome, Peaks, Reached, Record, Shard, Store};
+use datasets::{Choose, KNOWN_WELL, Outcome, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
@@ -272,15 +272,6 @@ pub struct Done {
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
-}
-
-/// Who writes a journal.
-pub fn origin(host: &str) -> Origin {
-    Origin {
-        host: host.to_owned(),
-        program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
-        command: std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
-    }
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.

@@ -38,12 +38,6 @@ pub fn failed(error: datasets::Error) -> Failure {
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
-/// A way to choose, by its word.
-pub fn choose(word: &str) -> std::result::Result<Choose, String> {
-    let allowed = Choose::ALL.iter().map(|choose| choose.name()).collect::<Vec<_>>().join(", ");
-    Choose::from_name(word).ok_or_else(|| format!("allowed are {allowed}"))
-}
-
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     let allowed = "csv, parquet or jsonl";
     match name {

@@ -4,7 +4,7 @@ use super::arguments::{GraphFormat, Models, Sweep};
 use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
-use crate::campaign::attempt::{load_with_notes, notes};
+use crate::campaign::graphs::{load_with_notes, notes};
 use crate::campaign::config::Executor;
 use crate::campaign::{Config, PlannedTask, planned_tasks};
 use datasets::{Choose, Outcome, Record, Source};

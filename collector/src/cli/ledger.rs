@@ -1,10 +1,9 @@
 //! The store as a campaign sees it: what is known, what others are at, and where its own records go.
 
-use super::collect::origin;
 use super::dataset::tell_damage;
 use super::repeat::Repeat;
 use datasets::store::Taken;
-use datasets::{Claims, Journal, Key, Keys, Record, Result, SealOptions, Store};
+use datasets::{Claims, Journal, Key, Keys, Origin, Record, Result, SealOptions, Store};
 
 /// One process's view of a store it adds to.
 pub struct Ledger<'a> {
@@ -61,5 +60,14 @@ impl<'a> Ledger<'a> {
             Some(journal) => journal.seal().map(drop),
             None => Ok(()),
         }
+    }
+}
+
+/// Who writes a journal.
+fn origin(host: &str) -> Origin {
+    Origin {
+        host: host.to_owned(),
+        program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),
+        command: std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
     }
 }

@@ -4,7 +4,7 @@ use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
 use crate::campaign::PlannedModule;
-use crate::campaign::attempt::PlannedTask;
+use crate::campaign::planned::PlannedTask;
 use crate::campaign::config::Limits;
 use bench::{Ability, Bench, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;

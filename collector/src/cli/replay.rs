@@ -7,7 +7,7 @@ use super::failure::{Failure, chain};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
 use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::{Limits, ModelRequest, SIMPLE};
-use crate::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, attempt, collect};
+use crate::campaign::{Attempt, Campaign, Code, RawConfig, Sweep, Told, collect, graphs};
 use bench::{Bench, Build, Done, Work};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use job::space::Schedule;
@@ -400,7 +400,7 @@ fn read(path: &Path, limit: Option<usize>) -> Result<(Task, String, Vec<Line>)> 
 fn task_of(op: &str) -> Result<Task> {
     let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
     let request = ModelRequest { source: SIMPLE.to_owned(), name: text, ..ModelRequest::default() };
-    let graph = attempt::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
+    let graph = graphs::load(&request).map_err(|error| Failure::usage(chain(&error)))?;
     let tasks = models::fuse::tasks(&graph, models::fuse::Fuse::Epilogue);
     let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;
     tasks.into_iter().next().map(|found| found.task).ok_or_else(|| unknown(op))

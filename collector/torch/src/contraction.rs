@@ -2,7 +2,7 @@
 
 use crate::inputs;
 use crate::movement::from_last;
-use crate::operators::{Refusal, Result};
+use crate::refusal::{Refusal, Result};
 use models::{Op, Task};
 use tch::{Kind, Tensor};
 

@@ -12,7 +12,9 @@ mod normalise;
 mod operators;
 mod pointwise;
 mod reduce;
+mod refusal;
 mod run;
+mod timing;
 mod window;
 
 use run::Library;

@@ -4,8 +4,8 @@
 //! The result is compared with nothing: only PyTorch can say what a program means.
 
 use crate::inputs;
-use crate::operators::Result;
-use crate::run::Bench;
+use crate::refusal::Result;
+use crate::timing::Timing;
 use anyhow::{Context, ensure};
 use job::{Measured, ModuleJob, RunReply};
 use models::reference::constant;
@@ -21,11 +21,11 @@ pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
     let inputs = (0..).zip(&job.inputs).map(|(number, ty)| input(ty, job.seed.wrapping_add(number)));
     let inputs = inputs.collect::<anyhow::Result<Vec<IValue>>>()?;
     let _without_gradients = tch::no_grad_guard();
-    let mut bench = Bench::open(&job.cpus, &job.counters)?;
+    let mut timing = Timing::open(&job.cpus, &job.counters)?;
     let mut module = CModule::load_data(&mut content.as_slice()).context("PyTorch cannot load it")?;
     module.f_set_eval()?;
     drop(content);
-    let (measurement, _) = bench.measure(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;
+    let (measurement, _) = timing.measure(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;
     let peak_memory_bytes = peak_resident_bytes();
     let measured =
         Measured { measurement, check: None, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };

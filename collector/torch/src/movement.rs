@@ -1,6 +1,6 @@
 //! Moving elements, and looking them up.
 
-use crate::operators::{Refusal, Result};
+use crate::refusal::{Refusal, Result};
 use models::{Border, ScatterOp};
 use tch::{Device, Kind, Tensor};
 

@@ -1,6 +1,6 @@
 //! Normalisations that are not one call.
 
-use crate::operators::Result;
+use crate::refusal::Result;
 use tch::Tensor;
 
 pub fn batch_norm(inputs: &[&Tensor], epsilon: f64) -> Result<Tensor> {

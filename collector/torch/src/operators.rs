@@ -4,43 +4,10 @@
 //! after a contraction goes into its call, and what follows a contraction is computed in place where PyTorch can, as its
 //! users do. Whatever a step gives has memory of its own: a view would move nothing and its time would say nothing.
 
+use crate::refusal::{Refusal, Result};
 use crate::{contraction, inputs, movement, normalise, pointwise, reduce, window};
 use models::{Op, Operand, Step, Task, TensorType};
-use tch::{TchError, Tensor};
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// PyTorch has no form of it.
-    #[error("{0}")]
-    Unsupported(String),
-    /// PyTorch refused.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// A result, or why there is none.
-pub type Result<T> = std::result::Result<T, Refusal>;
-
-impl Refusal {
-    /// Something PyTorch has no form of.
-    pub fn unsupported(why: impl Into<String>) -> Refusal {
-        Refusal::Unsupported(why.into())
-    }
-}
-
-impl From<TchError> for Refusal {
-    fn from(error: TchError) -> Refusal {
-        let text = error.to_string();
-        let why = text.lines().next().unwrap_or_default().trim().to_owned();
-        // What a kernel says that was not written for an element type.
-        if why.contains("not implemented for") || why.contains("not supported") || why.contains("does not support") {
-            Refusal::Unsupported(why)
-        } else {
-            Refusal::Failed(why)
-        }
-    }
-}
+use tch::Tensor;
 
 /// What PyTorch's forms of a task need beside its parameters; made once, outside of any timing.
 pub fn constants(task: &Task) -> Result<Vec<Tensor>> {

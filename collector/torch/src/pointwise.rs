@@ -1,7 +1,7 @@
 //! Functions of single elements.
 
 use crate::inputs;
-use crate::operators::Result;
+use crate::refusal::Result;
 use models::{BinaryOp, CompareOp, DType, Op, Operand, Step, UnaryOp};
 use tch::{Kind, Tensor};
 

@@ -1,6 +1,6 @@
 //! Reductions of whole dimensions, and sums up to each element.
 
-use crate::operators::Result;
+use crate::refusal::Result;
 use models::ReduceOp;
 use tch::{Kind, Tensor};
 

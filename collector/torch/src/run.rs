@@ -7,12 +7,12 @@
 
 use crate::inputs;
 use crate::module;
-use crate::operators::{self, Refusal};
-use anyhow::{Context, Result, ensure};
+use crate::operators;
+use crate::refusal::{self, Refusal};
+use crate::timing::Timing;
+use anyhow::Result;
 use job::prepared::{Prepared, PreparedTasks};
 use job::{LibraryJob, Measured, RunJob, RunReply};
-use measure::counters::{CounterRequest, CounterSession};
-use measure::{HostClock, Measurement, Method, affinity, measure};
 use models::reference::Rounding;
 use tch::Tensor;
 use worker::peak_resident_bytes;
@@ -45,11 +45,11 @@ fn on_a_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply
 
 fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
     let _without_gradients = tch::no_grad_guard();
-    let mut bench = Bench::open(&job.cpus, &job.counters)?;
-    let tensors = prepared.inputs.iter().map(inputs::tensor).collect::<operators::Result<Vec<Tensor>>>();
+    let mut timing = Timing::open(&job.cpus, &job.counters)?;
+    let tensors = prepared.inputs.iter().map(inputs::tensor).collect::<refusal::Result<Vec<Tensor>>>();
     let measured = tensors.and_then(|tensors| {
         let constants = operators::constants(&prepared.task)?;
-        bench.measure(&job.method, || operators::run(&prepared.task, &tensors, &constants))
+        timing.measure(&job.method, || operators::run(&prepared.task, &tensors, &constants))
     });
     let (measurement, result) = match measured {
         Ok(measured) => measured,
@@ -64,43 +64,4 @@ fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
     let peak_memory_bytes = peak_resident_bytes();
     let measured = Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
     Ok(RunReply::Measured(Box::new(measured)))
-}
-
-/// A thread that may measure: its counters are open, it stays on its CPUs, and the library has as many threads.
-pub struct Bench {
-    counters: CounterSession,
-}
-
-impl Bench {
-    /// Prepares the calling thread.
-    pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<Bench> {
-        let with_descendants = counters.with_descendants || cpus.len() > 1;
-        // Before the library's pool is made, so that its threads are counted too.
-        let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
-        affinity::pin(cpus)?;
-        let threads = i32::try_from(cpus.len()).context("a count of CPUs is small")?;
-        tch::set_num_threads(threads);
-        let found = tch::get_num_threads();
-        ensure!(found == threads, "asked for {threads} threads, the library takes {found}");
-        Ok(Bench { counters })
-    }
-
-    /// Times a computation; with the result of its last run.
-    pub fn measure<T>(
-        &mut self,
-        method: &Method,
-        compute: impl Fn() -> operators::Result<T>,
-    ) -> operators::Result<(Measurement, T)> {
-        let mut latest = None;
-        let mut call = |times: u32| -> operators::Result<()> {
-            for _ in 0..times {
-                // The memory of the result before can serve for the next one.
-                latest = None;
-                latest = Some(compute()?);
-            }
-            Ok(())
-        };
-        let measurement = measure(&mut call, method, &mut HostClock::new(), &mut self.counters)?;
-        Ok((measurement, latest.expect("measuring runs at least once")))
-    }
 }

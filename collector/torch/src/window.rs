@@ -2,7 +2,7 @@
 
 use crate::contraction::Window;
 use crate::movement::from_last;
-use crate::operators::{Refusal, Result};
+use crate::refusal::{Refusal, Result};
 use models::{PoolMode, ResizeMode};
 use tch::Tensor;
 

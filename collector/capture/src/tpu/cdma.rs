@@ -9,7 +9,7 @@ use super::loss::Losses;
 use super::node::Source;
 use super::pair;
 use super::record::{Label, NONE, Record};
-use super::timeline::Settings;
+use super::settings::Settings;
 use std::path::{Path, PathBuf};
 
 /// A port.

@@ -8,29 +8,11 @@ use super::node::{self, Node, Nodes, Source, slot};
 use super::pair::{self, Commands, Keyed, Numbers};
 use super::pmu;
 use super::record::{NONE, Record};
-use super::timeline::Settings;
+use super::rows::Rows;
+use super::settings::Settings;
 use super::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// Where the raw records of a stream lie.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    bytes: &'a [u8],
-    /// First row and place of each block.
-    blocks: &'a [(u32, usize)],
-    stride: usize,
-}
-
-impl<'a> Rows<'a> {
-    /// The bytes of one record.
-    pub fn row(&self, row: u32) -> &'a [u8] {
-        let block = self.blocks.partition_point(|(first, _)| *first <= row) - 1;
-        let (first, start) = self.blocks[block];
-        let at = start + (row - first) as usize * self.stride;
-        &self.bytes[at..at + self.stride]
-    }
-}
 
 /// The records of one engine.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +28,7 @@ pub struct Stream {
 impl Stream {
     /// Where its raw records lie.
     pub fn rows<'a>(&'a self, bytes: &'a [u8]) -> Rows<'a> {
-        Rows { bytes, blocks: &self.blocks, stride: self.stride }
+        Rows::new(bytes, &self.blocks, self.stride)
     }
 
     /// Adds the records of a block.

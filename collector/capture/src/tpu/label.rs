@@ -3,7 +3,7 @@
 //! The two alternate; those that together took longer are the waits, and so is every one of more than a microsecond.
 
 use super::chip::{Chip, Engine};
-use super::core::Rows;
+use super::rows::Rows;
 use super::pmu;
 use super::record::{Label, NONE, Record};
 

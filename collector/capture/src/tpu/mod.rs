@@ -12,6 +12,7 @@
 //! figures back.
 
 pub mod align;
+mod assemble;
 pub mod block;
 pub mod book;
 pub mod capture;
@@ -40,13 +41,17 @@ pub mod pair;
 pub mod pmu;
 pub mod record;
 pub mod reginfo;
+pub mod rows;
 pub mod section;
+pub mod settings;
 pub mod summary;
 pub mod timeline;
 pub mod trace;
 
+pub use assemble::{assemble, read};
 pub use error::Error;
-pub use timeline::{Reading, Timeline, read};
+pub use settings::Reading;
+pub use timeline::Timeline;
 
 /// Results of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,7 +4,7 @@
 //! (`section`), and inside a section the number says which command a record is.
 
 use super::chip::{Chip, Engine};
-use super::core::Rows;
+use super::rows::Rows;
 use super::descriptor::{self, Stream};
 use super::label::label;
 use super::loss::Losses;

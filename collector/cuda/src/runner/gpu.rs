@@ -4,7 +4,7 @@
 //! is looked at between them (`watch`). A failed call costs what it was for and what would come after, never the record.
 
 use super::launch_costs::{LaunchCosts, launch_costs};
-use super::profiling::Profiling;
+use super::profiling::{Profiling, ProfilingError};
 use super::told::Told;
 use super::watch::{Seen, Watch};
 use crate::Image;
@@ -100,7 +100,7 @@ impl Gpu {
 
     /// What a launch costs here, measured once per process.
     pub(super) fn tell_launch_costs(&self, told: &mut Told) {
-        match self.launch_costs.get_or_init(|| launch_costs(self)) {
+        match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
                 told.give("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
                 told.give("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
@@ -124,7 +124,7 @@ impl Gpu {
                 return Ok(());
             }
         };
-        let recorded = cupti.kernel_times_ns(|| -> Result<(), Looking> {
+        let recorded = cupti.kernel_times_ns(|| -> Result<(), ProfilingError> {
             for _ in 0..RUNS {
                 kernels.iter().try_for_each(Prepared::launch)?;
             }
@@ -139,8 +139,8 @@ impl Gpu {
                 let wanted = RUNS * kernels.len();
                 told.refuse(KERNEL_TIME, None, format!("{} of {wanted} kernels were recorded", times.len()));
             }
-            Err(Looking::Driver(error)) => return Err(error),
-            Err(Looking::Cupti(error)) => told.refuse(KERNEL_TIME, error.status(), error),
+            Err(ProfilingError::Driver(error)) => return Err(error),
+            Err(ProfilingError::Cupti(error)) => told.refuse(KERNEL_TIME, error.status(), error),
         }
         Ok(())
     }
@@ -164,14 +164,14 @@ impl Gpu {
                 ((RANGE_NS / run_ns.max(1.0)).ceil() as usize).clamp(1, (LAUNCHES_MAX / kernels.len().max(1)).max(1))
             }
         };
-        let ready = || -> Result<(), Looking> {
+        let ready = || -> Result<(), ProfilingError> {
             match flush {
                 Some(flush) => flush.fill(0x55)?,
                 None => launch()?,
             }
             Ok(self.device.synchronize()?)
         };
-        let work = || -> Result<(), Looking> { Ok((0..runs).try_for_each(|_| launch())?) };
+        let work = || -> Result<(), ProfilingError> { Ok((0..runs).try_for_each(|_| launch())?) };
         let mut kept = self.profiling.borrow_mut();
         let kept = match kept.take().filter(|kept| kept.metrics == wanted) {
             Some(same) => kept.insert(same),
@@ -189,8 +189,8 @@ impl Gpu {
         };
         match profiling.values(&self.device, ready, work) {
             Ok(values) => tell_values(profiling, &values, runs, told),
-            Err(Looking::Driver(error)) => return Err(error),
-            Err(Looking::Cupti(error)) => refuse_all(&error, told),
+            Err(ProfilingError::Driver(error)) => return Err(error),
+            Err(ProfilingError::Cupti(error)) => refuse_all(&error, told),
         }
         Ok(())
     }
@@ -300,22 +300,4 @@ fn most(seen: &[u32]) -> f64 {
 /// Whether an event is of one of PAPI's components for NVIDIA's devices.
 pub(super) fn is_papi_of_gpu(event: &str) -> bool {
     ["papi:cuda:::", "papi:nvml:::"].iter().any(|component| event.starts_with(component))
-}
-
-/// What may fail while CUPTI looks.
-pub(super) enum Looking {
-    Cupti(CuptiError),
-    Driver(DriverError),
-}
-
-impl From<CuptiError> for Looking {
-    fn from(error: CuptiError) -> Looking {
-        Looking::Cupti(error)
-    }
-}
-
-impl From<DriverError> for Looking {
-    fn from(error: DriverError) -> Looking {
-        Looking::Driver(error)
-    }
 }

@@ -1,12 +1,12 @@
 //! What a launch costs on a GPU, and how runs are timed without that.
 
-use super::gpu::Gpu;
 use crate::Image;
 use crate::driver::{Device, DriverError, Event, Prepared};
 use job::device::{Count, Launch};
 use measure::statistics::median;
 use std::ffi::CStr;
 use std::time::Instant;
+use worker::RunnerProcess;
 
 /// What it takes to launch a kernel that does nothing.
 #[derive(Clone, Copy, Debug)]
@@ -51,12 +51,11 @@ pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepa
 }
 
 /// Measures it.
-pub(super) fn launch_costs(gpu: &Gpu) -> Result<LaunchCosts, DriverError> {
+pub(super) fn launch_costs(device: &Device, process: RunnerProcess) -> Result<LaunchCosts, DriverError> {
     const LAUNCHES: usize = 256;
     // The driver itself compiles this for any device.
     const NOTHING: &CStr = c".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry nothing()\n{\n  ret;\n}\n";
-    let device = &gpu.device;
-    let module = gpu.load(Image::text(NOTHING))?;
+    let module = device.load(process, Image::text(NOTHING))?;
     let launch = Launch {
         kernel: "nothing".to_owned(),
         arguments: Vec::new(),

@@ -1,6 +1,5 @@
 //! Which metrics of the range profiler a job reads: those the device has and lets be read, chosen once.
 
-use super::gpu::Looking;
 use crate::cupti::{Cupti, CuptiError};
 use crate::driver::Device;
 use crate::profiler::{Config, Profiler};
@@ -76,12 +75,30 @@ impl Profiling {
     pub(super) fn values(
         &mut self,
         device: &Device,
-        ready: impl FnMut() -> Result<(), Looking>,
-        work: impl FnMut() -> Result<(), Looking>,
-    ) -> Result<Vec<f64>, Looking> {
+        ready: impl FnMut() -> Result<(), ProfilingError>,
+        work: impl FnMut() -> Result<(), ProfilingError>,
+    ) -> Result<Vec<f64>, ProfilingError> {
         match &mut self.config {
             Some(config) => self.profiler.values(device, config, ready, work),
             None => Ok(Vec::new()),
         }
+    }
+}
+
+/// What may fail while counters of a GPU are read.
+pub(super) enum ProfilingError {
+    Cupti(CuptiError),
+    Driver(DriverError),
+}
+
+impl From<CuptiError> for ProfilingError {
+    fn from(error: CuptiError) -> ProfilingError {
+        ProfilingError::Cupti(error)
+    }
+}
+
+impl From<DriverError> for ProfilingError {
+    fn from(error: DriverError) -> ProfilingError {
+        ProfilingError::Driver(error)
     }
 }

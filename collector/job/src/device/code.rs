@@ -3,7 +3,6 @@
 
 use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 use super::count::Count;
-use super::launches::Launches;
 use super::occupancy::Occupancy;
 use models::reference::Rounding;
 use serde::{Deserialize, Serialize};
@@ -22,6 +21,15 @@ pub struct DeviceCode {
     /// What becomes of operands before they are multiplied; says how exact a result has to be.
     #[serde(default)]
     pub rounding: Rounding,
+}
+
+/// What the host does: the launches in order, and the buffers it provides for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launches {
+    /// The launches in order.
+    pub launches: Vec<Launch>,
+    /// Bytes of each buffer that only kernels see.
+    pub workspaces: Vec<Count>,
 }
 
 /// One kernel launch.

@@ -4,19 +4,9 @@
 //! holds nothing but buffers and launches, whose numbers are constants or made of the extents of tensors; anything else
 //! is work that no schedule put on the device, and an error.
 
-use super::code::{Argument, Launch};
+use super::code::{Argument, Launch, Launches};
 use super::count::{Count, Operator};
-use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-
-/// What the host does: the launches in order, and the buffers it provides for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launches {
-    /// The launches in order.
-    pub launches: Vec<Launch>,
-    /// Bytes of each buffer that only kernels see.
-    pub workspaces: Vec<Count>,
-}
 
 /// Why a host's half is no list of launches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

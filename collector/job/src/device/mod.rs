@@ -11,8 +11,8 @@ pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
     WARP_THREADS,
 };
-pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, LimitExceeded, is_too_new};
+pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, Launches, LimitExceeded, is_too_new};
 pub use count::{Count, CountError};
-pub use launches::{HostWork, Launches, launches};
+pub use launches::{HostWork, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
 pub use product::{FRAGMENT, Product, Side};

@@ -1,24 +1,15 @@
 //! Declares the space of each family.
 
 use super::template::summed;
-use super::{Axis, Knobs, Limits, Setting, Space, Template, gpu, is_vector, template};
-use crate::target::{Cpu, Machine};
+use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
+use crate::target::Cpu;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
 const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
 
-/// The space of a task on a machine.
-///
-/// A symbol can be 1, so on a CPU no tile may be larger along one.
-pub fn space(task: &Task, machine: &Machine) -> Space {
-    match machine {
-        Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),
-        Machine::Gpu(machine) => gpu::space(task, machine),
-    }
-}
-
-fn cpu_space(task: &Task, machine: &Cpu) -> Space {
+/// The space of a task on CPUs.
+pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     match template(task) {

@@ -10,10 +10,22 @@ mod sample;
 mod schedule;
 mod template;
 
-pub use declare::space;
 pub use sample::sample;
 pub use schedule::{Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};
+
+use crate::target::Machine;
+use models::Task;
+
+/// The space of a task on a machine.
+///
+/// A symbol can be 1, so on a CPU no tile may be larger along one.
+pub fn space(task: &Task, machine: &Machine) -> Space {
+    match machine {
+        Machine::Cpu(machine) => declare::cpu_space(&task.with_sizes(|_| 1), machine),
+        Machine::Gpu(machine) => gpu::space(task, machine),
+    }
+}
 
 /// All schedules of a task on a target.
 #[derive(Clone, Debug, PartialEq)]

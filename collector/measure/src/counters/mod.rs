@@ -17,12 +17,14 @@ pub mod names;
 pub mod papi;
 #[allow(unsafe_code)] // Opening perf events and their ioctls.
 mod perf;
+mod request;
 mod session;
 mod sets;
 mod usage;
 mod values;
 
-pub use session::{Availability, CounterRequest, CounterSession, available};
+pub use request::CounterRequest;
+pub use session::{Availability, CounterSession, available};
 pub use usage::Usage;
 pub use values::{
     Backend, Channel, Counted, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,

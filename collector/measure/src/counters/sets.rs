@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 
 use super::papi::{self, EventSet, Papi, PapiError};
-use super::session::{CounterRequest, Wanted};
+use super::request::{CounterRequest, Wanted};
 
 /// Events that PAPI has taken into one set.
 pub(super) struct Planned {

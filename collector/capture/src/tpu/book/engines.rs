@@ -1,6 +1,5 @@
 //! The first sheet: one row per core over all its engines.
 
-use super::layers::Overall;
 use super::sheet::{Cell, Sheet, Style};
 use super::sums::{DmaSums, TiuSums};
 use super::zip::Packed;
@@ -99,6 +98,15 @@ pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64, number_of
 struct Times<'a> {
     timeline: &'a Timeline,
     total_ns: i64,
+}
+
+/// Totals of the engine sheet that the summary starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Overall {
+    /// Time of the whole capture.
+    pub total_us: f64,
+    /// How much the engines overlapped, in percent.
+    pub concurrency: f64,
 }
 
 /// A part of a whole as a percentage with two decimals.

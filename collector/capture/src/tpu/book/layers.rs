@@ -1,7 +1,7 @@
 //! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with what the network
 //! would gain if a category ran at its peak.
 
-use super::engines::percent;
+use super::engines::{Overall, percent};
 use super::sheet::{Cell, Sheet, Style};
 use super::zip::Packed;
 use crate::tpu::chip::{Chip, Engine};
@@ -40,15 +40,6 @@ pub struct Shown<'a> {
     timeline: &'a Timeline,
     network: Option<&'a Network>,
     layers: Vec<(&'a Layer, Sums)>,
-}
-
-/// Totals of the engine sheet that the summary starts from.
-#[derive(Clone, Copy, Debug)]
-pub struct Overall {
-    /// Time of the whole capture.
-    pub total_us: f64,
-    /// How much the engines overlapped, in percent.
-    pub concurrency: f64,
 }
 
 impl<'a> Shown<'a> {

@@ -11,7 +11,7 @@ use super::core::Core;
 use super::descriptor::{Decoder, Hot, Layout};
 use super::names::Names;
 use super::record::{Command, Label, NONE, Origin, Record};
-use super::timeline::{Settings, Timeline};
+use super::settings::Settings;
 pub use value::Value;
 
 /// A descriptor with its registers.
@@ -85,7 +85,7 @@ fn descriptor<'a>(chip: Chip, command: &Command, file: &'a [u8]) -> Option<Descr
 impl<'a> Event<'a> {
     /// The event of a record; `owner` is the core whose command it may have.
     pub fn new(
-        timeline: &'a Timeline,
+        settings: &'a Settings,
         engine: Engine,
         core: Option<u32>,
         index: usize,
@@ -93,7 +93,6 @@ impl<'a> Event<'a> {
         row: &'a [u8],
         owner: Option<&'a Core>,
     ) -> Event<'a> {
-        let settings = &timeline.settings;
         let command = owner.filter(|_| record.command != NONE);
         let command = command.and_then(|core| core.nodes.commands.get(record.command as usize));
         let descriptor = match (owner, command) {

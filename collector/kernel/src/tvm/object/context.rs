@@ -4,13 +4,14 @@
 //! TVM's own library loader does so by the same names.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
 
 use libloading::os::unix::Library;
 
 use super::Export;
 use super::error::LoadError;
 use super::layout::Layout;
-use super::linker;
 use super::read::{Object, Place};
 
 /// What TVM puts before a runtime function's name to name the variable that points to it.
@@ -41,7 +42,7 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
         if imports.contains_key(&relocation.symbol) {
             continue;
         }
-        let address = match linker::find(&process, symbol.name) {
+        let address = match find(&process, symbol.name) {
             Some(address) => address.as_ptr() as u64,
             None if is_weak => 0,
             None => return Err(LoadError::UnresolvedSymbol { name: symbol.name.to_owned() }),
@@ -49,6 +50,14 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
         imports.insert(relocation.symbol, address);
     }
     Ok(imports)
+}
+
+/// The address of a symbol in a library or in those that it was linked with; the process counts as a library.
+fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the symbol is only taken as an address.
+    let symbol = unsafe { library.get::<*mut c_void>(name.as_c_str()) }.ok()?;
+    NonNull::new(symbol.into_raw())
 }
 
 /// Fills the variables that the object defines for functions of the runtime.
@@ -69,7 +78,7 @@ pub fn fill(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]
 /// Fills the same variables in a library that the linker made of the object.
 pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
-        let Some(target) = linker::find(library, variable) else { return Ok(()) };
+        let Some(target) = find(library, variable) else { return Ok(()) };
         // SAFETY: TVM's code generator defines symbols of these names as writable variables of pointer size, and
         // nothing in the library has run yet. The library stands alone, so the symbol is its own.
         unsafe { target.cast::<usize>().write_unaligned(address()?) };
@@ -83,7 +92,7 @@ fn for_each_variable(
 ) -> Result<(), LoadError> {
     let process = Library::this();
     for function in RUNTIME_FUNCTIONS {
-        let address = || match linker::find(&process, function) {
+        let address = || match find(&process, function) {
             Some(address) => Ok(address.as_ptr() as usize),
             None => Err(LoadError::UnresolvedSymbol { name: function.to_owned() }),
         };

@@ -2,11 +2,9 @@
 //!
 //! Two milliseconds instead of some microseconds, but it takes whatever the toolchain of the machine understands.
 
-use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -41,14 +39,6 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded,
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;
     Ok(Loaded { backing: Arc::new(Backing::Library(library)) })
-}
-
-/// The address of a symbol in a library or in those that it was linked with; the process counts as a library.
-pub(super) fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the symbol is only taken as an address.
-    let symbol = unsafe { library.get::<*mut c_void>(name.as_c_str()) }.ok()?;
-    NonNull::new(symbol.into_raw())
 }
 
 fn link(object: &Path, linked: &Path) -> Result<(), LoadError> {

@@ -1,0 +1,104 @@
+//! Which counters somebody wants, and what each is called at every step.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Backend, Channel, Coverage, Refusal, Step, gpu,
+    names::{self, CounterName, PerfEvent, UsageFigure},
+    perf::Mode,
+};
+
+/// Which counters are wanted, and from where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CounterRequest {
+    /// Which steps may be tried.
+    pub backend: Backend,
+    /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]), or native ones: `papi:NAME`, `perf:rHEX` for a raw
+    /// event, `cupti:METRIC` for a metric of a GPU.
+    pub events: Vec<String>,
+    /// PAPI's library, where it is not in the loader's search path. The first session of a process decides.
+    pub papi_library: Option<PathBuf>,
+    /// Count threads started later by the opening thread too. Open the session before TVM makes its pool.
+    pub with_descendants: bool,
+}
+
+impl Default for CounterRequest {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            events: names::DEFAULT.iter().map(ToString::to_string).collect(),
+            papi_library: None,
+            with_descendants: false,
+        }
+    }
+}
+
+/// What one wanted event is called at each step.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) unit: &'static str,
+    pub(super) papi: Vec<String>,
+    pub(super) perf: Option<PerfEvent>,
+    pub(super) usage: Option<UsageFigure>,
+}
+
+impl Wanted {
+    pub(super) fn parse(name: &str) -> Result<Self, Refusal> {
+        let refuse = |step, why: &str| Refusal { event: name.into(), step, errno: None, why: why.into() };
+        let mut wanted = Self { name: name.into(), unit: "count", papi: Vec::new(), perf: None, usage: None };
+        if let Some(native) = name.strip_prefix("papi:") {
+            wanted.papi.push(native.into());
+        } else if let Some(raw) = name.strip_prefix("perf:") {
+            let config = raw.strip_prefix('r').and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let config =
+                config.ok_or_else(|| refuse(Step::Perf, "a raw event is written `perf:r` and hexadecimal digits"))?;
+            wanted.perf = Some(PerfEvent::raw(config));
+        } else if let Some(&CounterName { unit, papi, perf, usage, .. }) = names::find(name) {
+            let papi = papi.iter().map(ToString::to_string).collect();
+            wanted = Self { unit, papi, perf, usage, ..wanted };
+        } else if gpu::is_of_gpu(name) {
+            let step = gpu::find(name).map_or(Step::Cupti, |counter| counter.step);
+            return Err(refuse(step, "it is a counter of GPUs, and this runs on a CPU"));
+        } else {
+            return Err(refuse(
+                Step::Usage,
+                "no counter has this name; see the list of counters, or use `papi:` or `perf:r`",
+            ));
+        }
+        Ok(wanted)
+    }
+
+    pub(super) fn highest_step(&self) -> Step {
+        if !self.papi.is_empty() {
+            Step::Papi
+        } else if self.perf.is_some() {
+            Step::Perf
+        } else {
+            Step::Usage
+        }
+    }
+
+    pub(super) fn channel(&self, step: Step, native: &str, coverage: Coverage) -> Channel {
+        let (name, unit) = (self.name.clone(), self.unit.into());
+        Channel { name, unit, step, native: native.into(), coverage, group: None }
+    }
+
+    pub(super) fn usage_channel(&self, figure: UsageFigure) -> Channel {
+        let coverage = if figure.is_of_thread { Coverage::Thread } else { Coverage::Process };
+        self.channel(Step::Usage, figure.field, coverage)
+    }
+
+    pub(super) fn perf_channel(&self, mode: Mode) -> Channel {
+        let coverage = match (mode.with_descendants, mode.is_user_only) {
+            (false, false) => Coverage::Thread,
+            (false, true) => Coverage::ThreadUser,
+            (true, false) => Coverage::Descendants,
+            (true, true) => Coverage::DescendantsUser,
+        };
+        let native = self.perf.map(|event| format!("{}:{:#x}", event.kind, event.config)).unwrap_or_default();
+        self.channel(Step::Perf, &native, coverage)
+    }
+}
