@@ -12,6 +12,7 @@ pub mod onnx;
 pub mod processes;
 pub mod stores;
 pub mod through_tvm;
+pub mod workspace;
 
 use serde_json::Value;
 use std::io::Read;

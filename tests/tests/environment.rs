@@ -3,11 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    // Not `..`: a path through this package's folder looks like one of tests.
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in its workspace").to_owned()
-}
+use tests::workspace::{members, root};
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().expect("the folder is readable").flatten() {
@@ -38,9 +34,9 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
 fn read_by_sources() -> BTreeSet<String> {
     const CALLS: [&str; 5] = ["env::var(", "env::var_os(", "option_env!(", "env!(\"", "variable(\""];
     let mut sources = Vec::new();
-    for room in ["collector", "predictor", "datasets", "models", "report"] {
-        files(&root().join(room).join("src"), &mut sources);
-        sources.extend([root().join(room).join("build.rs")].into_iter().filter(|path| path.is_file()));
+    for room in members().into_iter().filter(|member| member.name != "tests").map(|member| root().join(member.folder)) {
+        files(&room.join("src"), &mut sources);
+        sources.extend([room.join("build.rs")].into_iter().filter(|path| path.is_file()));
     }
     let mut read = BTreeSet::new();
     for path in sources.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {

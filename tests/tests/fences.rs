@@ -3,7 +3,7 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use tests::workspace::{files, text};
 
 /// Where `unsafe` promises something: lines, each with whether its reason stands there.
 type Promises = Vec<(usize, bool)>;
@@ -51,33 +51,15 @@ fn has_reason(text: &[&str], line: usize) -> bool {
     above.copied().any(|line| is_reason(&line))
 }
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
-}
-
 /// All promises of the workspace, by path.
 fn all() -> BTreeMap<String, Promises> {
-    let (root, mut folders, mut found) = (workspace(), vec![workspace()], BTreeMap::new());
-    while let Some(folder) = folders.pop() {
-        for entry in folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display())) {
-            let path = entry.expect("an entry").path();
-            let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
-            if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && name != "target" {
-                folders.push(path);
-            } else if name.ends_with(".rs") {
-                let text = std::fs::read_to_string(&path).expect("sources are text");
-                let path = path.strip_prefix(&root).expect("it lies in the workspace");
-                found.insert(path.to_string_lossy().into_owned(), promises(&text));
-            }
-        }
-    }
-    found
+    files(".rs").into_iter().map(|path| (path.clone(), promises(&text(&path)))).collect()
 }
 
 /// The folders and files that the invariant about `unsafe` names.
 fn fences() -> Vec<String> {
-    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("the architecture is described");
-    let invariant = text.split_once("`unsafe` stands in").expect("an invariant speaks of it").1;
+    let architecture = text("ARCHITECTURE.md");
+    let invariant = architecture.split_once("`unsafe` stands in").expect("an invariant speaks of it").1;
     let invariant = invariant.split_once("and nowhere else").expect("it says that these are all").0;
     let named = invariant.split('`').skip(1).step_by(2);
     named

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use tests::program;
+use tests::workspace::root;
 
 /// Says what it is asked, and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
@@ -20,10 +21,6 @@ chmod +x "$2/release/opcollect.new"
 mv "$2/release/opcollect.new" "$2/release/opcollect"
 "#;
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
-}
-
 /// The real scripts over sources and a cargo that are not.
 struct Checkout {
     folder: tempfile::TempDir,
@@ -33,7 +30,7 @@ impl Checkout {
     fn new() -> Checkout {
         let checkout = Checkout { folder: tempfile::tempdir().expect("a temporary folder can be made") };
         for name in ["build-and-run", "opcollect"] {
-            let script = fs::read_to_string(workspace().join("scripts").join(name)).expect("the script is there");
+            let script = fs::read_to_string(root().join("scripts").join(name)).expect("the script is there");
             checkout.write_program(&format!("root/scripts/{name}"), &script);
         }
         checkout.write_program("root/scripts/setup", "#!/bin/sh\n");
@@ -180,7 +177,7 @@ fn plain(path: &str) -> PathBuf {
 /// What the script takes for the sources holds everything that the compiler read.
 #[test]
 fn no_source_is_forgotten() {
-    let root = workspace();
+    let root = root();
     let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
     let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
     let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace has a manifest");

@@ -1,0 +1,66 @@
+//! The workspace as text: its folders, members, sources and documents.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of the workspace.
+pub fn root() -> PathBuf {
+    // Not `..`: a path through this package's folder looks like one of tests.
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a member lies in its workspace").to_owned()
+}
+
+/// The text of a file, by its path from the root.
+pub fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}`: {error}"))
+}
+
+/// All files whose names end so, by their paths from the root, sorted; without what is built, and without hidden folders.
+pub fn files(end: &str) -> Vec<String> {
+    let (root, mut folders, mut found) = (root(), vec![root()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().unwrap_or_else(|error| panic!("`{}`: {error}", folder.display())) {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
+            if path.is_dir() && !path.is_symlink() && !name.starts_with('.') && !name.starts_with("target") {
+                folders.push(path);
+            } else if name.ends_with(end) {
+                found.push(path.strip_prefix(&root).expect("it lies in the workspace").to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A member of the workspace.
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its folder, from the root.
+    pub folder: String,
+    /// Names of what it depends on, tests and build scripts included.
+    pub dependencies: Vec<String>,
+}
+
+/// The members, as cargo sees them.
+pub fn members() -> Vec<Member> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"]).current_dir(root());
+    let output = cargo.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo answers in JSON");
+    let packages = metadata["packages"].as_array().expect("a workspace has packages");
+    let text = |value: &Value| value.as_str().expect("cargo gives it as text").to_owned();
+    let member = |package: &Value| {
+        let manifest = PathBuf::from(text(&package["manifest_path"]));
+        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root()).ok()).expect("a member's folder");
+        let dependencies = package["dependencies"].as_array().expect("a list");
+        Member {
+            name: text(&package["name"]),
+            folder: folder.to_string_lossy().into_owned(),
+            dependencies: dependencies.iter().map(|dependency| text(&dependency["name"])).collect(),
+        }
+    };
+    packages.iter().map(member).collect()
+}

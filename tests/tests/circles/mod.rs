@@ -1,0 +1,157 @@
+//! Which files of a crate use which others, and where that goes in circles.
+//!
+//! A file and those in its folder belong together: what lies between them is no arrow. Tests are left out.
+
+use proc_macro2::{TokenStream, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Path = Vec<String>;
+
+/// The module that a file is, by its path below `src/`.
+fn module(path: &str) -> Path {
+    let mut names: Path = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    if names.last().is_some_and(|name| ["mod", "lib", "main"].contains(&name.as_str())) {
+        names.pop();
+    }
+    names
+}
+
+/// Groups of files of which each needs all others, by what is used in their sources.
+pub fn circles(start: &str, sources: &BTreeMap<String, String>) -> Vec<Vec<String>> {
+    let is_test = |path: &&String| path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/bin/");
+    let kept = sources.keys().filter(|path| !is_test(path));
+    let modules: BTreeMap<Path, &String> =
+        kept.map(|path| (module(path.strip_prefix(start).expect("a source of the crate")), path)).collect();
+    let mut arrows: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
+    for (own, path) in &modules {
+        let tokens: TokenStream = sources[*path].parse().expect("a source file is made of tokens");
+        let mut used = Vec::new();
+        paths(tokens, own, &mut used);
+        let targets = used.iter().filter_map(|path| {
+            let longest = (1..=path.len()).rev().find_map(|length| modules.get_key_value(&path[..length]))?.0;
+            let is_family = longest.starts_with(own) || own.starts_with(longest);
+            (!is_family).then_some(longest)
+        });
+        arrows.insert(own, targets.collect());
+    }
+    let reach: BTreeMap<&Path, BTreeSet<&Path>> = arrows.keys().map(|from| (*from, reached(from, &arrows))).collect();
+    let mut found: BTreeSet<Vec<String>> = BTreeSet::new();
+    for (from, reached) in &reach {
+        let circle: BTreeSet<&Path> = reached.iter().filter(|to| reach[**to].contains(from)).copied().collect();
+        if !circle.is_empty() {
+            found.insert(circle.into_iter().map(|path| path.join("::")).collect());
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// All modules that one leads to, itself only in a circle.
+fn reached<'a>(from: &Path, arrows: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTreeSet<&'a Path> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&Path> = arrows[from].iter().copied().collect();
+    while let Some(next) = open.pop() {
+        if found.insert(next) {
+            open.extend(&arrows[next]);
+        }
+    }
+    found
+}
+
+/// Every path from the crate's root that tokens name, those of test modules left out.
+fn paths(tokens: TokenStream, own: &[String], found: &mut Vec<Path>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut at = 0;
+    while at < tokens.len() {
+        match &tokens[at] {
+            TokenTree::Group(group) if group.stream().to_string() == "cfg (test)" => {
+                // The item that follows: up to its body or its semicolon.
+                at += tokens[at..].iter().position(is_end).unwrap_or(0);
+            }
+            TokenTree::Group(group) => paths(group.stream(), own, found),
+            TokenTree::Ident(word) if word == "use" => {
+                let length = tokens[at..].iter().position(is_end).unwrap_or(tokens.len() - at);
+                tree(&tokens[at + 1..at + length], &[], own, found);
+                at += length;
+            }
+            TokenTree::Ident(word) if word == "crate" || word == "super" => {
+                let (path, length) = straight(&tokens[at..]);
+                found.extend(absolute(&path, own));
+                at += length - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+fn is_end(token: &TokenTree) -> bool {
+    match token {
+        TokenTree::Punct(mark) => mark.as_char() == ';',
+        TokenTree::Group(group) => group.delimiter() == proc_macro2::Delimiter::Brace && !is_names(group.stream()),
+        _ => false,
+    }
+}
+
+/// Whether braces hold only names, as those of a `use` do.
+fn is_names(tokens: TokenStream) -> bool {
+    tokens.into_iter().all(|token| match token {
+        TokenTree::Ident(_) => true,
+        TokenTree::Punct(mark) => [',', ':', '*'].contains(&mark.as_char()),
+        TokenTree::Group(group) => is_names(group.stream()),
+        TokenTree::Literal(_) => false,
+    })
+}
+
+/// Names joined by `::` at the beginning of tokens, and how many tokens they are.
+fn straight(tokens: &[TokenTree]) -> (Path, usize) {
+    let (mut path, mut at) = (Vec::new(), 0);
+    while let Some(TokenTree::Ident(word)) = tokens.get(at) {
+        path.push(word.to_string());
+        at += 1;
+        let is_joined = |place: usize| matches!(tokens.get(place), Some(TokenTree::Punct(mark)) if mark.as_char() == ':');
+        if !is_joined(at) || !is_joined(at + 1) {
+            break;
+        }
+        at += 2;
+    }
+    (path, at.max(1))
+}
+
+/// The paths of a `use`.
+fn tree(tokens: &[TokenTree], before: &[String], own: &[String], found: &mut Vec<Path>) {
+    for part in tokens.split(|token| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',')) {
+        let (path, _) = straight(part);
+        let path = [before, &path].concat();
+        match part.last() {
+            Some(TokenTree::Group(group)) => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                tree(&inner, &path, own, found);
+            }
+            _ => found.extend(absolute(&path, own)),
+        }
+    }
+}
+
+/// A path from the crate's root; nothing where it leads to another crate, or to a module of the file's own.
+fn absolute(path: &[String], own: &[String]) -> Option<Path> {
+    let ups = path.iter().take_while(|name| *name == "super").count();
+    let path: Path = path.iter().filter(|name| *name != "self").cloned().collect();
+    match path.first()?.as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "super" => Some([own.get(..own.len().checked_sub(ups)?)?, &path[ups..]].concat()),
+        _ => None,
+    }
+}
+
+#[test]
+fn circles_are_found_and_families_are_none() {
+    let sources = |texts: &[(&str, &str)]| -> BTreeMap<String, String> {
+        texts.iter().map(|(path, text)| (format!("x/src/{path}"), (*text).to_owned())).collect()
+    };
+    let found = |texts: &[(&str, &str)]| circles("x/src/", &sources(texts));
+    let one = ("one.rs", "use super::two::{Two, three};");
+    assert_eq!(found(&[one, ("two.rs", "fn f() -> crate::one::One { todo!() }")]), [["one", "two"]]);
+    assert_eq!(found(&[one, ("two.rs", "use std::fmt;")]), Vec::<Vec<String>>::new());
+    assert_eq!(found(&[one, ("two.rs", "#[cfg(test)]\nmod tests { use crate::one::One; }")]), Vec::<Vec<String>>::new());
+    assert_eq!(found(&[("one/mod.rs", "use part::A;"), ("one/part.rs", "use super::B;")]), Vec::<Vec<String>>::new());
+}
