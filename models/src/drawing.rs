@@ -12,13 +12,16 @@ use crate::graph::{Graph, ValueId};
 use crate::operator::Class;
 use crate::partition::Claim;
 use layers::{Layered, Placed};
+use report::page::{self, escaped};
 use report::{duration, percent};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What the page looks like; the places of the drawing and its facts are marked.
-const PAGE: &str = include_str!("drawing/page.html");
+/// What the page looks like.
+const STYLE: &str = include_str!("drawing/style.css");
+/// Its body; the places of the drawing and its facts are marked.
+const BODY: &str = include_str!("drawing/body.html");
 const HEIGHT: f64 = 44.0;
 /// Letters of a line in a box.
 const LONGEST: usize = 48;
@@ -54,7 +57,7 @@ impl Graph {
             let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
             facts.push(json!({ "title": card.title, "facts": lines }));
         }
-        let data = serde_json::to_string(&facts).expect("texts").replace('<', "\\u003c");
+        let data = page::data(&serde_json::to_string(&facts).expect("texts"));
         let totals = drawing.totals;
         let parts = [
             ("{{name}}", escaped(&self.name)),
@@ -66,17 +69,17 @@ impl Graph {
             ("{{data}}", data),
         ];
         // One pass over the page, so that a name that looks like a mark stays a name.
-        let mut page = String::with_capacity(PAGE.len() + 4096);
-        let mut rest = PAGE;
+        let mut body = String::with_capacity(BODY.len() + 4096);
+        let mut rest = BODY;
         while let Some((mark, text, at)) =
             parts.iter().filter_map(|(mark, text)| Some((mark, text, rest.find(mark)?))).min_by_key(|(.., at)| *at)
         {
-            page.push_str(&rest[..at]);
-            page.push_str(text);
+            body.push_str(&rest[..at]);
+            body.push_str(text);
             rest = &rest[at + mark.len()..];
         }
-        page.push_str(rest);
-        Ok(page)
+        body.push_str(rest);
+        Ok(page::page(&self.name, STYLE, &body))
     }
 }
 
@@ -280,10 +283,6 @@ fn curve(points: &[(f64, f64)]) -> String {
 fn shortened(text: &str) -> String {
     let is_short = text.chars().count() <= LONGEST;
     if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// A number with three digits and the prefix of its thousands.

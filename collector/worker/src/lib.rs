@@ -6,7 +6,7 @@
 //! orchestrator itself stood still counts for no deadline.
 //!
 //! * [`frame`] is the wire: length, then content, with a cap.
-//! * [`Supervisor`] is the orchestrator's side, [`enter`] and [`Entry::serve`] the worker's.
+//! * [`Supervisor`] is the orchestrator's side, over whatever stream of bytes a [`Place`] has; [`enter`] and [`Entry::serve`] the worker's.
 //! * [`confine()`] bounds the worker from the inside: it dies with its supervisor and within its limits.
 //! * [`RunnerProcess`] is what a worker must hold to run machine code; only a confined one can.
 //!
@@ -19,6 +19,7 @@ mod fault;
 pub mod frame;
 mod launch;
 pub mod libraries;
+mod peer;
 mod process;
 mod serve;
 mod stderr;
@@ -26,6 +27,8 @@ mod supervisor;
 
 pub use confine::{ConfineError, Limits, confine};
 pub use fault::Fault;
+pub use peer::{Peer, Place, Stream};
+pub use process::Worker;
 pub use serve::{Entry, RunnerProcess, ServeError, end, enter};
 pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
 

@@ -1,7 +1,7 @@
 //! One worker process: started and greeted, asked how it ended, killed with everything it started.
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::ErrorKind,
     os::{
         fd::OwnedFd,
         unix::{net::UnixStream, process::CommandExt},
@@ -21,9 +21,10 @@ use nix::{
 
 use super::{
     Fault, Hello, PROTOCOL, Start, WorkerSpec,
-    awake::{LONGEST_WAIT, Moment},
+    awake::Moment,
     frame::{FrameError, read_frame, write_frame},
     launch::launch,
+    peer::{Peer, Stream, Timed},
     stderr::StderrTail,
 };
 
@@ -36,12 +37,8 @@ const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 pub struct Worker {
     child: Child,
     stderr: StderrTail,
-    pub stream: UnixStream,
-    pub hello: Hello,
-    /// Jobs answered.
-    pub jobs: u32,
-    /// Resident memory after the latest job.
-    pub rss_bytes: u64,
+    stream: UnixStream,
+    hello: Hello,
 }
 
 /// Why a worker did not start.
@@ -86,10 +83,9 @@ impl Worker {
                 return Err(StartError::lasting(format!("cannot start a thread for its standard error: {error}")));
             }
         };
-        let mut worker = Self { child, stream, stderr, hello, jobs: 0, rss_bytes: 0 };
+        let mut worker = Self { child, stream, stderr, hello };
         match worker.greet(spec) {
             Ok(hello) if hello.protocol == PROTOCOL => {
-                worker.rss_bytes = hello.rss_bytes;
                 worker.hello = hello;
                 Ok(worker)
             }
@@ -112,32 +108,6 @@ impl Worker {
         read_frame(&mut timed)
     }
 
-    /// Whether the process has ended by itself.
-    pub fn has_ended(&self) -> bool {
-        status(&self.child).is_some()
-    }
-
-    /// Ends the worker and names what happened, from the failed transfer and the way the process ended.
-    pub fn fault(mut self, error: FrameError, limit: Duration) -> Fault {
-        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        match error {
-            FrameError::TimedOut => Fault::TimedOut { limit_ms },
-            FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
-                None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
-                Some(ended) => {
-                    end(&mut self.child);
-                    let stderr = self.stderr.text(STDERR_PATIENCE);
-                    match ended {
-                        WaitStatus::Exited(_, code) => Fault::Exited { code, stderr },
-                        WaitStatus::Signaled(_, signal, _) => Fault::Crashed { signal: signal as i32, stderr },
-                        other => Fault::Corrupt { why: format!("the process ended as {other:?}") },
-                    }
-                }
-            },
-            other => Fault::Corrupt { why: other.to_string() },
-        }
-    }
-
     /// The socket closes a little before the process can be waited for.
     fn await_end(&self) -> Option<WaitStatus> {
         let patience_ends = Instant::now() + ENDING_PATIENCE;
@@ -151,9 +121,52 @@ impl Worker {
     }
 }
 
+impl Peer for Worker {
+    fn stream(&self) -> &dyn Stream {
+        &self.stream
+    }
+
+    fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    fn has_ended(&self) -> bool {
+        status(&self.child).is_some()
+    }
+
+    fn fault(mut self, error: FrameError, limit: Duration) -> Fault {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        match error {
+            FrameError::TimedOut => Fault::TimedOut { limit_ms },
+            FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
+                None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
+                Some(ended) => {
+                    end(&mut self.child);
+                    let stderr = self.stderr.text(STDERR_PATIENCE);
+                    match ended {
+                        WaitStatus::Exited(_, code) => Fault::Exited { code, stderr },
+                        WaitStatus::Signaled(_, signal, _) => Fault::Crashed { signal: signal as i32, stderr },
+                        other => Fault::Corrupt { why: format!("the process ended {}", how(&other)) },
+                    }
+                }
+            },
+            other => Fault::Corrupt { why: other.to_string() },
+        }
+    }
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         end(&mut self.child);
+    }
+}
+
+/// An end that is neither an exit nor a death, in words.
+fn how(status: &WaitStatus) -> String {
+    match status {
+        WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),
+        WaitStatus::Continued(_) => "continued".to_owned(),
+        _ => "in a way that the system does not name".to_owned(),
     }
 }
 
@@ -172,47 +185,4 @@ fn end(child: &mut Child) {
 
 fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("process ids of Linux fit into 31 bits"))
-}
-
-/// A stream whose every read and write ends at one deadline.
-pub struct Timed<'a> {
-    pub stream: &'a UnixStream,
-    pub deadline: Moment,
-}
-
-impl Timed<'_> {
-    /// Does a transfer whose every wait is short, until it is done or the deadline has passed.
-    fn in_time(
-        &self,
-        set_timeout: fn(&UnixStream, Option<Duration>) -> std::io::Result<()>,
-        mut transfer: impl FnMut() -> std::io::Result<usize>,
-    ) -> std::io::Result<usize> {
-        loop {
-            let rest = self.deadline.rest();
-            if rest.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            set_timeout(self.stream, Some(rest.min(LONGEST_WAIT)))?;
-            match transfer() {
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                done => return done,
-            }
-        }
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.in_time(UnixStream::set_read_timeout, || (&mut &*self.stream).read(buffer))
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        self.in_time(UnixStream::set_write_timeout, || (&mut &*self.stream).write(buffer))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

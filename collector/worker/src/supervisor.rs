@@ -20,7 +20,8 @@ use super::{
     Answer, Envelope, Fault, Hello, Limits,
     awake::{LONGEST_WAIT, Moment},
     frame::{FrameError, read_frame, write_frame},
-    process::{StartError, Timed, Worker},
+    peer::{Peer, Place, Timed},
+    process::{StartError, Worker},
 };
 
 /// How often a worker is started before it counts as one that cannot be.
@@ -90,15 +91,24 @@ impl Counts {
     }
 }
 
-/// Keeps one worker alive for jobs of one kind. One thread can keep many busy: [`send`](Self::send) to each, then
+/// Keeps one worker alive for jobs of one kind: a process of this machine, or whoever else a [`Place`] has. One thread can keep many busy: [`send`](Self::send) to each, then
 /// [`wait_any`] and [`receive`](Self::receive).
-pub struct Supervisor<Request, Reply> {
-    spec: WorkerSpec,
-    worker: Option<Worker>,
+pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
+    place: At,
+    worker: Option<Seat<At::Peer>>,
     pending: Option<Pending>,
     counts: Counts,
     number: u64,
     kinds: PhantomData<fn(&Request) -> Reply>,
+}
+
+/// A worker, and how worn it is.
+struct Seat<Peer> {
+    peer: Peer,
+    /// Jobs answered.
+    jobs: u32,
+    /// Resident memory after the latest job.
+    rss_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -107,10 +117,10 @@ struct Pending {
     limit: Duration,
 }
 
-impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
+impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request, Reply, At> {
     /// A supervisor without a worker; the first job starts one.
-    pub fn new(spec: WorkerSpec) -> Self {
-        Self { spec, worker: None, pending: None, counts: Counts::default(), number: 0, kinds: PhantomData }
+    pub fn new(place: At) -> Self {
+        Self { place, worker: None, pending: None, counts: Counts::default(), number: 0, kinds: PhantomData }
     }
 
     /// Does one job: sends the request and waits for the reply, at most `deadline` long.
@@ -129,7 +139,7 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
         let worker = self.worker.as_mut().expect("`ready` leaves a worker or returns its fault");
         self.number += 1;
         let pending = Pending { deadline: Moment::now().after(deadline), limit: deadline };
-        let mut timed = Timed { stream: &worker.stream, deadline: pending.deadline };
+        let mut timed = Timed { stream: worker.peer.stream(), deadline: pending.deadline };
         match write_frame(&mut timed, &Envelope { number: self.number, body: request }) {
             Ok(()) => {
                 self.pending = Some(pending);
@@ -151,7 +161,7 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
     pub fn receive(&mut self) -> Result<Reply, Fault> {
         let pending = self.pending.take().expect("send a request before waiting for its answer");
         let worker = self.worker.as_mut().expect("a pending request has a worker");
-        let mut timed = Timed { stream: &worker.stream, deadline: pending.deadline };
+        let mut timed = Timed { stream: worker.peer.stream(), deadline: pending.deadline };
         let envelope: Envelope<Answer<Reply>> = match read_frame(&mut timed) {
             Ok(envelope) => envelope,
             Err(error) => return Err(self.fail(error, pending.limit)),
@@ -181,21 +191,24 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
 
     /// Starts a worker now, if there is none, and returns what it said about itself. Jobs do this when needed.
     pub fn ready(&mut self) -> Result<&Hello, Fault> {
-        if self.worker.as_ref().is_some_and(Worker::has_ended) {
+        if self.worker.as_ref().is_some_and(|worker| worker.peer.has_ended()) {
             self.worker = None;
             self.counts.died_idle += 1;
         }
         if self.worker.is_none() {
-            match start(&self.spec) {
-                Ok(worker) => self.worker = Some(worker),
-                Err(StartError { why, .. }) => {
+            match self.place.find() {
+                Ok(peer) => {
+                    let rss_bytes = peer.hello().rss_bytes;
+                    self.worker = Some(Seat { peer, jobs: 0, rss_bytes });
+                }
+                Err(why) => {
                     self.counts.faults += 1;
-                    return Err(Fault::CannotStart { why: format!("`{}`: {why}", self.spec.program.display()) });
+                    return Err(Fault::CannotStart { why });
                 }
             }
             self.counts.started += 1;
         }
-        Ok(&self.worker.as_ref().expect("started above").hello)
+        Ok(self.worker.as_ref().expect("started above").peer.hello())
     }
 
     /// Ends the worker, if there is one; the next job starts a fresh one. For use after a result that looks odd.
@@ -213,40 +226,50 @@ impl<Request: Serialize, Reply: DeserializeOwned> Supervisor<Request, Reply> {
 
     /// The first frame of the worker that runs now, if one does.
     pub fn hello(&self) -> Option<&Hello> {
-        self.worker.as_ref().map(|worker| &worker.hello)
+        self.worker.as_ref().map(|worker| worker.peer.hello())
     }
 
     /// What to wait for in [`wait_any`]; `None` when no request is under way.
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         let pending = self.pending?;
-        Some(Waiting { socket: self.worker.as_ref()?.stream.as_fd(), deadline: pending.deadline })
+        Some(Waiting { socket: self.worker.as_ref()?.peer.stream().as_fd(), deadline: pending.deadline })
     }
 
     fn is_worn(&self) -> bool {
         let Some(worker) = &self.worker else { return false };
-        self.spec.recycle.after_jobs.is_some_and(|most| worker.jobs >= most)
-            || self.spec.recycle.above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
+        self.place.recycle().after_jobs.is_some_and(|most| worker.jobs >= most)
+            || self.place.recycle().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
     }
 
     /// Ends the worker and says why the job got no reply.
     fn fail(&mut self, error: FrameError, limit: Duration) -> Fault {
         self.counts.faults += 1;
         let worker = self.worker.take().expect("only a running worker can fail");
-        worker.fault(error, limit)
+        worker.peer.fault(error, limit)
     }
 }
 
-/// Starts a worker, again where the reason it did not start may have passed: others kill for memory, too.
-fn start(spec: &WorkerSpec) -> Result<Worker, StartError> {
-    let mut pause = START_PAUSE;
-    for _ in 1..START_TRIES {
-        match Worker::start(spec) {
-            Err(error) if error.is_passing => thread::sleep(pause),
-            result => return result,
+impl Place for WorkerSpec {
+    type Peer = Worker;
+
+    /// Starts a worker, again where the reason it did not start may have passed: others kill for memory, too.
+    fn find(&self) -> Result<Worker, String> {
+        let mut pause = START_PAUSE;
+        let mut started = Worker::start(self);
+        for _ in 1..START_TRIES {
+            if !matches!(&started, Err(error) if error.is_passing) {
+                break;
+            }
+            thread::sleep(pause);
+            pause *= 3;
+            started = Worker::start(self);
         }
-        pause *= 3;
+        started.map_err(|StartError { why, .. }| format!("`{}`: {why}", self.program.display()))
     }
-    Worker::start(spec)
+
+    fn recycle(&self) -> &Recycle {
+        &self.recycle
+    }
 }
 
 /// A worker that owes an answer.

@@ -400,3 +400,72 @@ fn workers_die_with_their_supervisor() {
     let end = waitpid(Pid::from_raw(pid), None).expect("the orphan is ours now");
     assert!(matches!(end, WaitStatus::Signaled(_, Signal::SIGKILL, _)), "{end:?}");
 }
+
+/// A place that is reached over the network: it answers with lengths, and is silent when asked for nothing.
+struct Remote(std::net::SocketAddr, Recycle);
+
+struct Line(std::net::TcpStream, Hello);
+
+impl Peer for Line {
+    fn stream(&self) -> &dyn Stream {
+        &self.0
+    }
+
+    fn hello(&self) -> &Hello {
+        &self.1
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn fault(self, error: FrameError, limit: Duration) -> Fault {
+        match error {
+            FrameError::TimedOut => Fault::TimedOut { limit_ms: limit.as_millis() as u64 },
+            other => Fault::Corrupt { why: other.to_string() },
+        }
+    }
+}
+
+impl Place for Remote {
+    type Peer = Line;
+
+    fn find(&self) -> Result<Line, String> {
+        let mut stream = std::net::TcpStream::connect(self.0).map_err(|error| error.to_string())?;
+        let hello = read_frame(&mut stream).map_err(|error| error.to_string())?;
+        Ok(Line(stream, hello))
+    }
+
+    fn recycle(&self) -> &Recycle {
+        &self.1
+    }
+}
+
+#[test]
+fn a_supervisor_needs_a_stream_and_no_process() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let hello = Hello { protocol: PROTOCOL, pid: 0, versions: Default::default(), rss_bytes: 0 };
+            write_frame(&mut stream, &hello).expect("a greeting");
+            while let Ok(Envelope::<String> { number, body }) = read_frame(&mut stream) {
+                if body.is_empty() {
+                    std::thread::sleep(Duration::from_millis(200));
+                    break;
+                }
+                let body = Answer { rss_bytes: 0, result: Ok::<usize, String>(body.len()) };
+                write_frame(&mut stream, &Envelope { number, body }).expect("an answer");
+            }
+        }
+    });
+    let mut supervisor: Supervisor<String, usize, Remote> = Supervisor::new(Remote(address, Recycle::default()));
+    let call = |supervisor: &mut Supervisor<String, usize, Remote>, text: &str, ms| {
+        supervisor.call(&text.to_owned(), Duration::from_millis(ms))
+    };
+    assert_eq!(call(&mut supervisor, "four", 10_000), Ok(4));
+    assert_eq!(call(&mut supervisor, "", 20), Err(Fault::TimedOut { limit_ms: 20 }));
+    assert_eq!(call(&mut supervisor, "and on", 10_000), Ok(6));
+    assert_eq!(supervisor.counts(), Counts { started: 2, replies: 2, faults: 1, ..Counts::default() });
+}

@@ -9,6 +9,7 @@ use super::summary::Summary;
 use super::timeline::Timeline;
 use super::trace::kernel::{self, Call};
 use super::{Result, names, output};
+use report::page;
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,7 +25,8 @@ const NO_BATCH: u32 = u32::MAX;
 /// Writes it.
 pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -> Result<()> {
     output::write(&directory.join(FOLDER).join(FILE), |file| {
-        file.write_all(include_bytes!("result.html"))?;
+        file.write_all(page::head("TPU capture", include_str!("style.css")).as_bytes())?;
+        file.write_all(include_bytes!("body.html"))?;
         data(timeline, summary, file)?;
         file.write_all(include_bytes!("script.html"))
     })
@@ -109,7 +111,7 @@ fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) ->
     });
     out.write_all(b"],")?;
     // `<` in a text could end the element that holds the data.
-    let rest = rest.to_string().replace('<', "\\u003c");
+    let rest = page::data(&rest.to_string());
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
