@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use tests::program;
-use tests::workspace::root;
+use tests::workspace::{members, root};
 
 /// Says what it is asked, and builds a program that prints the sources it was built from.
 const CARGO: &str = r#"#!/bin/sh
@@ -180,11 +180,9 @@ fn no_source_is_forgotten() {
     let root = root();
     let script = fs::read_to_string(root.join("scripts/build-and-run")).expect("the script is there");
     let listed = script.split_once("\nSOURCES=(").expect("it lists sources").1.split_once(')').expect("and ends").0;
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the workspace has a manifest");
-    let members =
-        manifest.split_once("\nmembers = [").expect("it lists members").1.split_once(']').expect("and ends").0;
-    let members = members.split(", ").map(|member| member.trim_matches('"'));
-    let listed: Vec<PathBuf> = listed.split(' ').chain(members).map(|path| root.join(path)).collect();
+    let members = members();
+    let folders = members.iter().map(|member| member.folder.as_str());
+    let listed: Vec<PathBuf> = listed.split(' ').chain(folders).map(|path| root.join(path)).collect();
     assert!(listed.iter().all(|path| path.exists()), "{listed:?}");
     for name in ["opcollect", "opcollect-worker", "oppredict"] {
         let read = fs::read_to_string(program(name).with_extension("d")).expect("cargo lists sources");

@@ -311,7 +311,7 @@ mod tests {
             `cache` is empty; give at least one
             `budget_seconds` is -1.0; it must be above 0 and at most 31622400, a year
             measuring plan: `precision` is 0, but must be between 0 and 1
-            its target is of the kind `tpu` and says something else
+            its target is of the kind `cuda` and says something else
             the target's `vector_lanes` is 0; allowed are 1..=1024
             the plan has no task 1
             a packing has blocks of no size
@@ -326,7 +326,7 @@ mod tests {
                 refused("/config/cache", json!([])),
                 refused("/config/budget_seconds", json!(-1.0)),
                 refused("/config/measure/precision", json!(0.0)),
-                refused("/target/kind", json!("tpu")),
+                refused("/target/kind", json!("cuda")),
                 refused("/target/machine/cpu/vector_lanes", json!(0)),
                 refused("/builds/0/task", json!(1)),
                 refused("/builds/0/packings/1/Blocked/block", json!(0)),
