@@ -11,7 +11,6 @@ pub mod document;
 pub mod error;
 pub mod limits;
 pub mod output;
-pub mod parallel;
 pub mod peaks;
 pub mod record;
 pub mod shard;

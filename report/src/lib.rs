@@ -4,8 +4,8 @@
 //! predictor is. A table is told how wide its paper is and drops, wraps or stacks what does not fit; it never cuts a
 //! number.
 
-pub mod page;
 mod number;
+pub mod page;
 mod paper;
 mod table;
 

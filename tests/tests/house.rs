@@ -81,8 +81,11 @@ fn no_files_of_a_crate_need_each_other() {
     let mut wrong = Vec::new();
     for Member { name, folder, .. } in members() {
         let start = format!("{folder}/src/");
-        let sources: BTreeMap<String, String> =
-            files(".rs").into_iter().filter(|path| path.starts_with(&start)).map(|path| (path.clone(), text(&path))).collect();
+        let sources: BTreeMap<String, String> = files(".rs")
+            .into_iter()
+            .filter(|path| path.starts_with(&start))
+            .map(|path| (path.clone(), text(&path)))
+            .collect();
         let found = circles::circles(&start, &sources);
         wrong.extend(found.into_iter().map(|files| format!("{name}: {} need each other", files.join(", "))));
     }
@@ -97,7 +100,8 @@ fn commands() -> BTreeMap<String, BTreeSet<String>> {
         let Some(name) = path.strip_prefix("tests/golden/help/") else { continue };
         let Some(name) = name.strip_suffix(".txt").filter(|name| !name.ends_with(".short")) else { continue };
         let options = text(&path);
-        let options = options.split(|c: char| c.is_whitespace() || ",`[]=.".contains(c)).filter(|word| word.starts_with("--"));
+        let options =
+            options.split(|c: char| c.is_whitespace() || ",`[]=.".contains(c)).filter(|word| word.starts_with("--"));
         commands.insert(name.replace('-', " "), options.map(str::to_owned).collect());
     }
     commands
@@ -184,6 +188,9 @@ fn what_counts_as_a_wrong_command() {
     assert_eq!(wrong("scripts/opcollect --target llvm # --nonsense"), None);
     assert_eq!(wrong("opcollect dataset stats STORE --json | less"), None);
     assert_eq!(wrong("opcollect dataset weigh"), Some("`opcollect dataset` has no command `weigh`".to_owned()));
-    assert_eq!(wrong("opcollect dataset stats --target=x"), Some("`opcollect dataset stats` has no option `--target`".to_owned()));
+    assert_eq!(
+        wrong("opcollect dataset stats --target=x"),
+        Some("`opcollect dataset stats` has no option `--target`".to_owned())
+    );
     assert_eq!(wrong("python --nonsense"), None);
 }

@@ -1,8 +1,8 @@
 //! A record's attempt, to be made again: its task, code, threads and plan as the record tells them.
 
 use super::attempt::attempt;
-use super::planned::{Attempt, Code, PlannedTask, PlanningError, Symbolic};
 use super::config::{Limits, ModelRequest};
+use super::planned::{Attempt, Code, PlannedTask, PlanningError, Symbolic};
 use super::record;
 use datasets::{CacheState, Json, Record, RowError, ScheduleSource, Source};
 use job::revision::Revisions;

@@ -1,8 +1,8 @@
 //! Attempts → records.
 
-use super::planned::{Attempt, Code, PlannedTask};
 use super::config::Config;
 use super::module::PlannedModule;
+use super::planned::{Attempt, Code, PlannedTask};
 use super::source::Source;
 use super::{jobs, record};
 use bench::{Bench, Build, Done, Ran, Ticket, Work};

@@ -1,7 +1,7 @@
 //! Attempts → what a bench is asked to do.
 
-use super::planned::{Attempt, Code, PlannedTask};
 use super::config::Config;
+use super::planned::{Attempt, Code, PlannedTask};
 use bench::Work;
 use job::target::Target;
 use job::{Artifact, BuildJob, LibraryJob, ModuleJob, RunJob};

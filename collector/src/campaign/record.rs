@@ -1,8 +1,8 @@
 //! Records, filled from top to bottom: the machine and what it compiles for, the task, the attempt, what was built, and what
 //! became of the run. Nothing else fills a record of this program's own measuring.
 
-use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use super::module::PlannedModule;
+use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
 use datasets::{Json, Outcome, Record, RowError, Source};
 use job::space::Schedule;

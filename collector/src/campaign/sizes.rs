@@ -4,9 +4,9 @@
 //! sizes. Where one task with symbols stands for all of them (`models::symbolic`), it is what a builder compiles, and the
 //! tasks of the sizes are what is run. Everything else is compiled for each size, with the reason kept.
 
+use super::config::{Config, ModelRequest};
 use super::graphs::{cuts, load};
 use super::planned::{PlannedTask, PlanningError, Symbolic};
-use super::config::{Config, ModelRequest};
 use job::symbols;
 use models::symbolic::{Family, unify};
 use models::{Graph, Plan, Task, TaskUse};

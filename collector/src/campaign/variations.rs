@@ -1,7 +1,7 @@
 //! Tasks between and around those of models.
 
-use super::planned::{PlannedTask, json};
 use super::config::{Config, ModelRequest, SIMPLE};
+use super::planned::{PlannedTask, json};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;

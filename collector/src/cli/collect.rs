@@ -9,8 +9,8 @@ use super::peaks;
 use super::progress::Progress;
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
-use crate::campaign::graphs::notes;
 use crate::campaign::config::Backend;
+use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
     Attempt, Bases, Campaign, Config, Outcomes, Sweep, attempts, collect, planned_modules, planned_tasks,

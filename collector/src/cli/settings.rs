@@ -6,8 +6,8 @@ use super::arguments::{
     SamplerArgument, Sweep,
 };
 use super::failure::{Failure, chain};
-use crate::campaign::graphs::settle_batches;
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
+use crate::campaign::graphs::settle_batches;
 use crate::campaign::{Config, RawConfig};
 use measure::affinity;
 use measure::counters::Backend;

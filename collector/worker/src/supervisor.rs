@@ -4,14 +4,7 @@
 //! whole process group is killed and the next job starts a fresh worker. A worker that lives long is retired by
 //! [`Recycle`], because damage done quietly (an overrun buffer, leaked memory) must not spread to later jobs.
 
-use std::{
-    ffi::OsString,
-    marker::PhantomData,
-    os::fd::{AsFd, BorrowedFd},
-    path::PathBuf,
-    thread,
-    time::Duration,
-};
+use std::{ffi::OsString, marker::PhantomData, os::fd::BorrowedFd, path::PathBuf, thread, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Serialize, de::DeserializeOwned};

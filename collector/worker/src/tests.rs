@@ -17,6 +17,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::frame::{FrameError, read_frame, write_frame};
 use super::*;
 
 /// Long enough for any machine; no test waits for it unless something is broken.

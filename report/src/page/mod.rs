@@ -36,7 +36,10 @@ mod tests {
     #[test]
     fn names_of_strangers_stay_names() {
         let whole = page("</title><script>", "h1 { margin: 1rem; }", "<h1>x</h1>");
-        assert!(whole.contains("<title>&lt;/title&gt;&lt;script&gt;</title>") && whole.ends_with("</html>\n"), "{whole}");
+        assert!(
+            whole.contains("<title>&lt;/title&gt;&lt;script&gt;</title>") && whole.ends_with("</html>\n"),
+            "{whole}"
+        );
         assert!(whole.find("--ink").unwrap() < whole.find("margin: 1rem").unwrap(), "own rules win");
         assert!(whole.starts_with(&head("</title><script>", "h1 { margin: 1rem; }")));
         assert_eq!(data(r#"{"a":"</script>"}"#), r#"{"a":"\u003c/script>"}"#);

@@ -108,7 +108,8 @@ fn straight(tokens: &[TokenTree]) -> (Path, usize) {
     while let Some(TokenTree::Ident(word)) = tokens.get(at) {
         path.push(word.to_string());
         at += 1;
-        let is_joined = |place: usize| matches!(tokens.get(place), Some(TokenTree::Punct(mark)) if mark.as_char() == ':');
+        let is_joined =
+            |place: usize| matches!(tokens.get(place), Some(TokenTree::Punct(mark)) if mark.as_char() == ':');
         if !is_joined(at) || !is_joined(at + 1) {
             break;
         }
@@ -152,6 +153,9 @@ fn circles_are_found_and_families_are_none() {
     let one = ("one.rs", "use super::two::{Two, three};");
     assert_eq!(found(&[one, ("two.rs", "fn f() -> crate::one::One { todo!() }")]), [["one", "two"]]);
     assert_eq!(found(&[one, ("two.rs", "use std::fmt;")]), Vec::<Vec<String>>::new());
-    assert_eq!(found(&[one, ("two.rs", "#[cfg(test)]\nmod tests { use crate::one::One; }")]), Vec::<Vec<String>>::new());
+    assert_eq!(
+        found(&[one, ("two.rs", "#[cfg(test)]\nmod tests { use crate::one::One; }")]),
+        Vec::<Vec<String>>::new()
+    );
     assert_eq!(found(&[("one/mod.rs", "use part::A;"), ("one/part.rs", "use super::B;")]), Vec::<Vec<String>>::new());
 }

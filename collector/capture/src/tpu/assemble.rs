@@ -6,7 +6,7 @@ use super::loss::Losses;
 use super::settings::{Reading, Settings};
 use super::timeline::Timeline;
 use super::{Error, Result, align, cdma, core, files, global, layers};
-use datasets::parallel;
+use rayon::prelude::*;
 use std::path::Path;
 
 /// Reads a capture.
@@ -25,10 +25,8 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
         // The vendor's tool counts files instead of reading their names.
         found.cores.iter_mut().zip(0..).for_each(|(file, position)| file.0 = position);
     }
-    let ports =
-        parallel::map(found.ports.len(), |index| cdma::read(&settings, found.ports[index].0, &found.ports[index].1));
-    let cores =
-        parallel::map(found.cores.len(), |index| core::read(&settings, found.cores[index].0, &found.cores[index].1));
+    let ports: Vec<Port> = found.ports.par_iter().map(|(number, path)| cdma::read(&settings, *number, path)).collect();
+    let cores: Vec<Core> = found.cores.par_iter().map(|(number, path)| core::read(&settings, *number, path)).collect();
     let shown = shown_cores(&cores, global.cores);
     let named: Vec<(u32, &Core)> = numbers.into_iter().zip(&cores).collect();
     global.declared.check(directory, &named, &ports, shown, &mut losses);
@@ -68,7 +66,7 @@ pub fn assemble(
         }
         _ => {}
     }
-    let mut cores = parallel_each(cores, |core| core::pair(&settings, core));
+    cores.par_iter_mut().for_each(|core| core::pair(&settings, core));
     for port in &mut ports {
         cdma::pair(settings.chip, port, &mut cores, &mut losses);
     }
@@ -113,16 +111,5 @@ fn with_first_scopes(cores: &mut [Core]) -> impl Iterator<Item = (&mut Core, u32
         let first = *next;
         *next += core.nodes.scopes;
         Some((core, first))
-    })
-}
-
-/// Runs a function on every element, on all threads.
-fn parallel_each<T: Send>(items: Vec<T>, function: impl Fn(&mut T) + Sync) -> Vec<T> {
-    let slots: Vec<std::sync::Mutex<Option<T>>> =
-        items.into_iter().map(|item| std::sync::Mutex::new(Some(item))).collect();
-    parallel::map(slots.len(), |index| {
-        let mut item = slots[index].lock().ok().and_then(|mut slot| slot.take()).expect("each is taken once");
-        function(&mut item);
-        item
     })
 }

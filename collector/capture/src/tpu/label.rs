@@ -3,9 +3,9 @@
 //! The two alternate; those that together took longer are the waits, and so is every one of more than a microsecond.
 
 use super::chip::{Chip, Engine};
-use super::rows::Rows;
 use super::pmu;
 use super::record::{Label, NONE, Record};
+use super::rows::Rows;
 
 /// Beyond this a system record waited, whatever its place.
 const LONG_NS: i64 = 1000;

@@ -4,12 +4,12 @@
 //! (`section`), and inside a section the number says which command a record is.
 
 use super::chip::{Chip, Engine};
-use super::rows::Rows;
 use super::descriptor::{self, Stream};
 use super::label::label;
 use super::loss::Losses;
 use super::node::{Node, Source};
 use super::record::{Command, NONE, Origin, Record};
+use super::rows::Rows;
 use super::section;
 use std::collections::HashMap;
 use std::ops::Range;

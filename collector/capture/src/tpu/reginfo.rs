@@ -5,6 +5,7 @@ use super::event::{Event, Value};
 use super::timeline::Timeline;
 use super::{Result, output};
 use datasets::output::Output;
+use rayon::prelude::*;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +26,9 @@ pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
     for port in timeline.ports.iter().filter(|port| !port.stream.records.is_empty()) {
         jobs.push((directory.join(format!("cdmaRegInfo_{}.txt", port.number)), Job::Port(port)));
     }
-    let results = datasets::parallel::map(jobs.len(), |index| {
-        let (path, job) = &jobs[index];
-        output::write(path, |file| write_file(timeline, file, job))
-    });
-    results.into_iter().collect::<Result<Vec<()>>>().map(|written| written.len())
+    let write = |(path, job): &(PathBuf, Job<'_>)| output::write(path, |file| write_file(timeline, file, job));
+    jobs.par_iter().try_for_each(write)?;
+    Ok(jobs.len())
 }
 
 enum Job<'a> {

@@ -5,7 +5,7 @@ use super::core::Core;
 use super::event::Event;
 use super::event::{dma, tiu};
 use super::timeline::Timeline;
-use datasets::parallel;
+use rayon::prelude::*;
 use report::{Table, duration, figures};
 
 /// Bytes and the cycles they took.
@@ -53,7 +53,7 @@ pub struct Summary {
 pub fn summarise(timeline: &Timeline) -> Option<Summary> {
     let start = timeline.records().map(|record| record.start).min()?;
     let end = timeline.records().map(|record| record.end).max()?;
-    let cores = parallel::map(timeline.cores.len(), |index| core_sums(timeline, &timeline.cores[index]));
+    let cores = timeline.cores.par_iter().map(|core| core_sums(timeline, core)).collect();
     let settings = &timeline.settings;
     Some(Summary {
         cores,

@@ -1,7 +1,7 @@
 //! Which metrics of the range profiler a job reads: those the device has and lets be read, chosen once.
 
 use crate::cupti::{Cupti, CuptiError};
-use crate::driver::Device;
+use crate::driver::{Device, DriverError};
 use crate::profiler::{Config, Profiler};
 use measure::counters::gpu::WantedMetric;
 

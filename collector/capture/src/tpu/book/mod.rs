@@ -19,8 +19,8 @@ use super::core::{Core, ENGINES};
 use super::event::Event;
 use super::timeline::Timeline;
 use super::{Result, cdma::Port, output};
-use datasets::parallel;
 use engines::{CoreTotals, number, percent, speed};
+use rayon::prelude::*;
 use row::Rows;
 use sheet::{Cell, MAX_ROWS, Sheet, Style};
 use std::path::Path;
@@ -78,13 +78,11 @@ pub fn write(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Resul
     // Sheets before those of the engines.
     let before = 1 + if layers.is_some() { layers::SHEETS.len() } else { 0 };
     // The table is the longest piece of work, so it begins first.
-    let mut results = parallel::map(owners.len() + 1, |index| match index {
-        0 => output::write(&folder.join(TABLE), |file| table::write(timeline, file)).map(|()| None),
-        _ => Ok(Some(sheet(timeline, owners[index - 1], before + index))),
-    })
-    .into_iter()
-    .collect::<Result<Vec<_>>>()?;
-    let sheets: Vec<Packed> = results.drain(..).flatten().collect();
+    let table = || output::write(&folder.join(TABLE), |file| table::write(timeline, file));
+    let sheets =
+        || owners.par_iter().enumerate().map(|(index, owner)| sheet(timeline, *owner, before + index + 1)).collect();
+    let (table, sheets): (Result<()>, Vec<Packed>) = rayon::join(table, sheets);
+    table?;
     let mut members = parts(&owners, layers.is_some());
     if let Some(shown) = &layers {
         let overall = engines::overall(timeline, &totals, total_ns);
@@ -104,15 +102,15 @@ fn owners(timeline: &Timeline, cores: Option<u32>) -> Vec<Owner<'_>> {
 }
 
 fn totals(timeline: &Timeline) -> Vec<CoreTotals> {
-    let mut totals = parallel::map(timeline.cores.len(), |index| {
-        let core = &timeline.cores[index];
+    let of_core = |core: &Core| {
         let [_, gdma, sdma] = ENGINES.map(|engine| match engine {
             Engine::Tiu => DmaSums::default(),
             engine => sums::dma(timeline.core_events(core, engine)),
         });
         let (tiu, _) = sums::tiu(timeline.core_events(core, Engine::Tiu));
         CoreTotals { tiu, dma: [gdma, sdma, DmaSums::default()] }
-    });
+    };
+    let mut totals: Vec<CoreTotals> = timeline.cores.par_iter().map(of_core).collect();
     let last = totals.len().saturating_sub(1);
     for event in timeline.ports.iter().flat_map(|port| timeline.port_events(port)) {
         let core = event.core.map_or(last, |core| core as usize);

@@ -19,15 +19,16 @@ use super::{Result, output};
 use host::HostTrace;
 use kernel::Call;
 use packet::Packets;
+use rayon::prelude::*;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
 use track::{Lanes, Tracks};
 
 /// Records in one piece.
 const PIECE: usize = 1 << 14;
+/// Pieces in memory at a time.
+const HELD: usize = 16;
 
 /// Writes the trace.
 pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
@@ -36,32 +37,12 @@ pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Resu
 }
 
 /// Makes pieces on all threads and writes them in order.
-fn in_order(
-    count: usize,
-    make: impl Fn(usize) -> Vec<u8> + Sync,
-    out: &mut (impl Write + Send),
-) -> std::io::Result<()> {
-    let (next, turn, moved) = (AtomicUsize::new(0), Mutex::new((0, Ok(()), out)), Condvar::new());
-    let work = |_: usize| {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return;
-            }
-            let bytes = make(index);
-            let mut state = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            while state.0 != index {
-                state = moved.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
-            }
-            if state.1.is_ok() {
-                state.1 = state.2.write_all(&bytes);
-            }
-            state.0 += 1;
-            moved.notify_all();
-        }
-    };
-    datasets::parallel::map(datasets::parallel::THREADS, work);
-    turn.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
+fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl Write) -> std::io::Result<()> {
+    for start in (0..count).step_by(HELD) {
+        let made: Vec<Vec<u8>> = (start..count.min(start + HELD)).into_par_iter().map(&make).collect();
+        made.iter().try_for_each(|piece| out.write_all(piece))?;
+    }
+    Ok(())
 }
 
 /// One stream's records in order of time and their lanes, where those are not the obvious ones.
@@ -120,12 +101,10 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn of(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> Plan<'a> {
         let mut tracks = track::of(timeline);
-        let count = timeline.cores.len();
-        let orders = datasets::parallel::map(count, |core| timeline.cores[core].streams.each_ref().map(Order::of));
-        let kernels = datasets::parallel::map(count, |core| {
-            let core = &timeline.cores[core];
-            kernel::calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)))
-        });
+        let cores = &timeline.cores;
+        let orders: Vec<[Order; 3]> = cores.par_iter().map(|core| core.streams.each_ref().map(Order::of)).collect();
+        let calls = |core| kernel::calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)));
+        let kernels: Vec<Vec<Call<'_>>> = cores.par_iter().map(calls).collect();
         let mut pieces = vec![Piece::Tracks, Piece::Total];
         let mut core_tracks = std::mem::take(&mut tracks.cores);
         for (core, own) in core_tracks.iter_mut().enumerate() {

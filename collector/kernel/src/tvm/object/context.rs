@@ -53,7 +53,7 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
 }
 
 /// The address of a symbol in a library or in those that it was linked with; the process counts as a library.
-fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
+pub(super) fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
     let name = CString::new(name).ok()?;
     // SAFETY: the symbol is only taken as an address.
     let symbol = unsafe { library.get::<*mut c_void>(name.as_c_str()) }.ok()?;

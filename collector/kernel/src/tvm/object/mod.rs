@@ -118,7 +118,7 @@ impl Loaded {
     pub fn symbol(&self, name: &str) -> Option<NonNull<c_void>> {
         match &*self.backing {
             Backing::Image { image, exports } => image.address(exports.get(name)?.offset),
-            Backing::Library(library) => linker::find(library, name),
+            Backing::Library(library) => context::find(library, name),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 use tvm_ffi::AnyView;
 
-use super::super::{linker, load};
+use super::super::{context, load};
 use super::{address, by_both_routes, c_function, compile};
 
 #[test]
@@ -82,7 +82,7 @@ fn pointers_to_text_and_a_jump_table() {
 #[test]
 fn the_address_of_an_imported_function_is_the_real_one() {
     let object = compile("#include <string.h>\nvoid *where(void) { return (void *)memcmp; }");
-    let here = linker::find(&Library::this(), "memcmp").expect("the C library has it").as_ptr();
+    let here = context::find(&Library::this(), "memcmp").expect("the C library has it").as_ptr();
     by_both_routes(&object, |loaded| {
         let place = c_function!(loaded, "where", fn() -> *mut c_void);
         // SAFETY: a pure function.
@@ -152,7 +152,7 @@ fn data_is_never_offered_as_a_function() {
 #[test]
 fn variables_for_the_runtime_are_filled() {
     let object = compile("void *__TVMFFIFunctionCall; void *call(void) { return __TVMFFIFunctionCall; }");
-    let here = linker::find(&Library::this(), "TVMFFIFunctionCall").expect("the binding links it").as_ptr();
+    let here = context::find(&Library::this(), "TVMFFIFunctionCall").expect("the binding links it").as_ptr();
     by_both_routes(&object, |loaded| {
         let call = c_function!(loaded, "call", fn() -> *mut c_void);
         // SAFETY: a pure function.
