@@ -174,6 +174,13 @@ fn what_is_wrong_among_measurements_is_named() {
         assert!(problem.contains("does not have the hash that its name says"), "{problem}");
         assert_eq!(store.peaks().expect("the rest goes on"), []);
     }
+    // A store with a sound copy mends it.
+    let other = Store::create(&folder.path().join("other")).expect("a store");
+    other.keep_peaks(&first).expect("kept");
+    let damaged = std::fs::read(&path).expect("text");
+    store.merge(&other).expect("merged");
+    assert_eq!((store.peaks().expect("read"), named()), (vec![first.clone()], Vec::new()));
+    std::fs::write(&path, damaged).expect("written");
     let aside = store.quarantine().expect("set aside").files;
     assert!(aside.len() == 1 && aside[0].file == path && aside[0].to.exists(), "{aside:?}");
     assert_eq!(named(), []);

@@ -699,3 +699,42 @@ fn leftovers_of_a_crash_are_seen_and_then_removed() {
     assert_eq!(store.compact().unwrap().leftovers, 1);
     assert!(!leftover.exists());
 }
+
+#[test]
+fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
+    let (_folder, store) = new_store();
+    let part = write(&store, &[measured(1), measured(2)]).parts.remove(0);
+    let root = store.root();
+    let folders = [
+        root.join("journal/stray.jsonl"),
+        part.with_file_name(format!("part-{}.parquet", "0".repeat(64))),
+        root.join("configs").join(format!("{}.json", "0".repeat(32))),
+        root.join("hosts/bench-1/peaks-0.json"),
+    ];
+    folders.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    let files = [
+        root.join("journal/notes.txt"),
+        root.join("dataset/part_target=cuda"),
+        part.parent().unwrap().with_file_name("part_host_class=none"),
+        // As some tools copy parts: without the folders that say what they are of.
+        root.join("dataset").join(part.file_name().unwrap()),
+        root.join("hosts/notes.txt"),
+    ];
+    files.iter().for_each(|file| std::fs::write(file, "mine").unwrap());
+    let leftover = root.join("hosts/bench-1/.tmp-crash");
+    std::fs::write(&leftover, "").unwrap();
+
+    assert_eq!(sorted(records(&store)), [measured(2), measured(1)]);
+    assert_eq!((store.stats(Choose::Middle).unwrap().rows, store.keys().unwrap().len()), (2, 2));
+    let (_other_folder, other) = new_store();
+    assert_eq!(other.merge(&store).unwrap().parts, 1);
+    assert_eq!(other.verify().unwrap().problems, []);
+    assert_eq!(store.compact().unwrap().rows, 2);
+    assert!(!leftover.exists());
+    let named: Vec<PathBuf> = store.verify().unwrap().problems.into_iter().map(|problem| problem.file).collect();
+    let wanted: Vec<&PathBuf> = folders.iter().chain(&files).collect();
+    assert_eq!(named.len(), wanted.len(), "{named:?}");
+    assert!(wanted.iter().all(|path| named.contains(path)), "{named:?}");
+    store.quarantine().unwrap();
+    assert_eq!(store.verify().unwrap().rows, 2);
+}

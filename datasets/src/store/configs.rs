@@ -4,6 +4,7 @@
 //! store/configs/<hash>.json    the resolved configuration whose hash records have in `config_hash`
 //! ```
 
+use super::damage::is_unreadable;
 use super::files::{Scratch, list, make_folder};
 use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
@@ -58,8 +59,10 @@ impl Store {
     /// Takes over the sound texts of another store.
     pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
         for path in other.configs()? {
-            if let Some(text) = read(&path)?.filter(|text| is_named_after(&path, text)) {
-                self.keep_config(&text)?;
+            match read(&path) {
+                Ok(Some(text)) if is_named_after(&path, &text) => self.keep_config(&text).map(drop)?,
+                Err(Error::Io { source, .. }) if is_unreadable(&source) => {}
+                read => read.map(drop)?,
             }
         }
         Ok(())

@@ -101,7 +101,8 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
 }
 
-/// Whether it is the disk that cannot give a file's content back.
+/// Whether a file has no content to give back: the disk cannot, or it is a folder under the name of a file.
 pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
-    error.raw_os_error() == Some(nix::errno::Errno::EIO as i32)
+    use nix::errno::Errno;
+    [Errno::EIO, Errno::EISDIR].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))
 }

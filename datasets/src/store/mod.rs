@@ -179,7 +179,9 @@ impl Store {
 
     /// All journals, sorted by path.
     fn journals(&self) -> Result<Vec<PathBuf>> {
-        files::list(&self.journal_folder(), is_journal)
+        let mut journals = files::list(&self.journal_folder(), is_journal)?;
+        journals.retain(|path| !path.is_dir());
+        Ok(journals)
     }
 }
 

@@ -47,7 +47,8 @@ impl Store {
     pub(super) fn merge_peaks(&self, other: &Store) -> Result<()> {
         for path in other.peak_files()? {
             let to = self.root().join(path.strip_prefix(other.root()).unwrap_or(&path));
-            if let (Some(folder), false, Some(text)) = (to.parent(), to.exists(), sound_text(&path)?) {
+            let is_here = to.exists() && sound_text(&to)?.is_some();
+            if let (Some(folder), false, Some(text)) = (to.parent(), is_here, sound_text(&path)?) {
                 make_folder(folder)?;
                 write_named(folder, &text)?;
             }
@@ -132,9 +133,6 @@ fn name_of(text: &[u8]) -> String {
 /// The text of a file whose name says its hash; nothing where it is another.
 fn sound_text(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
-    if path.is_dir() {
-        return Ok(None);
-    }
     let file = File::open(path).context("opening", path)?;
     match file.take(MAX_BYTES).read_to_end(&mut text) {
         Err(error) if is_unreadable(&error) => return Ok(None),

@@ -5,7 +5,7 @@ use super::files::leftovers;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::compare_attempts;
 use super::names::{is_part, part_folder};
-use super::{Store, files, is_journal};
+use super::{Store, files};
 use crate::batch::Batch;
 use crate::codec::parquet::PartCursor;
 use crate::codec::{all_columns, checked};
@@ -151,8 +151,9 @@ impl Store {
         for path in strangers {
             report.note(&path, Ok(Some("it is no part and not read; import it or remove it".to_owned())));
         }
-        for path in files::list(&self.journal_folder(), |name| is_shown(name) && !is_journal(name))? {
-            report.note(&path, Ok(Some("it is no journal and not read; remove it".to_owned())));
+        let journals = self.journals()?;
+        for path in files::list(&self.journal_folder(), is_shown)?.iter().filter(|path| !journals.contains(path)) {
+            report.note(path, Ok(Some("it is no journal and not read; remove it".to_owned())));
         }
         Ok(())
     }

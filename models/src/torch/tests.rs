@@ -77,6 +77,28 @@ fn directory_of(bytes: &[u8]) -> usize {
     u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize
 }
 
+/// What is in a file and what is in memory is read by two ways of reading bytes.
+#[test]
+fn a_damaged_file_is_answered_as_its_bytes_are() {
+    let whole = small_image();
+    let file = tempfile::Builder::new().suffix(".pt2").tempfile().unwrap();
+    let name = file.path().display().to_string();
+    let mut damaged: Vec<Vec<u8>> = (0..whole.len()).step_by(211).map(|end| whole[..end].to_vec()).collect();
+    let in_directory = (directory_of(&whole)..whole.len()).step_by(7);
+    damaged.extend(in_directory.map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x81;
+        bytes
+    }));
+    for bytes in damaged {
+        std::fs::write(file.path(), &bytes).unwrap();
+        let told = |read: Result<Imported, Error>| read.map(|read| read.graph.nodes.len()).map_err(|e| e.to_string());
+        let length = bytes.len();
+        let expected = told(import(bytes.into(), &name, &Options::default()));
+        assert_eq!(told(load(file.path(), &Options::default())), expected, "of {length} bytes");
+    }
+}
+
 #[test]
 fn archives_that_are_tricks_are_refused() {
     let whole = small_image();
