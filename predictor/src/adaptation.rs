@@ -49,8 +49,8 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     let mut changes = Vec::new();
     for ((operator, device), rows) in groups {
         let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
-        let before = errors(&predictor.learned, &samples, &rows);
-        let held_out = halves_held_out(&mut predictor.learned, &samples, &rows);
+        let before = residuals(&predictor.learned, &samples, &rows);
+        let held_out = cross_validated(&mut predictor.learned, &samples, &rows);
         let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
         predictor.learned.adapt_to(&samples, &rows);
         let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
@@ -70,7 +70,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     Ok(changes)
 }
 
-/// A shape whose time would tell much about a device that was not learned from.
+/// A shape whose time is informative of a device that was not learned from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// The operator.
@@ -79,7 +79,7 @@ pub struct Suggestion {
     pub sizes: Vec<(&'static str, f64)>,
 }
 
-/// Picks so many shapes of each operator among those of some samples, the most telling first: what a new device does with
+/// Picks so many shapes of each operator among those of some samples, the most informative first: what a new device does with
 /// one says least about what it does with the next.
 pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
@@ -89,7 +89,7 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
         // Shapes are the same whatever ran them; the device that ran most of them stands for all.
         let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
         let columns = sizes_that_differ(&samples, &rows);
-        for row in predictor.learned.telling(&samples, &rows, count) {
+        for row in predictor.learned.most_informative(&samples, &rows, count) {
             let size = |column: &usize| {
                 let (feature, value) = (&FEATURES[*column], f64::from(samples.features.row(row)[*column]));
                 (feature.name, if feature.unit.starts_with("log2") { value.exp2().round() } else { value })
@@ -119,15 +119,15 @@ fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     found
 }
 
-/// Logarithms of answers over measured times.
-fn errors(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+/// Residuals: logarithms of answers over measured times.
+fn residuals(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let times = learned.predict(samples, rows);
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// The same of each half of the rows' shapes after the other half was seen; nothing where there is but one shape. Leaves the
-/// last correction behind.
-fn halves_held_out(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+/// Residuals of two-fold cross-validation over the shapes of the rows; nothing where there is but one shape. Leaves the last
+/// correction behind.
+fn cross_validated(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if shapes(samples, rows) < 2 {
         return Vec::new();
@@ -135,7 +135,7 @@ fn halves_held_out(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<usize>>();
     let of = |fold: Fold| {
         learned.adapt_to(samples, &pick(&fold.train));
-        errors(learned, samples, &pick(&fold.test))
+        residuals(learned, samples, &pick(&fold.test))
     };
     by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
 }

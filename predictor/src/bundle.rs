@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Result};
 use crate::features::FEATURES;
-use crate::learn::adapt::Adapted;
 use crate::learn::chooser::Chooser;
 use crate::learn::facts::Facts;
+use crate::learn::gaussian_process::Correction;
 use crate::learn::operator::OfOperator;
 use crate::learn::ours::Ours;
 use crate::learn::predictor::{About, Predictor};
@@ -41,7 +41,8 @@ struct Operator {
     /// New in format 2, as corrections that lean to them.
     #[serde(default)]
     alone: usize,
-    adapted: BTreeMap<String, Adapted>,
+    #[serde(rename = "adapted")]
+    corrections: BTreeMap<String, Correction>,
     /// The numbers of the choices that are guessed, by device; new in format 2, which wrote them as `1.0`.
     #[serde(default)]
     choosers: BTreeMap<String, Vec<f32>>,
@@ -67,7 +68,7 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
         known: of.known.len(),
         transfer: of.transfer.len(),
         alone: of.alone.len(),
-        adapted: of.adapted.clone(),
+        corrections: of.corrections.clone(),
         choosers: of
             .choosers
             .iter()
@@ -157,11 +158,11 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
                 Chooser { options: choices.into_iter().map(|choice| choice as u32).zip(trees).collect() },
             );
         }
-        if operator.adapted.values().any(|adapted| !adapted.is_sound()) {
+        if operator.corrections.values().any(|correction| !correction.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));
         }
-        let (facts, adapted) = (operator.facts, operator.adapted);
-        operators.insert(name, OfOperator { facts, known, transfer, alone, choosers, adapted });
+        let (facts, corrections) = (operator.facts, operator.corrections);
+        operators.insert(name, OfOperator { facts, known, transfer, alone, choosers, corrections });
     }
     Ok(Predictor { about, learned: Ours { operators } })
 }

@@ -75,7 +75,7 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
 fn replace(of: &mut OfOperator, [known, transfer, alone]: [Vec<Trees>; 3]) {
     // Corrections were of the trees that stood here.
     if !transfer.is_empty() || !alone.is_empty() {
-        of.adapted.clear();
+        of.corrections.clear();
     }
     for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.alone, alone)] {
         if !sets.is_empty() {

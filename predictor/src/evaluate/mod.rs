@@ -269,7 +269,7 @@ fn ask(
     for round in &division.rounds {
         let few = match &round.few {
             Some(Few { drawn: Some(few), .. }) => few.clone(),
-            Some(Few { shots, drawn: None }) => match fitted.telling(samples, &round.test, *shots) {
+            Some(Few { shots, drawn: None }) => match fitted.most_informative(samples, &round.test, *shots) {
                 Some(few) => few,
                 None => {
                     told.push(None);
@@ -279,7 +279,7 @@ fn ask(
             None => Vec::new(),
         };
         if !few.is_empty() && !fitted.adapt(samples, &few) {
-            // What cannot adapt learns again from all that may be seen.
+            // What cannot be corrected learns again from all that may be seen.
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
             fitted = learner.fit(samples, &all, &lesson)?;
         }

@@ -1,11 +1,11 @@
 //! Learners: ours and those it must beat, all behind one function from samples to times.
 
-pub mod adapt;
 mod blend;
 pub mod boosted;
 pub mod chooser;
 pub mod facts;
 mod forest;
+pub mod gaussian_process;
 mod linear;
 #[cfg(test)]
 mod made_up;
@@ -162,9 +162,9 @@ pub trait Fitted {
         vec![None; rows.len()]
     }
 
-    /// Which samples, so many of each operator, it would have measured first; nothing where it cannot tell. Their times are
-    /// not looked at.
-    fn telling(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
+    /// Active selection: which samples, so many of each operator, it would have measured first; nothing where it cannot tell.
+    /// Their times are not looked at.
+    fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }
 

@@ -1,14 +1,14 @@
 //! What was learned of one operator, as it answers.
 
-use super::adapt::{Adapted, Place};
 use super::chooser::Chooser;
 use super::facts::Facts;
+use super::gaussian_process::{Correction, Input};
 use super::trees::Trees;
 use crate::features::{FEATURES, Matrix};
 use std::collections::BTreeMap;
 
-/// Trees of each device whose leaves say what behaves alike: the first ones, which ask for the most important.
-const TREES_OF_KIN: usize = 40;
+/// Trees of each device whose leaves the forest kernel looks at: the first ones, which ask for the most important.
+const TREES_OF_KERNEL: usize = 40;
 
 /// What was learned of one operator.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct OfOperator {
     /// What guesses the library's choice, by device.
     pub choosers: BTreeMap<String, Chooser>,
     /// Corrections from few measurements, by device.
-    pub adapted: BTreeMap<String, Adapted>,
+    pub corrections: BTreeMap<String, Correction>,
 }
 
 impl OfOperator {
@@ -51,26 +51,26 @@ impl OfOperator {
         }
     }
 
-    /// Where rows lie for corrections.
-    pub(super) fn places(&self, matrix: &Matrix) -> Vec<Place> {
-        let middle = self.logs(matrix, false);
-        let place = |row: usize| {
+    /// Rows as corrections see them.
+    pub(super) fn correction_inputs(&self, matrix: &Matrix) -> Vec<Input> {
+        let ensemble = self.logs(matrix, false);
+        let input = |row: usize| {
             let row = matrix.row(row);
-            let leaves = self.alone.iter().flat_map(|trees| trees.leaves(row).take(TREES_OF_KIN)).collect();
-            Place { sizes: sizes(row), leanings: Vec::new(), leaves }
+            let leaves = self.alone.iter().flat_map(|trees| trees.leaves(row).take(TREES_OF_KERNEL)).collect();
+            Input { sizes: sizes(row), deviations: Vec::new(), leaves }
         };
-        let mut places: Vec<Place> = (0..matrix.rows()).map(place).collect();
-        for trees in self.transfer.iter().chain(&self.alone) {
-            for (place, (log, middle)) in places.iter_mut().zip(trees.predict(matrix).iter().zip(&middle)) {
-                place.leanings.push((f64::from(*log) - middle) as f32);
+        let mut inputs: Vec<Input> = (0..matrix.rows()).map(input).collect();
+        for member in self.transfer.iter().chain(&self.alone) {
+            for (input, (log, ensemble)) in inputs.iter_mut().zip(member.predict(matrix).iter().zip(&ensemble)) {
+                input.deviations.push((f64::from(*log) - ensemble) as f32);
             }
         }
-        places
+        inputs
     }
 
     /// What measurements of a device add to the logarithms of rows on it.
-    pub fn corrections(&self, adapted: &Adapted, matrix: &Matrix) -> Vec<f64> {
-        self.places(matrix).iter().map(|place| adapted.correction(place)).collect()
+    pub fn corrected_by(&self, correction: &Correction, matrix: &Matrix) -> Vec<f64> {
+        self.correction_inputs(matrix).iter().map(|input| correction.mean(input)).collect()
     }
 
     /// The trees that answer and how much each counts: those for the other kind of device where there are none of the right

@@ -7,13 +7,13 @@
 //!
 //! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
-//! correct it (`adapt`).
+//! correct it (`gaussian_process`).
 
-use super::adapt::{self, Adapted};
 use super::blend::weigh;
 use super::boosted::{self, Growth};
 use super::chooser::Chooser;
 use super::facts::{facts, ranges};
+use super::gaussian_process::{self, Correction};
 use super::operator::OfOperator;
 use super::spread::calibrate;
 use super::trees::Trees;
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FEW: usize = 400;
 /// Operators with fewer shapes learn from others alone: their own trees would only know these.
 const FEW_SHAPES: usize = 8;
-/// Shapes of an operator among which the most telling are looked for; more are thinned out evenly.
+/// Shapes of an operator among which the most informative are looked for; more are thinned out evenly.
 const MOST_CANDIDATES: usize = 1500;
 
 /// What is asked of a predictor, which decides what must be learned.
@@ -317,8 +317,8 @@ impl Ours {
     }
 
     fn overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
-        let adapted = self.operator(samples, row).and_then(|known| known.adapted.get(samples.device_name(row)));
-        adapted.map_or_else(|| self.usual_overhead_ns(samples, row, view), |adapted| adapted.overhead_ns)
+        let correction = self.operator(samples, row).and_then(|known| known.corrections.get(samples.device_name(row)));
+        correction.map_or_else(|| self.usual_overhead_ns(samples, row, view), |correction| correction.overhead_ns)
     }
 
     /// The overhead before any correction.
@@ -392,23 +392,24 @@ impl Ours {
             for rows in by_device(samples, &rows).into_values() {
                 let device = samples.device_name(rows[0]);
                 let Some(known) = self.operators.get(name) else { continue };
-                let overhead_ns = adapted_overhead(samples, &rows, known.facts.overhead_ns);
+                let overhead_ns = overhead_of_few(samples, &rows, known.facts.overhead_ns);
                 let entry = self.operators.get_mut(name).expect("it was found above");
-                entry.adapted.insert(device.to_owned(), Adapted::of_overhead(overhead_ns));
+                entry.corrections.insert(device.to_owned(), Correction::of_overhead(overhead_ns));
                 let logs = self.logs(samples, &rows, name, None);
                 let residuals: Vec<f64> =
                     rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
                 let entry = &self.operators[name];
-                let adapted = adapt::adapt(overhead_ns, entry.places(&self.matrix(samples, &rows)), &residuals);
+                let inputs = entry.correction_inputs(&self.matrix(samples, &rows));
+                let correction = gaussian_process::fit(overhead_ns, inputs, &residuals);
                 let entry = self.operators.get_mut(name).expect("it was found above");
-                entry.adapted.insert(device.to_owned(), adapted);
+                entry.corrections.insert(device.to_owned(), correction);
             }
         }
     }
 
-    /// Some of the samples whose times would tell most about all of them, the most telling first: so many of each operator
-    /// and device that was not learned from, each shape once. Their times are not looked at.
-    pub fn telling(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
+    /// Active selection: the samples whose times would tell most about all of them, the most informative first: so many of each
+    /// operator and device that was not learned from, each shape once. Their times are not looked at.
+    pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for rows in by_operator(samples, rows).into_values() {
             let Some(known) = self.operator(samples, rows[0]) else { continue };
@@ -424,8 +425,8 @@ impl Ours {
                     let overhead_ns = self.usual_overhead_ns(samples, *row, samples.view(*row));
                     matrix.set(place, share, (samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
                 }
-                let places = known.places(&matrix);
-                found.extend(adapt::telling(&places, count).into_iter().map(|place| some[place]));
+                let inputs = known.correction_inputs(&matrix);
+                found.extend(gaussian_process::most_informative(&inputs, count).into_iter().map(|place| some[place]));
             }
         }
         found
@@ -455,7 +456,7 @@ impl Ours {
 }
 
 /// What the smallest operators cost on a device with few samples: no more than any of them took.
-fn adapted_overhead(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
+fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
     let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
     smallest.min(2.0 * usual_ns)
 }
@@ -472,8 +473,8 @@ impl Fitted for Ours {
         rows.iter().map(both).collect()
     }
 
-    fn telling(&self, samples: &Samples, rows: &[usize], count: usize) -> Option<Vec<usize>> {
-        Some(self.telling(samples, rows, count))
+    fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Option<Vec<usize>> {
+        Some(self.most_informative(samples, rows, count))
     }
 
     fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {
@@ -493,11 +494,11 @@ impl Ours {
             let name = &samples.operators[operator as usize];
             let known = self.operators.get(name)?;
             let mut logs = self.logs(samples, rows, name, view);
-            for (device, adapted) in &known.adapted {
+            for (device, correction) in &known.corrections {
                 let places: Vec<usize> =
                     (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
                 let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
-                let corrections = known.corrections(adapted, &self.matrix(samples, &asked));
+                let corrections = known.corrected_by(correction, &self.matrix(samples, &asked));
                 places.iter().zip(corrections).for_each(|(place, correction)| logs[*place] += correction);
             }
             let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));

@@ -194,7 +194,7 @@ impl Predictor {
         let operator = self.operator(ask.operator)?;
         let (device, threads) = self.place(ask)?;
         let is_known = operator.facts.knows(ask.device);
-        let adapted = operator.adapted.get(ask.device);
+        let correction = operator.corrections.get(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
         let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
@@ -202,7 +202,7 @@ impl Predictor {
         };
         let view = View::of_extras(ask.extras);
         let usual_ns = || operator.facts.overhead_ns(ask.device, busy_threads);
-        let overhead_ns = adapted.map_or_else(usual_ns, |adapted| adapted.overhead_ns);
+        let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
         let roofline_ns = arithmetic_ns.max(memory_ns);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
@@ -216,13 +216,13 @@ impl Predictor {
         row.push((roofline_ns / overhead_ns).log2() as f32);
         let mut outside = outside(&operator.facts, ask.work.form, &row, is_known);
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
-        if !is_known && adapted.is_none() {
+        if !is_known && correction.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
         let spread = operator.facts.spread_of(ask.device, view, &row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
-        let corrected = |adapted| operator.corrections(adapted, &Matrix::of(row.len(), row.clone()))[0];
-        let correction = adapted.map_or(0.0, corrected);
+        let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
+        let correction = correction.map_or(0.0, corrected);
         Ok(Situated {
             correction,
             operator,
