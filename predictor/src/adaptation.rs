@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Origin};
-use crate::learn::ours::Ours;
+use crate::learn::ensemble::Ensemble;
 use crate::learn::predictor::Predictor;
 use crate::learn::spread::half_width;
 use crate::learn::{Fitted, by_device, by_operator};
@@ -37,7 +37,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     for (operator, rows) in by_operator(&samples, &all) {
         let Some(known) = learned.operators.get(&samples.operators[operator as usize]) else { continue };
-        let is_new = |row: &usize| !known.facts.knows(samples.device_name(*row));
+        let is_new = |row: &usize| !known.facts.has_seen(samples.device_name(*row));
         let rows: Vec<usize> = rows.into_iter().filter(is_new).collect();
         groups.extend(by_device(&samples, &rows).into_iter().map(|(device, rows)| ((operator, device), rows)));
     }
@@ -120,14 +120,14 @@ fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
 }
 
 /// Residuals: logarithms of answers over measured times.
-fn residuals(learned: &Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+fn residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let times = learned.predict(samples, rows);
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
 /// Residuals of two-fold cross-validation over the shapes of the rows; nothing where there is but one shape. Leaves the last
 /// correction behind.
-fn cross_validated(learned: &mut Ours, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if shapes(samples, rows) < 2 {
         return Vec::new();

@@ -6,11 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::features::FEATURES;
-use crate::learn::chooser::Chooser;
+use crate::learn::choice_classifier::ChoiceClassifier;
+use crate::learn::ensemble::Ensemble;
 use crate::learn::facts::Facts;
 use crate::learn::gaussian_process::Correction;
-use crate::learn::operator::OfOperator;
-use crate::learn::ours::Ours;
+use crate::learn::operator::OperatorEnsemble;
 use crate::learn::predictor::{About, Predictor};
 use crate::learn::trees::Trees;
 use serde::{Deserialize, Serialize};
@@ -39,13 +39,13 @@ struct Operator {
     known: usize,
     transfer: usize,
     /// New in format 2, as corrections that lean to them.
-    #[serde(default)]
-    alone: usize,
+    #[serde(default, rename = "alone")]
+    per_device: usize,
     #[serde(rename = "adapted")]
     corrections: BTreeMap<String, Correction>,
-    /// The numbers of the choices that are guessed, by device; new in format 2, which wrote them as `1.0`.
-    #[serde(default)]
-    choosers: BTreeMap<String, Vec<f32>>,
+    /// The numbers of the choices that are told apart, by device; new in format 2, which wrote them as `1.0`.
+    #[serde(default, rename = "choosers")]
+    choice_classifiers: BTreeMap<String, Vec<f32>>,
 }
 
 /// Writes a predictor, at once or not at all.
@@ -63,16 +63,16 @@ pub fn read(path: &Path) -> Result<Predictor> {
 
 /// The content of a predictor's file.
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
-    let operator = |of: &OfOperator| Operator {
+    let operator = |of: &OperatorEnsemble| Operator {
         facts: of.facts.clone(),
         known: of.known.len(),
         transfer: of.transfer.len(),
-        alone: of.alone.len(),
+        per_device: of.per_device.len(),
         corrections: of.corrections.clone(),
-        choosers: of
-            .choosers
+        choice_classifiers: of
+            .choice_classifiers
             .iter()
-            .map(|(device, chooser)| (device.clone(), chooser.choices().map(|choice| choice as f32).collect()))
+            .map(|(device, classifier)| (device.clone(), classifier.choices().map(|choice| choice as f32).collect()))
             .collect(),
     };
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
@@ -83,12 +83,13 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&header);
     for of in predictor.learned.operators.values() {
-        let choosers = of.choosers.values().flat_map(|chooser| chooser.options.iter().map(|(_, trees)| trees));
+        let choice_classifiers =
+            of.choice_classifiers.values().flat_map(|classifier| classifier.classes.iter().map(|(_, trees)| trees));
         of.known
             .iter()
             .chain(&of.transfer)
-            .chain(&of.alone)
-            .chain(choosers)
+            .chain(&of.per_device)
+            .chain(choice_classifiers)
             .for_each(|trees| trees.to_bytes(&mut bytes));
     }
     let hash = blake3::hash(&bytes);
@@ -145,26 +146,27 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         };
         let known = read(operator.known)?;
         let transfer = read(operator.transfer)?;
-        let alone = read(operator.alone)?;
-        let mut choosers = BTreeMap::new();
-        for (device, choices) in operator.choosers {
+        let per_device = read(operator.per_device)?;
+        let mut choice_classifiers = BTreeMap::new();
+        for (device, choices) in operator.choice_classifiers {
             let is_one = |choice: &f32| (1.0..=operator.facts.choices.len() as f32).contains(choice);
             if !choices.iter().all(is_one) {
                 return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
             }
             let trees = read(choices.len())?;
-            choosers.insert(
+            choice_classifiers.insert(
                 device,
-                Chooser { options: choices.into_iter().map(|choice| choice as u32).zip(trees).collect() },
+                ChoiceClassifier { classes: choices.into_iter().map(|choice| choice as u32).zip(trees).collect() },
             );
         }
         if operator.corrections.values().any(|correction| !correction.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));
         }
         let (facts, corrections) = (operator.facts, operator.corrections);
-        operators.insert(name, OfOperator { facts, known, transfer, alone, choosers, corrections });
+        operators
+            .insert(name, OperatorEnsemble { facts, known, transfer, per_device, choice_classifiers, corrections });
     }
-    Ok(Predictor { about, learned: Ours { operators } })
+    Ok(Predictor { about, learned: Ensemble { operators } })
 }
 
 fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {

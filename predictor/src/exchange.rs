@@ -5,7 +5,7 @@
 //! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
 
 use crate::error::{Error, Result};
-use crate::learn::operator::OfOperator;
+use crate::learn::operator::OperatorEnsemble;
 use crate::learn::predictor::Predictor;
 use crate::learn::trees::Trees;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
     let names = names(predictor);
     let mut written = Vec::new();
     for (operator, of) in &predictor.learned.operators {
-        for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer), ("alone", &of.alone)] {
+        for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer), ("alone", &of.per_device)] {
             for (place, trees) in sets.iter().enumerate() {
                 let path = file(folder, operator, kind, place)?;
                 datasets::output::write(&path, trees.to_json(&names))?;
@@ -72,12 +72,12 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-fn replace(of: &mut OfOperator, [known, transfer, alone]: [Vec<Trees>; 3]) {
+fn replace(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
     // Corrections were of the trees that stood here.
-    if !transfer.is_empty() || !alone.is_empty() {
+    if !transfer.is_empty() || !per_device.is_empty() {
         of.corrections.clear();
     }
-    for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.alone, alone)] {
+    for (place, sets) in [(&mut of.known, known), (&mut of.transfer, transfer), (&mut of.per_device, per_device)] {
         if !sets.is_empty() {
             *place = sets;
         }

@@ -3,9 +3,9 @@
 use crate::error::{Error, Result};
 use crate::features::Device;
 use crate::learn::boosted::Growth;
-use crate::learn::ours::{self, Purpose};
+use crate::learn::ensemble::{self, Purpose};
 use crate::learn::predictor::{About, Predictor};
-use crate::learn::{Lesson, by_operator, tune};
+use crate::learn::{FitOptions, by_operator, tune};
 use crate::samples::Samples;
 use crate::split::PARTS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,8 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
     let growth = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
     let growth_of = |operator: &str| growth.get(operator).cloned().unwrap_or_else(Growth::boosting);
-    let lesson = Lesson { seed, purpose, intervals: true };
-    let mut learned = ours::fit_lesson(samples, &all, &growth_of, &lesson)?;
+    let options = FitOptions { seed, purpose, intervals: true };
+    let mut learned = ensemble::fit_with_options(samples, &all, &growth_of, &options)?;
     for (name, of) in &mut learned.operators {
         of.facts.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
         of.facts.words = samples.words.get(name).cloned().unwrap_or_default();

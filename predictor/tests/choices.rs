@@ -3,7 +3,7 @@
 
 use predictor::features::{CHOICE, Work};
 use predictor::learn::predictor::{Ask, Predictor};
-use predictor::learn::{Fitted, ours};
+use predictor::learn::{Fitted, ensemble};
 use predictor::samples::Samples;
 use predictor::table::Mapping;
 use predictor::{bundle, train};
@@ -64,7 +64,10 @@ fn the_choice_is_guessed_and_kept() {
     let path = folder.path().join("choices.opp");
     bundle::write(&predictor, &path).expect("a file");
     let read = bundle::read(&path).expect("the file");
-    assert_eq!(read.learned.operators["product"].choosers, predictor.learned.operators["product"].choosers);
+    assert_eq!(
+        read.learned.operators["product"].choice_classifiers,
+        predictor.learned.operators["product"].choice_classifiers
+    );
     assert_eq!(choice(&read, 200.0, 700.0).as_deref(), Some("wide"));
 
     let mut nameless = predictor;
@@ -81,7 +84,7 @@ fn answers_do_not_depend_on_what_was_chosen() {
     let learn: Vec<usize> = (0..400).collect();
     let ask: Vec<usize> = (400..600).collect();
     let growth = |_: &str| predictor::learn::boosted::Growth::boosting();
-    let fitted = ours::fit(&samples, &learn, &growth, 0, ours::Purpose::Known).expect("trees");
+    let fitted = ensemble::fit(&samples, &learn, &growth, 0, ensemble::Purpose::Known).expect("trees");
     let times = fitted.predict(&samples, &ask);
     let mut turned = samples.clone();
     ask.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));

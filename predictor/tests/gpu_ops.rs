@@ -20,7 +20,7 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
     let of_device = |row: &usize| samples.device_name(*row) == "NVIDIA A100-PCIE-40GB";
     let rows: Vec<usize> = (0..samples.rows.len()).filter(of_device).collect();
     samples.keep(&rows);
-    let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ours]) };
+    let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ensemble]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert!(found.learners["ours"].mape <= 2.5, "{found:?}");
 }

@@ -30,7 +30,7 @@ const BASELINES: &[Learner] = &[
 #[test]
 fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
     let (samples, _) = common::samples();
-    let learners = [&[Learner::Ours], BASELINES].concat();
+    let learners = [&[Learner::Ensemble], BASELINES].concat();
     let found = evaluate(&samples, &plan(Protocol::P1, &learners)).expect("an evaluation");
     let ours = &found.learners["ours"];
     assert_eq!(ours.rows, samples.rows.len(), "every row is asked once");
@@ -44,7 +44,7 @@ fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
 #[test]
 fn intervals_hold_about_what_they_promise() {
     let (samples, _) = common::samples();
-    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ours, Learner::Quantiles]) };
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ensemble, Learner::Quantiles]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     for (name, metrics) in &found.learners {
         let interval = metrics.interval.as_ref().expect("both learn intervals");
@@ -60,7 +60,7 @@ fn operators_of_one_shape_have_intervals_too() {
     samples.operators.push("rare".to_owned());
     let name = samples.operators.len() as u32 - 1;
     samples.rows.iter_mut().filter(|row| row.shape == rare).for_each(|row| row.operator = name);
-    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ours]) };
+    let plan = Plan { intervals: true, ..plan(Protocol::P1, &[Learner::Ensemble]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     let interval = found.learners["ours"].interval.as_ref().expect("all rows have one");
     assert!((80.0..=99.0).contains(&interval.coverage), "{interval:?}");
@@ -77,7 +77,8 @@ fn networks_are_the_sums_of_their_operators() {
         uses: shapes.iter().filter(|shape| *shape % 3 == part).map(|shape| (*shape, 2.0)).collect(),
     };
     samples.networks = (0..3).map(network).collect();
-    let found = evaluate(&samples, &plan(Protocol::P2, &[Learner::Ours, Learner::Roofline])).expect("an evaluation");
+    let found =
+        evaluate(&samples, &plan(Protocol::P2, &[Learner::Ensemble, Learner::Roofline])).expect("an evaluation");
     let whole = found.end_to_end.expect("networks were held out");
     assert_eq!(whole.networks.len(), 3 * samples.devices.len(), "each on each device");
     let sum = |of: fn(&predictor::samples::Sample) -> f64| 2.0 * samples.rows.iter().map(of).sum::<f64>();
@@ -109,8 +110,8 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
             let work = Work::contraction(2.0, size, size, size, false);
             let ask = Ask { operator: name, work: &work, device: "middle", threads: None, extras: &Default::default() };
             let row = before.row(&ask).expect("a described device");
-            let ours = before.learned.operators[name].log(&row, true);
-            assert!((of.log(&row, true) - ours).abs() < 1e-6, "{name} {size}");
+            let ours = before.learned.operators[name].log_ratio(&row, true);
+            assert!((of.log_ratio(&row, true) - ours).abs() < 1e-6, "{name} {size}");
         }
         assert!(of.facts.spreads.is_empty(), "nobody knows how far off these are");
     }
@@ -124,7 +125,7 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
 #[test]
 fn few_measurements_of_a_new_device_help() {
     let (samples, _) = common::samples();
-    let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours])).expect("an evaluation");
+    let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ensemble])).expect("an evaluation");
     let (few, many) = (&found.learners["ours k=10"], &found.learners["ours k=50"]);
     assert!(many.mape <= few.mape && many.mape < 8.0, "{few:?} {many:?}");
 }
@@ -376,8 +377,8 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     let row = predictor.row(&ask).expect("a row");
     let mut log = |share: f64| {
         let operator = predictor.learned.operators.get_mut("product").expect("an operator");
-        operator.facts.share_of_alone = share;
-        let log = operator.log(&row, false);
+        operator.facts.per_device_weight = share;
+        let log = operator.log_ratio(&row, false);
         let explanation = explain::explain(&predictor, &ask).expect("an explanation");
         let parts: f64 = explanation.parts.iter().map(|part| part.factor.ln()).sum();
         assert!((parts + explanation.average.ln() - log).abs() < 1e-4, "{share}: {explanation:?}");
@@ -387,13 +388,14 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     assert!((without - only).abs() > 1e-4 && (half - (without + only) / 2.0).abs() < 1e-9, "{without} {half} {only}");
     let bytes = common::trained();
     let known = &bundle::from_bytes(bytes).expect("a predictor").learned.operators["product"];
-    assert!((0.0..=1.0).contains(&known.facts.share_of_alone) && known.alone.len() == 3);
+    assert!((0.0..=1.0).contains(&known.facts.per_device_weight) && known.per_device.len() == 3);
 }
 
 #[test]
 fn chosen_measurements_teach_more_than_drawn_ones() {
     let (samples, _) = common::samples();
-    let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ours, Learner::Roofline])).expect("an evaluation");
+    let found =
+        evaluate(&samples, &plan(Protocol::P4, &[Learner::Ensemble, Learner::Roofline])).expect("an evaluation");
     let (drawn, chosen) = (&found.learners["ours k=10"], &found.learners["ours k=10 chosen"]);
     assert!(chosen.mape < drawn.mape, "{chosen:?} against {drawn:?}");
     assert!(!found.learners.contains_key("roofline k=10 chosen"), "the roofline cannot choose");

@@ -70,7 +70,7 @@ fn samples() -> Samples {
 }
 
 fn error(samples: &Samples, default_only: bool) -> f64 {
-    let plan = Plan { score_default: default_only, folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ours]) };
+    let plan = Plan { score_default: default_only, folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ensemble]) };
     evaluate(samples, &plan).expect("an evaluation").learners["ours"].mape
 }
 

@@ -82,7 +82,7 @@ fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<Stri
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
         let then = before.learned.operators.get(operator).and_then(|of| of.facts.mape_aside);
-        if let (Some(now), Some(then)) = (learners.get(Learner::Ours.name()), then)
+        if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then)
             && now.mape_interval.0 > then
         {
             worse.push(format!("{operator}: {:.2} % after {then:.2} %", now.mape));
@@ -96,14 +96,14 @@ fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<St
     const SLACK: f64 = 0.01;
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
-        for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ours.name())) {
+        for (learner, now) in learners.iter().filter(|(learner, _)| learner.starts_with(Learner::Ensemble.name())) {
             let then = before.operators.get(operator).and_then(|learners| learners.get(learner));
             if let Some(then) = then.filter(|then| now.mape_interval.0 > then.mape_interval.1) {
                 worse.push(format!("{operator} ({learner}): {:.2} % after {:.2} %", now.mape, then.mape));
             }
         }
     }
-    let ours = Learner::Ours.name();
+    let ours = Learner::Ensemble.name();
     if let (Some(now), Some(then)) = (evaluation.ranking.get(ours), before.ranking.get(ours))
         && now.top1 < then.top1 - SLACK
     {
@@ -253,7 +253,7 @@ fn orders(evaluation: &Evaluation) -> String {
 }
 
 fn networks(found: &EndToEnd) -> String {
-    let ours = Learner::Ours.name();
+    let ours = Learner::Ensemble.name();
     let mut table = Table::new([
         words("network"),
         words("run with").drops(2),

@@ -8,7 +8,7 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::{Learner, Lesson, Spread, by_operator};
+use crate::learn::{FitOptions, Learner, Spread, by_operator};
 use crate::samples::Samples;
 use metrics::{Interval, Metrics, metrics};
 pub use networks::EndToEnd;
@@ -219,7 +219,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
 /// How our error falls with the number of shapes learned from.
 pub fn curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
     let point = |share: &f64| {
-        let plan = Plan { share: *share, learners: vec![Learner::Ours], intervals: false, ..plan.clone() };
+        let plan = Plan { share: *share, learners: vec![Learner::Ensemble], intervals: false, ..plan.clone() };
         let found = evaluate(samples, &plan)?;
         let ours = |learners: &BTreeMap<String, Metrics>| learners.values().next().map(|metrics| metrics.mape);
         let operators = found.operators.iter().filter_map(|(name, learners)| Some((name.clone(), ours(learners)?)));
@@ -257,12 +257,12 @@ fn ask(
     seed: u64,
     division: &Division,
 ) -> Result<(Vec<Option<Told>>, Cost)> {
-    let lesson = Lesson { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
+    let options = FitOptions { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
     // Shapes are hashes, so their low bits draw evenly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
     let train: Vec<usize> = division.train.iter().filter(is_learned).copied().collect();
     let begun = Instant::now();
-    let mut fitted = learner.fit(samples, &train, &lesson)?;
+    let mut fitted = learner.fit(samples, &train, &options)?;
     let learn_s = begun.elapsed().as_secs_f64();
     let mut told = Vec::new();
     let (mut answer_us, mut rows) = (0.0, 0);
@@ -281,7 +281,7 @@ fn ask(
         if !few.is_empty() && !fitted.adapt(samples, &few) {
             // What cannot be corrected learns again from all that may be seen.
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
-            fitted = learner.fit(samples, &all, &lesson)?;
+            fitted = learner.fit(samples, &all, &options)?;
         }
         let asked = without_shapes_of(samples, &round.test, &few);
         let begun = Instant::now();
@@ -316,7 +316,7 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         (name.clone(), scores(&|answers: &Answers, place: usize| answers.held_out[place] == held as u32))
     });
     let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, known)?)));
-    let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ours.name()));
+    let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ensemble.name()));
     let repeats = repeats(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
     if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {

@@ -3,7 +3,7 @@
 use super::of_models::of_models_out;
 use crate::error::{Error, Result};
 use crate::learn::by_operator;
-use crate::learn::ours::Purpose;
+use crate::learn::ensemble::Purpose;
 use crate::samples::Samples;
 use crate::split;
 use rand::SeedableRng;

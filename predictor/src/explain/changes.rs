@@ -3,7 +3,7 @@
 
 use super::background;
 use crate::error::{Error, Result};
-use crate::learn::operator::OfOperator;
+use crate::learn::operator::OperatorEnsemble;
 use crate::learn::predictor::{Ask, Predictor};
 use crate::samples::Samples;
 use serde::Serialize;
@@ -37,8 +37,8 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
             "threads" => asked(predictor, ask, Some(f64::from(value)), ask.extras)? / now_ns,
             _ => {
                 let row = predictor.row(ask)?;
-                let is_known = operator.facts.knows(ask.device);
-                let log = |row: &[f32]| operator.log(row, is_known);
+                let is_known = operator.facts.has_seen(ask.device);
+                let log = |row: &[f32]| operator.log_ratio(row, is_known);
                 (log(&with(&row, column, value)) - log(&row)).exp()
             }
         };
@@ -113,7 +113,7 @@ fn with(row: &[f32], column: usize, value: f32) -> Vec<f32> {
 }
 
 /// The values a feature takes: what it can be set to, or evenly over the range it was learned from.
-fn values(operator: &OfOperator, feature: &str, column: usize) -> Vec<f32> {
+fn values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.facts.ranges[column].filter(|(low, high)| low < high) else { return Vec::new() };
     let mut values: Vec<f32> = match () {
         () if feature == "threads" => (low as i64..=high as i64).take(1024).map(|count| count as f32).collect(),
@@ -142,7 +142,7 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
     let matrix = background(predictor, samples, operator, ROWS)?;
     let learned = predictor.operator(operator)?;
     let column = column(&predictor.about.names, feature)?;
-    let log = |row: usize, value: f32| learned.log(&with(matrix.row(row), column, value), true);
+    let log = |row: usize, value: f32| learned.log_ratio(&with(matrix.row(row), column, value), true);
     let mut present: Vec<f32> =
         (0..matrix.rows()).map(|row| matrix.row(row)[column]).filter(|value| value.is_finite()).collect();
     present.sort_by(f32::total_cmp);
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use crate::features::{Device, FEATURES, Matrix, Work};
     use crate::learn::boosted::{Growth, fit};
+    use crate::learn::ensemble::Ensemble;
     use crate::learn::facts::Facts;
-    use crate::learn::ours::Ours;
     use crate::learn::predictor::About;
     use crate::learn::schedules::Schedules;
 
@@ -221,7 +221,7 @@ mod tests {
         }
         schedules.know_default("here", &work(), &knobs("yx", 4.0));
         let facts = Facts { ranges, best_log: -9.0, overheads_ns, overhead_ns: 1e3, schedules, ..Facts::default() };
-        let operator = OfOperator { facts, known: vec![known], ..OfOperator::default() };
+        let operator = OperatorEnsemble { facts, known: vec![known], ..OperatorEnsemble::default() };
         let device = Device {
             units: 4.0,
             flops_per_cycle: 32.0,
@@ -245,7 +245,7 @@ mod tests {
             growth: BTreeMap::new(),
             not_learned: BTreeMap::new(),
         };
-        Predictor { about, learned: Ours { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
+        Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }
     }
 
     #[test]

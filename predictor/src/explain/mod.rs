@@ -16,7 +16,7 @@ pub use neighbours::{Neighbour, neighbours};
 
 use crate::error::{Error, Result};
 use crate::features::Matrix;
-use crate::learn::operator::OfOperator;
+use crate::learn::operator::OperatorEnsemble;
 use crate::learn::predictor::{Answer, Ask, Predictor};
 use crate::samples::Samples;
 use rayon::prelude::*;
@@ -54,7 +54,7 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     let answer = predictor.ask(ask)?;
     let row = predictor.row(ask)?;
     let operator = predictor.operator(ask.operator)?;
-    let is_known = operator.facts.knows(ask.device);
+    let is_known = operator.facts.has_seen(ask.device);
     let values = contributions(operator, &row, is_known)?;
     let (average, logs) = values.split_last().expect("there is a value for the average");
     let part = |((feature, value), log): ((&str, &f32), &f64)| Part {
@@ -75,7 +75,7 @@ fn names(predictor: &Predictor) -> impl Iterator<Item = &str> {
 }
 
 /// Contributions of all features and of the average, over all trees that answer.
-fn contributions(operator: &OfOperator, row: &[f32], is_known: bool) -> Result<Vec<f64>> {
+fn contributions(operator: &OperatorEnsemble, row: &[f32], is_known: bool) -> Result<Vec<f64>> {
     let mut trees = operator.trees(is_known).peekable();
     if trees.peek().is_none() {
         return Err(Error::Question("there are no trees to explain".to_owned()));
@@ -140,7 +140,7 @@ fn background(predictor: &Predictor, samples: &Samples, operator: &str, most: us
     let mut matrix = predictor.learned.matrix(&samples, &all);
     if let Some(column) = predictor.choice_column() {
         let devices: Vec<&str> = all.iter().map(|row| samples.device_name(*row)).collect();
-        learned.guess(&mut matrix, column, &devices);
+        learned.fill_choices(&mut matrix, column, &devices);
     }
     Ok(matrix)
 }

@@ -34,9 +34,9 @@ pub struct Facts {
     /// first. The first stands under 1 among the features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// How much trees of each device alone count for other devices, against those that tell devices apart.
-    #[serde(default)]
-    pub share_of_alone: f64,
+    /// The weight of trees of single devices in the blend that answers for other devices, against transfer trees.
+    #[serde(default, rename = "share_of_alone")]
+    pub per_device_weight: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
@@ -112,7 +112,7 @@ impl Facts {
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
             || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
             || !self.best_log.is_finite()
-            || !(0.0..=1.0).contains(&self.share_of_alone)
+            || !(0.0..=1.0).contains(&self.per_device_weight)
         {
             return Err("an overhead is not a positive number, or a share not one".to_owned());
         }
@@ -132,7 +132,7 @@ impl Facts {
     }
 
     /// Whether a device was learned from.
-    pub fn knows(&self, device: &str) -> bool {
+    pub fn has_seen(&self, device: &str) -> bool {
         self.overheads_ns.contains_key(device)
     }
 

@@ -2,7 +2,8 @@
 
 mod blend;
 pub mod boosted;
-pub mod chooser;
+pub mod choice_classifier;
+pub mod ensemble;
 pub mod facts;
 mod forest;
 pub mod gaussian_process;
@@ -12,7 +13,6 @@ mod made_up;
 mod neighbours;
 pub mod operator;
 mod order;
-pub mod ours;
 pub mod predictor;
 mod quantiles;
 pub mod schedules;
@@ -27,15 +27,15 @@ use crate::features::{FEATURES, Matrix, Origin};
 use crate::samples::Samples;
 use crate::statistics::median;
 use boosted::Growth;
-use ours::Purpose;
+use ensemble::Purpose;
 use std::collections::BTreeMap;
 use trees::Trees;
 
 /// Something that can be fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Learner {
-    /// Boosted trees on utilisation.
-    Ours,
+    /// Boosted trees on utilisation: what `train` keeps.
+    Ensemble,
     /// The same, each operator's growth chosen by a search inside of what is learned from.
     Tuned,
     /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
@@ -63,7 +63,7 @@ pub enum Learner {
 impl Learner {
     /// All learners; ours first, then what it must beat.
     pub const ALL: &[Learner] = &[
-        Learner::Ours,
+        Learner::Ensemble,
         Learner::Tuned,
         Learner::Quantiles,
         Learner::Order,
@@ -80,7 +80,7 @@ impl Learner {
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Learner::Ours => "ours",
+            Learner::Ensemble => "ours",
             Learner::Tuned => "tuned",
             Learner::Quantiles => "quantiles",
             Learner::Order => "order",
@@ -106,15 +106,17 @@ impl Learner {
     }
 
     /// Learns from some samples.
-    pub fn fit(self, samples: &Samples, train: &[usize], lesson: &Lesson) -> Result<Box<dyn Fitted>> {
-        let (seed, purpose) = (lesson.seed, lesson.purpose);
+    pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
+        let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
-            Learner::Ours => Box::new(ours::fit_lesson(samples, train, &|_| Growth::boosting(), lesson)?),
+            Learner::Ensemble => {
+                Box::new(ensemble::fit_with_options(samples, train, &|_| Growth::boosting(), options)?)
+            }
             Learner::Tuned => {
                 let chosen = tune::search(samples, train, seed, purpose)?;
-                Box::new(ours::fit_lesson(samples, train, &|operator| chosen[operator].clone(), lesson)?)
+                Box::new(ensemble::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
             }
-            Learner::Quantiles => Box::new(quantiles::fit(samples, train, lesson)?),
+            Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
             Learner::Order => Box::new(order::fit(samples, train, seed)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
                 boosted::fit(matrix, labels, &Growth::plain(), seed)
@@ -132,9 +134,9 @@ impl Learner {
     }
 }
 
-/// How something is learned.
+/// How a learner is fitted.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson {
+pub struct FitOptions {
     /// Seed of everything random.
     pub seed: u64,
     /// What will be asked.

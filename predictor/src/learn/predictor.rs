@@ -1,9 +1,9 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
 use super::boosted::Growth;
+use super::ensemble::Ensemble;
 use super::facts::Facts;
-use super::operator::OfOperator;
-use super::ours::Ours;
+use super::operator::OperatorEnsemble;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
 use crate::split::PARTS;
@@ -43,7 +43,7 @@ pub struct Predictor {
     /// What is known about it.
     pub about: About,
     /// What it learned.
-    pub learned: Ours,
+    pub learned: Ensemble,
 }
 
 /// One question.
@@ -105,15 +105,15 @@ impl Predictor {
     /// Answers one question; refuses what was never learned.
     pub fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let mut situated = self.situate(ask)?;
-        self.guess(&mut [&mut situated]);
-        let log = situated.operator.log(&situated.features, situated.is_known);
+        self.fill_choices(&mut [&mut situated]);
+        let log = situated.operator.log_ratio(&situated.features, situated.is_known);
         Ok(situated.answer(log))
     }
 
     /// The features of a question, as the trees see them.
     pub fn row(&self, ask: &Ask<'_>) -> Result<Vec<f32>> {
         let mut situated = self.situate(ask)?;
-        self.guess(&mut [&mut situated]);
+        self.fill_choices(&mut [&mut situated]);
         Ok(situated.features)
     }
 
@@ -126,15 +126,19 @@ impl Predictor {
                 groups.entry((asks[place].operator, situation.is_known)).or_default().push((place, situation));
             }
         }
-        let mut logs = vec![0.0; asks.len()];
+        let mut log_ratios = vec![0.0; asks.len()];
         for group in groups.into_values() {
             let (places, mut group): (Vec<usize>, Vec<&mut Situated<'_>>) = group.into_iter().unzip();
-            self.guess(&mut group);
+            self.fill_choices(&mut group);
             let Some(first) = group.first() else { continue };
-            let found = first.operator.logs(&matrix(&group), first.is_known);
-            places.into_iter().zip(found).for_each(|(place, log)| logs[place] = log);
+            let found = first.operator.log_ratios(&matrix(&group), first.is_known);
+            places.into_iter().zip(found).for_each(|(place, log)| log_ratios[place] = log);
         }
-        situations.into_iter().zip(logs).map(|(situation, log)| situation.map(|mut one| one.answer(log))).collect()
+        situations
+            .into_iter()
+            .zip(log_ratios)
+            .map(|(situation, log)| situation.map(|mut one| one.answer(log)))
+            .collect()
     }
 
     /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
@@ -182,7 +186,7 @@ impl Predictor {
     }
 
     /// What was learned of an operator.
-    pub fn operator(&self, name: &str) -> Result<&OfOperator> {
+    pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
             let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
             Error::Question(format!("nothing was learned of the operator `{name}`; {hint}"))
@@ -193,7 +197,7 @@ impl Predictor {
     fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
         let operator = self.operator(ask.operator)?;
         let (device, threads) = self.place(ask)?;
-        let is_known = operator.facts.knows(ask.device);
+        let is_known = operator.facts.has_seen(ask.device);
         let correction = operator.corrections.get(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
         let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
@@ -242,16 +246,16 @@ impl Predictor {
     }
 
     /// Fills in what libraries are expected to choose in questions of one operator, and its names.
-    fn guess(&self, group: &mut [&mut Situated<'_>]) {
+    fn fill_choices(&self, group: &mut [&mut Situated<'_>]) {
         let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
             return;
         };
-        if operator.choosers.is_empty() {
+        if operator.choice_classifiers.is_empty() {
             return;
         }
         let devices: Vec<&str> = group.iter().map(|situated| situated.device).collect();
         let mut matrix = matrix(group);
-        operator.guess(&mut matrix, column, &devices);
+        operator.fill_choices(&mut matrix, column, &devices);
         for (row, situated) in group.iter_mut().enumerate() {
             let choice = matrix.row(row)[column];
             situated.features[column] = choice;
@@ -268,7 +272,7 @@ impl Predictor {
 
 /// A question with everything its answer needs.
 struct Situated<'a> {
-    operator: &'a OfOperator,
+    operator: &'a OperatorEnsemble,
     device: &'a str,
     features: Vec<f32>,
     reference_ns: f64,

@@ -6,10 +6,10 @@
 //! Romano and others, 2019).
 
 use super::boosted::{self, Growth, Objective};
-use super::ours::Ours;
+use super::ensemble::Ensemble;
 use super::spread::COVERAGE;
 use super::trees::Trees;
-use super::{Fitted, Lesson, Spread, by_operator, predict_by_operator};
+use super::{FitOptions, Fitted, Spread, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
 use crate::split;
@@ -21,7 +21,7 @@ const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
 
 struct Quantiles {
     /// Bounds and features; its own trees are none.
-    known: Ours,
+    known: Ensemble,
     /// By operator, in the order of `SHARES`; only the middle without intervals.
     trees: BTreeMap<u32, Vec<Trees>>,
     /// What intervals are widened by on both sides, by operator.
@@ -29,12 +29,12 @@ struct Quantiles {
 }
 
 /// Learns from some samples.
-pub(super) fn fit(samples: &Samples, train: &[usize], lesson: &Lesson) -> Result<impl Fitted + use<>> {
-    let shares = if lesson.intervals { &SHARES[..] } else { &SHARES[1..2] };
-    let mut fitted = grow(samples, train, lesson.seed, shares)?;
-    let (learned, aside) = split::aside(samples, train, lesson.seed ^ 1);
-    if lesson.intervals && !learned.is_empty() {
-        let trial = grow(samples, &learned, lesson.seed, shares)?;
+pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
+    let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
+    let mut fitted = grow(samples, train, options.seed, shares)?;
+    let (learned, aside) = split::aside(samples, train, options.seed ^ 1);
+    if options.intervals && !learned.is_empty() {
+        let trial = grow(samples, &learned, options.seed, shares)?;
         for (operator, rows) in by_operator(samples, &aside) {
             let mut missing = trial.missing(samples, &rows);
             let share = (COVERAGE * (missing.len() + 1) as f64 / missing.len() as f64).min(1.0);
@@ -45,9 +45,9 @@ pub(super) fn fit(samples: &Samples, train: &[usize], lesson: &Lesson) -> Result
 }
 
 fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
-    let mut fitted = Quantiles { known: Ours::default(), trees: BTreeMap::new(), widened: BTreeMap::new() };
+    let mut fitted = Quantiles { known: Ensemble::default(), trees: BTreeMap::new(), widened: BTreeMap::new() };
     for (operator, rows) in by_operator(samples, train) {
-        let (matrix, labels) = fitted.known.begin(samples, operator, &rows);
+        let (matrix, labels) = fitted.known.fit_statistics(samples, operator, &rows);
         let of_share = |share: &f64| {
             let growth = Growth { objective: Objective::Quantile(*share), ..Growth::boosting() };
             boosted::fit(&matrix, &labels, &growth, seed)

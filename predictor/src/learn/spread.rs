@@ -4,10 +4,10 @@
 //! at 90 % is the half-width, as a logarithm. For devices that were never seen, every device is left aside once. What is
 //! unlike all that was learned gets wider ones (`unlike`), by what is found in regions that are left aside whole.
 
+use super::ensemble::{Ensemble, GrowthOf, Purpose, fit};
 use super::facts::Facts;
-use super::ours::{GrowthOf, Ours, Purpose, fit};
 use super::unlike::{End, Seen, Unlike, without_ends};
-use super::{Fitted, Lesson, by_operator};
+use super::{FitOptions, Fitted, by_operator};
 use crate::error::Result;
 use crate::features::View;
 use crate::samples::Samples;
@@ -24,13 +24,13 @@ const FEWEST: usize = 30;
 
 /// Finds the half-widths of a fitted predictor's intervals.
 pub fn calibrate(
-    fitted: &mut Ours,
+    fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
     growth_of: GrowthOf<'_>,
-    lesson: &Lesson,
+    options: &FitOptions,
 ) -> Result<()> {
-    let Lesson { seed, purpose, .. } = *lesson;
+    let FitOptions { seed, purpose, .. } = *options;
     if purpose != Purpose::Transfer {
         let (learned, aside) = split::aside(samples, train, seed ^ 1);
         if !learned.is_empty() {
@@ -60,7 +60,8 @@ pub fn calibrate(
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
             let mut trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
             for (name, known) in &mut trial.operators {
-                known.facts.share_of_alone = fitted.operators.get(name).map_or(0.0, |one| one.facts.share_of_alone);
+                known.facts.per_device_weight =
+                    fitted.operators.get(name).map_or(0.0, |one| one.facts.per_device_weight);
             }
             for (group, mut found) in distances(&trial, samples, &pick(&fold.test), true, None) {
                 all.entry(group).or_insert_with(Vec::new).append(&mut found);
@@ -74,7 +75,7 @@ pub fn calibrate(
 /// Finds how intervals widen away from what was learned: each operator's regions are left aside, those at one end of all sizes
 /// at once.
 fn widen_for_the_unlike(
-    fitted: &mut Ours,
+    fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
     growth_of: GrowthOf<'_>,
@@ -122,7 +123,7 @@ pub fn half_width(distances: &mut [f64]) -> f64 {
 }
 
 /// What the error was on samples that were left aside.
-fn record_errors(fitted: &mut Ours, trial: &Ours, samples: &Samples, rows: &[usize]) {
+fn record_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Samples, rows: &[usize]) {
     for (operator, rows) in by_operator(samples, rows) {
         let off = rows.iter().zip(trial.predict(samples, &rows));
         let off: f64 = off.map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs()).sum();
@@ -136,10 +137,10 @@ fn record_errors(fitted: &mut Ours, trial: &Ours, samples: &Samples, rows: &[usi
 type Distances = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
 /// Absolute distances as logarithms; as if no more were known of schedules than the view says.
-fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool, view: Option<View>) -> Distances {
+fn distances(trial: &Ensemble, samples: &Samples, rows: &[usize], unseen: bool, view: Option<View>) -> Distances {
     let mut found = Distances::new();
     for (operator, rows) in by_operator(samples, rows) {
-        for (row, time) in rows.iter().zip(trial.predict_before(samples, &rows, view)) {
+        for (row, time) in rows.iter().zip(trial.predict_in_view(samples, &rows, view)) {
             let sample = &samples.rows[*row];
             let device = (!unseen).then_some(sample.device);
             found.entry((operator, device)).or_default().push((time / sample.time_ns).ln().abs());
@@ -148,7 +149,7 @@ fn distances(trial: &Ours, samples: &Samples, rows: &[usize], unseen: bool, view
     found
 }
 
-fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<View>) {
+fn record(fitted: &mut Ensemble, samples: &Samples, found: &Distances, view: Option<View>) {
     let name_of = |device: Option<u32>| device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
     // Operators of too few shapes to leave one aside are as far off as all operators together.
     let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -158,7 +159,7 @@ fn record(fitted: &mut Ours, samples: &Samples, found: &Distances, view: Option<
     for (device, mut distances) in all {
         let spread = quantile(&mut distances, COVERAGE);
         for entry in fitted.operators.values_mut() {
-            if device == UNSEEN || entry.facts.knows(device) {
+            if device == UNSEEN || entry.facts.has_seen(device) {
                 spreads(&mut entry.facts, view).insert(device.to_owned(), spread);
             }
         }

@@ -207,7 +207,7 @@ impl Trees {
 
     /// Trees that ask for one feature first and then go on as one of the sets; each set is for the feature's values up to
     /// the middle between its own and the next. The sets have equally many trees, and the values ascend.
-    pub(super) fn chosen_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
+    pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
         let first = &sets.first().expect("there is a set to choose").1;
         let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
         let mut roots = Vec::new();

@@ -5,7 +5,7 @@
 //! shapes, because settings that are better on a part are mostly better on the whole.
 
 use super::boosted::Growth;
-use super::ours::{self, Purpose};
+use super::ensemble::{self, Purpose};
 use super::{Fitted, by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
@@ -37,7 +37,7 @@ fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -
     }
     let mut best: Option<(f64, Growth)> = None;
     for growth in settings(seed) {
-        let trial = ours::fit(samples, &learned, &|_| growth.clone(), seed, purpose)?;
+        let trial = ensemble::fit(samples, &learned, &|_| growth.clone(), seed, purpose)?;
         let errors = aside.iter().zip(trial.predict(samples, &aside));
         let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
         if best.as_ref().is_none_or(|(least, _)| error < *least) {

@@ -33,7 +33,7 @@ pub fn charts(evaluation: &Evaluation) -> String {
         .operators
         .iter()
         .filter_map(|(operator, learners)| {
-            let of_us = learners.iter().find(|(learner, _)| learner.starts_with(Learner::Ours.name()))?;
+            let of_us = learners.iter().find(|(learner, _)| learner.starts_with(Learner::Ensemble.name()))?;
             Some((operator.as_str(), of_us.1))
         })
         .collect();

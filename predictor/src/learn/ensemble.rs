@@ -9,15 +9,15 @@
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`gaussian_process`).
 
-use super::blend::weigh;
+use super::blend::fit_blend;
 use super::boosted::{self, Growth};
-use super::chooser::Chooser;
+use super::choice_classifier::ChoiceClassifier;
 use super::facts::{facts, ranges};
 use super::gaussian_process::{self, Correction};
-use super::operator::OfOperator;
+use super::operator::OperatorEnsemble;
 use super::spread::calibrate;
 use super::trees::Trees;
-use super::{Fitted, Lesson, Spread, by_device, by_operator, predict_by_operator};
+use super::{FitOptions, Fitted, Spread, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
@@ -41,24 +41,24 @@ pub enum Purpose {
     Both,
 }
 
-/// What was learned.
+/// An ensemble of boosted trees per operator: the learner `ours`.
 #[derive(Clone, Debug, Default)]
-pub struct Ours {
+pub struct Ensemble {
     /// By name of the operator.
-    pub operators: BTreeMap<String, OfOperator>,
+    pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
 /// Features that tell devices apart and not how they differ: trees for other devices do not see them.
-const OF_ONE_DEVICE: &[&str] =
+const IDENTIFYING_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
 /// Whether a feature says anything about the device by itself.
-fn tells_of_device(feature: &Feature) -> bool {
-    OF_ONE_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
+fn identifies_device(feature: &Feature) -> bool {
+    IDENTIFYING_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
 }
 
-/// Rows without some features, which trees then cannot ask for.
-fn without(matrix: &Matrix, columns: &[usize]) -> Matrix {
+/// Rows with some features masked, which trees then cannot ask for.
+fn masked(matrix: &Matrix, columns: &[usize]) -> Matrix {
     let mut blank = matrix.clone();
     for row in 0..matrix.rows() {
         columns.iter().for_each(|column| blank.set(row, *column, 0.0));
@@ -70,31 +70,37 @@ fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
     (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect()
 }
 
-/// Rows as trees of one view see them, with what is to be learned of each.
-type Seen = (Matrix, Vec<f32>);
+/// Features and labels, as one view sees them.
+type TrainingSet = (Matrix, Vec<f32>);
 
 /// How trees of an operator are grown, by its name.
 pub type GrowthOf<'a> = &'a dyn Fn(&str) -> Growth;
 
 /// Learns from some samples.
-pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u64, purpose: Purpose) -> Result<Ours> {
-    let mut fitted = Ours::default();
+pub fn fit(
+    samples: &Samples,
+    train: &[usize],
+    growth_of: GrowthOf<'_>,
+    seed: u64,
+    purpose: Purpose,
+) -> Result<Ensemble> {
+    let mut fitted = Ensemble::default();
     let groups = by_operator(samples, train);
     let is_pooled = groups.len() > 1 && groups.values().any(|rows| rows.len() < FEW);
     let (mut pool, mut scarce) = (BTreeMap::new(), Vec::new());
     for (operator, rows) in groups {
         let name = &samples.operators[operator as usize];
         let growth = growth_of(name);
-        let (matrix, labels) = fitted.begin(samples, operator, &rows);
+        let (matrix, labels) = fitted.fit_statistics(samples, operator, &rows);
         if purpose != Purpose::Transfer {
-            fitted.know_choices(samples, name, &rows, &labels);
-            let choosers = fitted.choosers(samples, name, &rows, &growth, seed)?;
-            fitted.operators.entry(name.clone()).and_modify(|entry| entry.choosers = choosers);
+            fitted.rank_choices(samples, name, &rows, &labels);
+            let choice_classifiers = fitted.choice_classifiers(samples, name, &rows, &growth, seed)?;
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.choice_classifiers = choice_classifiers);
             let views = fitted.views(samples, &rows);
-            let grow = |(matrix, labels): &Seen| boosted::fit(matrix, labels, &growth, seed);
-            let mut known = vec![joined(samples, &views, grow)?];
+            let grow = |(matrix, labels): &TrainingSet| boosted::fit(matrix, labels, &growth, seed);
+            let mut known = vec![gated_by_view(samples, &views, grow)?];
             if views.values().any(|(matrix, _)| devices(matrix).is_some()) {
-                known.push(joined(samples, &views, |seen| trees_by_device(seen, &growth, seed))?);
+                known.push(gated_by_view(samples, &views, |set| gated_by_device(set, &growth, seed))?);
             }
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
             if rows.len() < FEW {
@@ -104,19 +110,19 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
             if is_pooled {
                 // What one operator's library chooses means nothing for another.
                 let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
-                let shared = |(matrix, labels): Seen| (without(&matrix, &hidden), labels);
-                views.into_iter().for_each(|(view, seen)| pool.entry(view).or_insert_with(Vec::new).push(shared(seen)));
+                let shared = |(matrix, labels): TrainingSet| (masked(&matrix, &hidden), labels);
+                views.into_iter().for_each(|(view, set)| pool.entry(view).or_insert_with(Vec::new).push(shared(set)));
             }
         }
         if purpose != Purpose::Known {
-            fitted.learn_common(name, &(matrix, labels), &growth, seed)?;
-            fitted.learn_alone(samples, name, &rows, &growth, seed)?;
+            fitted.fit_transfer(name, &(matrix, labels), &growth, seed)?;
+            fitted.fit_per_device(samples, name, &rows, &growth, seed)?;
         }
     }
     if !scarce.is_empty() && is_pooled {
-        let pool = pool.into_iter().map(|(view, parts)| (view, together(&parts))).collect();
+        let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
         let growth = Growth::boosting().for_transfer();
-        let pooled = joined(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &growth, seed))?;
+        let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &growth, seed))?;
         for (name, shapes) in scarce {
             fitted.operators.entry(name).and_modify(|entry| {
                 if shapes < FEW_SHAPES {
@@ -129,15 +135,19 @@ pub fn fit(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, seed: u6
     Ok(fitted)
 }
 
-/// Trees of each view, joined into one set that asks first how much is known; of the only one where there are no schedules.
-fn joined(samples: &Samples, views: &BTreeMap<View, Seen>, grow: impl Fn(&Seen) -> Result<Trees>) -> Result<Trees> {
+/// Trees of each view, gated by how much is known; of the only one where there are no schedules.
+fn gated_by_view(
+    samples: &Samples,
+    views: &BTreeMap<View, TrainingSet>,
+    grow: impl Fn(&TrainingSet) -> Result<Trees>,
+) -> Result<Trees> {
     let Some(known) = samples.known_column() else { return grow(&views[&View::Sizes]) };
-    let sets = views.iter().map(|(view, seen)| Ok((view.number(), grow(seen)?))).collect::<Result<Vec<_>>>()?;
-    Ok(Trees::chosen_by(known as u16, &sets))
+    let sets = views.iter().map(|(view, set)| Ok((view.number(), grow(set)?))).collect::<Result<Vec<_>>>()?;
+    Ok(Trees::gated_by(known as u16, &sets))
 }
 
-/// The rows of many operators as those of one: what few rows cannot teach, operators of other names may.
-fn together(parts: &[Seen]) -> Seen {
+/// Training sets of many operators as one: what few rows cannot teach, operators of other names may.
+fn concatenated(parts: &[TrainingSet]) -> TrainingSet {
     let columns = parts.first().map_or(1, |(matrix, _)| matrix.columns());
     let values = parts.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
     (Matrix::of(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
@@ -158,8 +168,8 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
 }
 
-/// Trees per device, joined into one set: what one device does is not bent to what the others do.
-fn trees_by_device((matrix, labels): &Seen, growth: &Growth, seed: u64) -> Result<Trees> {
+/// Trees per device, gated by the device: what one device does is not bent to what the others do.
+fn gated_by_device((matrix, labels): &TrainingSet, growth: &Growth, seed: u64) -> Result<Trees> {
     let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, growth, seed) };
     let mut sets = Vec::new();
     for value in values {
@@ -167,27 +177,32 @@ fn trees_by_device((matrix, labels): &Seen, growth: &Growth, seed: u64) -> Resul
         let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
         sets.push((value, boosted::fit(&matrix.select(&rows), &labels, growth, seed)?));
     }
-    Ok(Trees::chosen_by(column as u16, &sets))
+    Ok(Trees::gated_by(column as u16, &sets))
 }
 
-/// The same; trees of each device alone count as much as is best, and there are intervals where the lesson wants them.
-pub fn fit_lesson(samples: &Samples, train: &[usize], growth_of: GrowthOf<'_>, lesson: &Lesson) -> Result<Ours> {
-    let mut fitted = fit(samples, train, growth_of, lesson.seed, lesson.purpose)?;
-    if lesson.purpose != Purpose::Known {
-        weigh(&mut fitted, samples, train, growth_of, lesson.seed)?;
+/// The same; the trees of single devices have the weight that is best in the blend, and there are intervals where the options want them.
+pub fn fit_with_options(
+    samples: &Samples,
+    train: &[usize],
+    growth_of: GrowthOf<'_>,
+    options: &FitOptions,
+) -> Result<Ensemble> {
+    let mut fitted = fit(samples, train, growth_of, options.seed, options.purpose)?;
+    if options.purpose != Purpose::Known {
+        fit_blend(&mut fitted, samples, train, growth_of, options.seed)?;
     }
-    if lesson.intervals {
-        calibrate(&mut fitted, samples, train, growth_of, lesson)?;
+    if options.intervals {
+        calibrate(&mut fitted, samples, train, growth_of, options)?;
     }
     Ok(fitted)
 }
 
-impl Ours {
-    /// Finds what is known of an operator without trees; returns its rows and what is to be learned of them.
-    pub(super) fn begin(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> Seen {
+impl Ensemble {
+    /// Fits the plain statistics of an operator; returns its training set.
+    pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
         let name = &samples.operators[operator as usize];
         let facts = facts(samples, rows);
-        self.operators.insert(name.clone(), OfOperator { facts, ..OfOperator::default() });
+        self.operators.insert(name.clone(), OperatorEnsemble { facts, ..OperatorEnsemble::default() });
         let matrix = self.matrix(samples, rows);
         let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
         let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
@@ -198,29 +213,29 @@ impl Ours {
         (matrix, labels)
     }
 
-    /// Grows an operator's trees of what devices have in common, for those that were not learned from.
-    pub(super) fn learn_common(
+    /// Fits an operator's transfer trees: what devices have in common, for those that were not learned from.
+    pub(super) fn fit_transfer(
         &mut self,
         operator: &str,
-        (matrix, labels): &Seen,
+        (matrix, labels): &TrainingSet,
         growth: &Growth,
         seed: u64,
     ) -> Result<()> {
         // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
         // what tells devices apart are averaged.
-        let hides_one = |feature: &Feature| OF_ONE_DEVICE.contains(&feature.name);
+        let hides_one = |feature: &Feature| IDENTIFYING_DEVICE.contains(&feature.name);
         let growth = growth.for_transfer();
         let transfer = vec![
-            boosted::fit(&without(matrix, &columns(tells_of_device)), labels, &growth, seed)?,
-            boosted::fit(&without(matrix, &columns(hides_one)), labels, &growth, seed)?,
+            boosted::fit(&masked(matrix, &columns(identifies_device)), labels, &growth, seed)?,
+            boosted::fit(&masked(matrix, &columns(hides_one)), labels, &growth, seed)?,
             boosted::fit(matrix, labels, &growth, seed)?,
         ];
         self.operators.entry(operator.to_owned()).and_modify(|entry| entry.transfer = transfer);
         Ok(())
     }
 
-    /// Grows an operator's trees of each device alone, in the order of devices.
-    pub(super) fn learn_alone(
+    /// Fits an operator's trees of single devices, in the order of devices.
+    pub(super) fn fit_per_device(
         &mut self,
         samples: &Samples,
         operator: &str,
@@ -230,24 +245,24 @@ impl Ours {
     ) -> Result<()> {
         let growth = growth.for_transfer();
         let growth = Growth { depth: growth.depth + 1, ..growth };
-        let hidden = columns(tells_of_device);
+        let hidden = columns(identifies_device);
         let grow = |rows: Vec<usize>| {
             let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
-            boosted::fit(&without(&self.matrix(samples, &rows), &hidden), &labels, &growth, seed)
+            boosted::fit(&masked(&self.matrix(samples, &rows), &hidden), &labels, &growth, seed)
         };
-        let alone = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
-        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.alone = alone);
+        let per_device = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
+        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.per_device = per_device);
         Ok(())
     }
 
-    /// Rows of an operator as each view sees them that is asked for.
-    fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, Seen> {
-        samples.views.iter().map(|view| (*view, self.seen(samples, rows, *view))).collect()
+    /// The training set of an operator in each view that is asked for.
+    fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
+        samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Rows of an operator that a view learns from, without what it must not see: default schedules where knobs are not known,
+    /// The training set of an operator in a view, without what it must not see: default schedules where knobs are not known,
     /// and all where there are too few of the right kind.
-    fn seen(&self, samples: &Samples, rows: &[usize], view: View) -> Seen {
+    fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
             View::Sizes => samples.rows[**row].is_default,
@@ -257,8 +272,8 @@ impl Ours {
         let rows = if own.len() < FEWEST { rows } else { &own };
         let hides = |column: &usize| samples.known_column().is_some() && view.hides(*column, &samples.names[*column]);
         let hidden: Vec<usize> = (0..samples.names.len()).filter(hides).collect();
-        let labels = rows.iter().map(|row| self.label_before(samples, *row, view)).collect();
-        let mut matrix = without(&self.matrix_before(samples, rows, view), &hidden);
+        let labels = rows.iter().map(|row| self.label_in_view(samples, *row, view)).collect();
+        let mut matrix = masked(&self.matrix_in_view(samples, rows, view), &hidden);
         if let Some(column) = samples.choice_column() {
             rows.iter()
                 .enumerate()
@@ -267,8 +282,8 @@ impl Ours {
         (matrix, labels)
     }
 
-    /// Finds what was chosen for an operator's rows, and its order.
-    fn know_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
+    /// Finds what was chosen for an operator's rows, ranked by the mean label.
+    fn rank_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
         let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for (row, label) in rows.iter().zip(labels) {
             if let Some(choice) = samples.rows[*row].choice {
@@ -291,28 +306,29 @@ impl Ours {
         name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
-    /// What guesses the choices of each device's library.
-    fn choosers(
+    /// Classifiers of what each device's library chooses.
+    fn choice_classifiers(
         &self,
         samples: &Samples,
         operator: &str,
         rows: &[usize],
         growth: &Growth,
         seed: u64,
-    ) -> Result<BTreeMap<String, Chooser>> {
-        let mut choosers = BTreeMap::new();
+    ) -> Result<BTreeMap<String, ChoiceClassifier>> {
+        let mut choice_classifiers = BTreeMap::new();
         if self.operators.get(operator).is_none_or(|known| known.facts.choices.len() < 2) {
-            return Ok(choosers);
+            return Ok(choice_classifiers);
         }
         for rows in by_device(samples, rows).into_values() {
             let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
-            let chooser = Chooser::fit(&self.matrix(samples, &rows), &chosen, growth.threads, seed)?;
-            choosers.extend(chooser.map(|chooser| (samples.device_name(rows[0]).to_owned(), chooser)));
+            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, growth.threads, seed)?;
+            choice_classifiers
+                .extend(classifier.map(|classifier| (samples.device_name(rows[0]).to_owned(), classifier)));
         }
-        Ok(choosers)
+        Ok(choice_classifiers)
     }
 
-    fn operator(&self, samples: &Samples, row: usize) -> Option<&OfOperator> {
+    fn operator(&self, samples: &Samples, row: usize) -> Option<&OperatorEnsemble> {
         self.operators.get(&samples.operators[samples.rows[row].operator as usize])
     }
 
@@ -326,7 +342,7 @@ impl Ours {
         let sample = &samples.rows[row];
         // What a schedule does with its threads is only known with it.
         let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
-        let of = |known: &OfOperator| known.facts.overhead_ns(samples.device_name(row), threads);
+        let of = |known: &OperatorEnsemble| known.facts.overhead_ns(samples.device_name(row), threads);
         self.operator(samples, row).map_or(0.0, of)
     }
 
@@ -349,12 +365,12 @@ impl Ours {
         (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
     }
 
-    /// What is learned of a sample: the logarithm of its time over what it is compared with.
+    /// The label of a sample: the logarithm of its time over what it is compared with.
     pub fn label(&self, samples: &Samples, row: usize) -> f32 {
-        self.label_before(samples, row, samples.view(row))
+        self.label_in_view(samples, row, samples.view(row))
     }
 
-    fn label_before(&self, samples: &Samples, row: usize, view: View) -> f32 {
+    fn label_in_view(&self, samples: &Samples, row: usize, view: View) -> f32 {
         (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
     }
 
@@ -364,7 +380,7 @@ impl Ours {
     }
 
     /// The same as if no more were known of the schedules.
-    fn matrix_before(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
+    fn matrix_in_view(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
         self.matrix_of(samples, rows, |_| view)
     }
 
@@ -395,9 +411,9 @@ impl Ours {
                 let overhead_ns = overhead_of_few(samples, &rows, known.facts.overhead_ns);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.corrections.insert(device.to_owned(), Correction::of_overhead(overhead_ns));
-                let logs = self.logs(samples, &rows, name, None);
+                let log_ratios = self.log_ratios(samples, &rows, name, None);
                 let residuals: Vec<f64> =
-                    rows.iter().zip(&logs).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
+                    rows.iter().zip(&log_ratios).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
                 let entry = &self.operators[name];
                 let inputs = entry.correction_inputs(&self.matrix(samples, &rows));
                 let correction = gaussian_process::fit(overhead_ns, inputs, &residuals);
@@ -434,10 +450,10 @@ impl Ours {
 
     /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
     /// than the view says.
-    fn logs(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
+    fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
-        let is_known = |row: &usize| known.facts.knows(samples.device_name(*row));
-        let mut logs = vec![0.0; rows.len()];
+        let is_known = |row: &usize| known.facts.has_seen(samples.device_name(*row));
+        let mut log_ratios = vec![0.0; rows.len()];
         for side in [true, false] {
             let (places, rows): (Vec<usize>, Vec<usize>) =
                 rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
@@ -445,13 +461,13 @@ impl Ours {
                 let mut matrix = self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row)));
                 if let Some(column) = samples.choice_column().filter(|_| side) {
                     let devices: Vec<&str> = rows.iter().map(|row| samples.device_name(*row)).collect();
-                    known.guess(&mut matrix, column, &devices);
+                    known.fill_choices(&mut matrix, column, &devices);
                 }
-                let found = known.logs(&matrix, side);
-                places.iter().zip(found).for_each(|(place, log)| logs[*place] = log);
+                let found = known.log_ratios(&matrix, side);
+                places.iter().zip(found).for_each(|(place, log)| log_ratios[*place] = log);
             }
         }
-        logs
+        log_ratios
     }
 }
 
@@ -461,7 +477,7 @@ fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
     smallest.min(2.0 * usual_ns)
 }
 
-impl Fitted for Ours {
+impl Fitted for Ensemble {
     fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
         let of = |row: &usize| {
             let (device, features) = (samples.device_name(*row), samples.features.row(*row));
@@ -483,26 +499,26 @@ impl Fitted for Ours {
     }
 
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
-        self.predict_before(samples, rows, None)
+        self.predict_in_view(samples, rows, None)
     }
 }
 
-impl Ours {
+impl Ensemble {
     /// Times of some samples as if no more were known of their schedules than the view says.
-    pub(super) fn predict_before(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
+    pub(super) fn predict_in_view(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let name = &samples.operators[operator as usize];
             let known = self.operators.get(name)?;
-            let mut logs = self.logs(samples, rows, name, view);
+            let mut log_ratios = self.log_ratios(samples, rows, name, view);
             for (device, correction) in &known.corrections {
                 let places: Vec<usize> =
                     (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
                 let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
                 let corrections = known.corrected_by(correction, &self.matrix(samples, &asked));
-                places.iter().zip(corrections).for_each(|(place, correction)| logs[*place] += correction);
+                places.iter().zip(corrections).for_each(|(place, correction)| log_ratios[*place] += correction);
             }
             let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));
-            Some(rows.iter().zip(logs).map(time).collect())
+            Some(rows.iter().zip(log_ratios).map(time).collect())
         })
     }
 }
