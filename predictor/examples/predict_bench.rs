@@ -37,8 +37,8 @@ fn load(path: &Path) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
 /// Questions of many sizes, one by one and together.
 fn ask(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
     let operator = predictor.learned.operators.keys().next().ok_or("it learned no operator")?;
-    let facts = &predictor.learned.operators[operator].facts;
-    let device = facts.overheads_ns.keys().next().ok_or("it learned from no device")?;
+    let statistics = &predictor.learned.operators[operator].statistics;
+    let device = statistics.overheads_ns.keys().next().ok_or("it learned from no device")?;
     let works: Vec<Work> = (0..20_000u64)
         .map(|step| {
             let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 1000) as f64;

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Origin};
+use crate::learn::calibration::half_width;
 use crate::learn::ensemble::Ensemble;
 use crate::learn::predictor::Predictor;
-use crate::learn::spread::half_width;
 use crate::learn::{Fitted, by_device, by_operator};
 use crate::samples::Samples;
 use crate::split::{Fold, by_group};
@@ -37,7 +37,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     for (operator, rows) in by_operator(&samples, &all) {
         let Some(known) = learned.operators.get(&samples.operators[operator as usize]) else { continue };
-        let is_new = |row: &usize| !known.facts.has_seen(samples.device_name(*row));
+        let is_new = |row: &usize| !known.statistics.has_seen(samples.device_name(*row));
         let rows: Vec<usize> = rows.into_iter().filter(is_new).collect();
         groups.extend(by_device(&samples, &rows).into_iter().map(|(device, rows)| ((operator, device), rows)));
     }
@@ -56,12 +56,12 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
         let is_enough = shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
-            known.facts.spreads.insert(device.0.clone(), half_width(&mut distances));
+            known.statistics.half_widths.insert(device.0.clone(), half_width(&mut distances));
         }
         if let (Some(known), Some(schedules)) =
             (predictor.learned.operators.get_mut(operator), samples.schedules.get(operator))
         {
-            known.facts.schedules.know_defaults_of(schedules);
+            known.statistics.schedules.know_defaults_of(schedules);
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());

@@ -127,7 +127,7 @@ impl Setting {
     /// The schedule that the knobs name.
     fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<Named> {
         let device = device(predictor, self)?;
-        let schedules = &predictor.operator(&operator.name)?.facts.schedules;
+        let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
         let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
         schedules.complete(&operator.work, device, &self.extras).map_err(refused)
     }
@@ -410,7 +410,7 @@ pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a 
         return Ok(device);
     }
     let mut known: Vec<&String> =
-        predictor.learned.operators.values().flat_map(|operator| operator.facts.overheads_ns.keys()).collect();
+        predictor.learned.operators.values().flat_map(|operator| operator.statistics.overheads_ns.keys()).collect();
     known.sort_unstable();
     known.dedup();
     match known[..] {

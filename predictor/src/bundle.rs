@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::features::FEATURES;
 use crate::learn::choice_classifier::ChoiceClassifier;
 use crate::learn::ensemble::Ensemble;
-use crate::learn::facts::Facts;
 use crate::learn::gaussian_process::Correction;
 use crate::learn::operator::OperatorEnsemble;
+use crate::learn::operator_statistics::OperatorStatistics;
 use crate::learn::predictor::{About, Predictor};
 use crate::learn::trees::Trees;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Operator {
-    facts: Facts,
+    statistics: OperatorStatistics,
     known: usize,
     transfer: usize,
     /// New in format 2, as corrections that lean to them.
@@ -64,7 +64,7 @@ pub fn read(path: &Path) -> Result<Predictor> {
 /// The content of a predictor's file.
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     let operator = |of: &OperatorEnsemble| Operator {
-        facts: of.facts.clone(),
+        statistics: of.statistics.clone(),
         known: of.known.len(),
         transfer: of.transfer.len(),
         per_device: of.per_device.len(),
@@ -139,7 +139,7 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {
-        operator.facts.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
+        operator.statistics.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
         let mut read = |count: usize| {
             let trees = (0..count).map(|_| Trees::from_bytes(bytes).and_then(|trees| of_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
@@ -149,7 +149,7 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         let per_device = read(operator.per_device)?;
         let mut choice_classifiers = BTreeMap::new();
         for (device, choices) in operator.choice_classifiers {
-            let is_one = |choice: &f32| (1.0..=operator.facts.choices.len() as f32).contains(choice);
+            let is_one = |choice: &f32| (1.0..=operator.statistics.choices.len() as f32).contains(choice);
             if !choices.iter().all(is_one) {
                 return Err(format!("operator `{name}`: a choice on `{device}` has no name"));
             }
@@ -162,9 +162,11 @@ fn learned(header: Header, bytes: &mut &[u8]) -> std::result::Result<Predictor, 
         if operator.corrections.values().any(|correction| !correction.is_sound()) {
             return Err(format!("operator `{name}`: its corrections do not fit together"));
         }
-        let (facts, corrections) = (operator.facts, operator.corrections);
-        operators
-            .insert(name, OperatorEnsemble { facts, known, transfer, per_device, choice_classifiers, corrections });
+        let (statistics, corrections) = (operator.statistics, operator.corrections);
+        operators.insert(
+            name,
+            OperatorEnsemble { statistics, known, transfer, per_device, choice_classifiers, corrections },
+        );
     }
     Ok(Predictor { about, learned: Ensemble { operators } })
 }

@@ -82,9 +82,9 @@ fn replace(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>
             *place = sets;
         }
     }
-    of.facts.spreads.clear();
-    of.facts.spreads_before.clear();
-    of.facts.mape_aside = None;
+    of.statistics.half_widths.clear();
+    of.statistics.half_widths_by_view.clear();
+    of.statistics.held_out_mape = None;
 }
 
 fn names(predictor: &Predictor) -> Vec<String> {

@@ -41,7 +41,7 @@ pub struct Sample {
     pub flops: f64,
     /// Bytes moved at least once.
     pub bytes: f64,
-    /// Spread of the measurement, standard deviation over mean, where it is known; the middle one of several.
+    /// LogInterval of the measurement, standard deviation over mean, where it is known; the middle one of several.
     pub cv: Option<f64>,
     /// Index into `Samples::choices`: what a library chose, where the data says it. Known only after the run.
     pub choice: Option<u32>,

@@ -36,7 +36,7 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
 }
 
 /// Some samples as those to learn from and a fifth of their shapes to try on, which the seed decides.
-pub fn aside(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
+pub fn held_out_fifth(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
     let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
     by_group(&shapes, PARTS, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))

@@ -25,8 +25,8 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let options = FitOptions { seed, purpose, intervals: true };
     let mut learned = ensemble::fit_with_options(samples, &all, &growth_of, &options)?;
     for (name, of) in &mut learned.operators {
-        of.facts.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
-        of.facts.words = samples.words.get(name).cloned().unwrap_or_default();
+        of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
+        of.statistics.words = samples.words.get(name).cloned().unwrap_or_default();
     }
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {

@@ -58,7 +58,7 @@ fn the_choice_is_guessed_and_kept() {
     let predictor = train::train(&samples(), 0, false).expect("a predictor");
     assert_eq!(choice(&predictor, 700.0, 200.0).as_deref(), Some("tall"));
     assert_eq!(choice(&predictor, 200.0, 700.0).as_deref(), Some("wide"));
-    assert_eq!(predictor.learned.operators["product"].facts.choices, ["tall", "wide"], "the quicker first");
+    assert_eq!(predictor.learned.operators["product"].statistics.choices, ["tall", "wide"], "the quicker first");
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("choices.opp");
@@ -71,7 +71,7 @@ fn the_choice_is_guessed_and_kept() {
     assert_eq!(choice(&read, 200.0, 700.0).as_deref(), Some("wide"));
 
     let mut nameless = predictor;
-    nameless.learned.operators.values_mut().for_each(|of| of.facts.choices.truncate(1));
+    nameless.learned.operators.values_mut().for_each(|of| of.statistics.choices.truncate(1));
     bundle::write(&nameless, &path).expect("a file");
     let error = bundle::read(&path).expect_err("a choice without a name").to_string();
     assert!(error.contains("has no name") && error.contains("choices.opp"), "{error}");

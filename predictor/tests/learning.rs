@@ -113,7 +113,7 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
             let ours = before.learned.operators[name].log_ratio(&row, true);
             assert!((of.log_ratio(&row, true) - ours).abs() < 1e-6, "{name} {size}");
         }
-        assert!(of.facts.spreads.is_empty(), "nobody knows how far off these are");
+        assert!(of.statistics.half_widths.is_empty(), "nobody knows how far off these are");
     }
     let path = folder.path().join("soft.known.0.json");
     let text = std::fs::read_to_string(&path).expect("the file");
@@ -152,7 +152,7 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
 
     // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
     let width = |predictor: &predictor::learn::predictor::Predictor| {
-        predictor.learned.operators["product"].facts.spreads.clone()
+        predictor.learned.operators["product"].statistics.half_widths.clone()
     };
     let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
     let before = width(&predictor);
@@ -164,7 +164,7 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
 fn other_trees_have_no_interval_however_much_is_known_of_the_schedule() {
     let mut before = bundle::from_bytes(common::trained()).expect("the file");
     for of in before.learned.operators.values_mut() {
-        of.facts.spreads_before.insert(View::Sizes, of.facts.spreads.clone());
+        of.statistics.half_widths_by_view.insert(View::Sizes, of.statistics.half_widths.clone());
     }
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
     let ask = Ask { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
@@ -218,7 +218,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let path = folder.path().join("wide.opp");
     bundle::write(&predictor, &path).expect("a file");
     let unlike = |predictor: &predictor::learn::predictor::Predictor| {
-        predictor.learned.operators["product"].facts.unlike.clone()
+        predictor.learned.operators["product"].statistics.applicability.clone()
     };
     assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
 }
@@ -377,7 +377,7 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     let row = predictor.row(&ask).expect("a row");
     let mut log = |share: f64| {
         let operator = predictor.learned.operators.get_mut("product").expect("an operator");
-        operator.facts.per_device_weight = share;
+        operator.statistics.per_device_weight = share;
         let log = operator.log_ratio(&row, false);
         let explanation = explain::explain(&predictor, &ask).expect("an explanation");
         let parts: f64 = explanation.parts.iter().map(|part| part.factor.ln()).sum();
@@ -388,7 +388,7 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     assert!((without - only).abs() > 1e-4 && (half - (without + only) / 2.0).abs() < 1e-9, "{without} {half} {only}");
     let bytes = common::trained();
     let known = &bundle::from_bytes(bytes).expect("a predictor").learned.operators["product"];
-    assert!((0.0..=1.0).contains(&known.facts.per_device_weight) && known.per_device.len() == 3);
+    assert!((0.0..=1.0).contains(&known.statistics.per_device_weight) && known.per_device.len() == 3);
 }
 
 #[test]

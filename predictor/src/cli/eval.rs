@@ -81,7 +81,7 @@ impl Gate {
 fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<String> {
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {
-        let then = before.learned.operators.get(operator).and_then(|of| of.facts.mape_aside);
+        let then = before.learned.operators.get(operator).and_then(|of| of.statistics.held_out_mape);
         if let (Some(now), Some(then)) = (learners.get(Learner::Ensemble.name()), then)
             && now.mape_interval.0 > then
         {

@@ -89,7 +89,7 @@ fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: 
         return Err(Error::Question("--probe measures thread counts, not knobs; leave --over out".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
-    let schedules = &predictor.operator(&operator.name)?.facts.schedules;
+    let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
     let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
     let settings = schedules.settings(&operator.work, asking::device(predictor, usual)?, knob).map_err(refused)?;
     if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {

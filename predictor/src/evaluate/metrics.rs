@@ -1,6 +1,6 @@
 //! How far predictions are from measurements.
 
-use crate::learn::Spread;
+use crate::learn::LogInterval;
 use crate::statistics::quantile;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -36,12 +36,12 @@ pub struct Metrics {
     /// Mean signed error; above 0 where predictions are too slow.
     pub bias: f64,
     /// What came of intervals, where there were any.
-    pub interval: Option<Interval>,
+    pub interval: Option<IntervalScore>,
 }
 
 /// What came of 90 % intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct IntervalScore {
     /// Share of measurements inside.
     pub coverage: f64,
     /// Mean of half the interval's width, in percent of the prediction.
@@ -51,20 +51,20 @@ pub struct Interval {
     pub rows: usize,
 }
 
-impl Interval {
+impl IntervalScore {
     /// Of predictions, measurements and how far the interval of each reaches; of those that have one, nothing where none has.
-    pub fn of(predicted: &[f64], measured: &[f64], spreads: &[Option<Spread>]) -> Option<Interval> {
-        assert!(predicted.len() == measured.len() && spreads.len() == measured.len(), "one place per measurement");
+    pub fn of(predicted: &[f64], measured: &[f64], intervals: &[Option<LogInterval>]) -> Option<IntervalScore> {
+        assert!(predicted.len() == measured.len() && intervals.len() == measured.len(), "one place per measurement");
         let logs = predicted.iter().zip(measured).map(|(guess, truth)| (truth / guess).ln());
-        let is_finite = |spread: &Spread| (spread.below + spread.above).is_finite();
-        let known: Vec<(f64, Spread)> =
-            logs.zip(spreads).filter_map(|(log, spread)| Some((log, spread.filter(is_finite)?))).collect();
+        let is_finite = |reach: &LogInterval| (reach.below + reach.above).is_finite();
+        let known: Vec<(f64, LogInterval)> =
+            logs.zip(intervals).filter_map(|(log, reach)| Some((log, reach.filter(is_finite)?))).collect();
         let count = known.len() as f64;
-        let inside = known.iter().filter(|(log, spread)| -spread.below <= *log && *log <= spread.above).count();
-        let width = known.iter().map(|(_, spread)| 100.0 * (spread.above.exp() - (-spread.below).exp()));
+        let inside = known.iter().filter(|(log, reach)| -reach.below <= *log && *log <= reach.above).count();
+        let width = known.iter().map(|(_, reach)| 100.0 * (reach.above.exp() - (-reach.below).exp()));
         let half_width = width.sum::<f64>() / 2.0 / count;
         let coverage = 100.0 * inside as f64 / count;
-        (!known.is_empty()).then_some(Interval { coverage, half_width, rows: known.len() })
+        (!known.is_empty()).then_some(IntervalScore { coverage, half_width, rows: known.len() })
     }
 }
 

@@ -8,9 +8,9 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::{FitOptions, Learner, Spread, by_operator};
+use crate::learn::{FitOptions, Learner, LogInterval, by_operator};
 use crate::samples::Samples;
-use metrics::{Interval, Metrics, metrics};
+use metrics::{IntervalScore, Metrics, metrics};
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;
@@ -148,7 +148,7 @@ struct Answers {
     /// What was held out for each.
     held_out: Vec<u32>,
     /// How far each interval reaches, where there is one.
-    spreads: Vec<Option<Spread>>,
+    intervals: Vec<Option<LogInterval>>,
     /// The predictions of each division, as a range of the above.
     divisions: Vec<(usize, std::ops::Range<usize>)>,
 }
@@ -158,7 +158,7 @@ struct Told {
     rows: Vec<usize>,
     times: Vec<f64>,
     /// How far each interval reaches, where there is one.
-    spreads: Vec<Option<Spread>>,
+    intervals: Vec<Option<LogInterval>>,
 }
 
 /// Evaluates.
@@ -206,7 +206,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
             known.held_out.extend(told.rows.iter().map(|_| place));
             known.rows.extend(told.rows);
             known.predicted.extend(told.times);
-            known.spreads.extend(told.spreads);
+            known.intervals.extend(told.intervals);
         }
     }
     let mut evaluation = report(samples, plan, &answers, &names)?;
@@ -288,7 +288,7 @@ fn ask(
         let times = fitted.predict(samples, &asked);
         answer_us += 1e6 * begun.elapsed().as_secs_f64();
         rows += asked.len();
-        told.push(Some(Told { spreads: fitted.spreads(samples, &asked), times, rows: asked }));
+        told.push(Some(Told { intervals: fitted.intervals(samples, &asked), times, rows: asked }));
     }
     Ok((told, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
 }
@@ -297,7 +297,7 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
     let score = |answers: &Answers| {
         let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
         let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
-        let interval = Interval::of(&answers.predicted, &measured, &answers.spreads);
+        let interval = IntervalScore::of(&answers.predicted, &measured, &answers.intervals);
         Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
     };
     let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
@@ -359,7 +359,7 @@ impl Answers {
             part.rows.push(self.rows[place]);
             part.predicted.push(self.predicted[place]);
             part.held_out.push(self.held_out[place]);
-            part.spreads.push(self.spreads[place]);
+            part.intervals.push(self.intervals[place]);
         }
         part
     }

@@ -6,8 +6,8 @@
 //! what those ask for is held out whole, which leaves the region around them empty.
 
 use crate::features::{self, Device, FEATURES, Form, Work};
+use crate::learn::applicability::coordinates;
 use crate::learn::by_operator;
-use crate::learn::unlike::coordinates;
 use crate::records::work_of;
 use crate::samples::Samples;
 use crate::split::Fold;
@@ -44,7 +44,7 @@ fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
         let Some(asked) = asked.get(&kind(samples, rows[0])) else { continue };
         let own = |row: usize| columns.iter().map(move |column| samples.features.row(row)[*column]);
         let scales: Vec<f32> = (0..columns.len())
-            .map(|place| spread(shapes.values().map(|row| own(*row).nth(place).unwrap_or(0.0))))
+            .map(|place| deviation(shapes.values().map(|row| own(*row).nth(place).unwrap_or(0.0))))
             .collect();
         let distance = |row: usize| {
             let to = |place: &Vec<f32>| {
@@ -61,7 +61,7 @@ fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
 }
 
 /// The standard deviation; 1 where there is none.
-fn spread(values: impl Iterator<Item = f32> + Clone) -> f32 {
+fn deviation(values: impl Iterator<Item = f32> + Clone) -> f32 {
     let count = values.clone().count().max(1) as f32;
     let mean = values.clone().sum::<f32>() / count;
     let variance = values.map(|value| (value - mean).powi(2)).sum::<f32>() / count;

@@ -37,7 +37,7 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
             "threads" => asked(predictor, ask, Some(f64::from(value)), ask.extras)? / now_ns,
             _ => {
                 let row = predictor.row(ask)?;
-                let is_known = operator.facts.has_seen(ask.device);
+                let is_known = operator.statistics.has_seen(ask.device);
                 let log = |row: &[f32]| operator.log_ratio(row, is_known);
                 (log(&with(&row, column, value)) - log(&row)).exp()
             }
@@ -49,7 +49,7 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
 
 /// The knob that a feature names, with or without what tells knobs from other features; nothing where it is another feature.
 fn knob(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Option<String>> {
-    let schedules = &predictor.operator(ask.operator)?.facts.schedules;
+    let schedules = &predictor.operator(ask.operator)?.statistics.schedules;
     let name = feature.strip_prefix("knob.").unwrap_or(feature);
     let name = name.split_once('=').map_or(name, |(name, _)| name);
     let is_knob =
@@ -60,7 +60,7 @@ fn knob(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Option<St
 /// What the time becomes with each setting of a knob, all others as they are asked for. What is compared is answered by what was
 /// learned of knobs, the question itself, too.
 fn schedules(predictor: &Predictor, ask: &Ask<'_>, knob: &str) -> Result<Vec<Change>> {
-    let schedules = &predictor.operator(ask.operator)?.facts.schedules;
+    let schedules = &predictor.operator(ask.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Question(format!("`{}`: {problem}", ask.operator));
     let named = |given: &BTreeMap<String, f64>| schedules.complete(ask.work, ask.device, given).map_err(refused);
     let now_ns = asked(predictor, ask, ask.threads, &named(ask.extras)?.knobs)?;
@@ -90,7 +90,7 @@ pub fn improvements(predictor: &Predictor, ask: &Ask<'_>) -> Result<Vec<Change>>
     const ENOUGH: f64 = 0.9;
     let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
     let mut found: Vec<Change> = best(sweep(predictor, ask, "threads")?).into_iter().collect();
-    for knob in predictor.operator(ask.operator)?.facts.schedules.names(ask.work, ask.device) {
+    for knob in predictor.operator(ask.operator)?.statistics.schedules.names(ask.work, ask.device) {
         let (words, numbers): (Vec<Change>, Vec<Change>) =
             schedules(predictor, ask, &knob)?.into_iter().partition(|change| change.feature.contains('='));
         found.extend(best(numbers));
@@ -114,7 +114,9 @@ fn with(row: &[f32], column: usize, value: f32) -> Vec<f32> {
 
 /// The values a feature takes: what it can be set to, or evenly over the range it was learned from.
 fn values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
-    let Some((low, high)) = operator.facts.ranges[column].filter(|(low, high)| low < high) else { return Vec::new() };
+    let Some((low, high)) = operator.statistics.ranges[column].filter(|(low, high)| low < high) else {
+        return Vec::new();
+    };
     let mut values: Vec<f32> = match () {
         () if feature == "threads" => (low as i64..=high as i64).take(1024).map(|count| count as f32).collect(),
         () => (0..STEPS).map(|step| low + (high - low) * step as f32 / (STEPS - 1) as f32).collect(),
@@ -183,7 +185,7 @@ mod tests {
     use crate::features::{Device, FEATURES, Matrix, Work};
     use crate::learn::boosted::{Growth, fit};
     use crate::learn::ensemble::Ensemble;
-    use crate::learn::facts::Facts;
+    use crate::learn::operator_statistics::OperatorStatistics;
     use crate::learn::predictor::About;
     use crate::learn::schedules::Schedules;
 
@@ -220,8 +222,15 @@ mod tests {
             schedules.learn(&knobs(order, tile));
         }
         schedules.know_default("here", &work(), &knobs("yx", 4.0));
-        let facts = Facts { ranges, best_log: -9.0, overheads_ns, overhead_ns: 1e3, schedules, ..Facts::default() };
-        let operator = OperatorEnsemble { facts, known: vec![known], ..OperatorEnsemble::default() };
+        let statistics = OperatorStatistics {
+            ranges,
+            best_log: -9.0,
+            overheads_ns,
+            overhead_ns: 1e3,
+            schedules,
+            ..OperatorStatistics::default()
+        };
+        let operator = OperatorEnsemble { statistics, known: vec![known], ..OperatorEnsemble::default() };
         let device = Device {
             units: 4.0,
             flops_per_cycle: 32.0,

@@ -72,7 +72,7 @@ pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<L
 
 /// What to think of an answer that is faster than the device's figures allow.
 fn beyond(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
-    let best = 100.0 * (-predictor.learned.operators[operator].facts.best_log).exp();
+    let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(
         "it is faster than the device's figures allow ({utilisation} of the roofline), as such operators were where they were \
          measured (up to {best:.0} % of it, with the overhead): they need not do all that is counted, or the figures are too low"
@@ -81,7 +81,7 @@ fn beyond(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
 
 fn has_learned_threads(predictor: &Predictor, operator: &str) -> bool {
     let column = predictor.about.names.iter().position(|name| name == "threads");
-    let range = column.and_then(|column| predictor.learned.operators[operator].facts.ranges[column]);
+    let range = column.and_then(|column| predictor.learned.operators[operator].statistics.ranges[column]);
     // Devices that cannot choose have as many as units, and one was never asked of them.
     range.is_some_and(|(low, high)| low <= 1.0 && high > 1.0)
 }

@@ -54,7 +54,7 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     let answer = predictor.ask(ask)?;
     let row = predictor.row(ask)?;
     let operator = predictor.operator(ask.operator)?;
-    let is_known = operator.facts.has_seen(ask.device);
+    let is_known = operator.statistics.has_seen(ask.device);
     let values = contributions(operator, &row, is_known)?;
     let (average, logs) = values.split_last().expect("there is a value for the average");
     let part = |((feature, value), log): ((&str, &f32), &f64)| Part {

@@ -31,7 +31,7 @@ pub(super) fn fit_blend(
     for (operator, rows) in by_operator(samples, train) {
         let name = &samples.operators[operator as usize];
         let weight = best_per_device_weight(samples, operator, &rows, &growth_of(name), seed)?;
-        fitted.operators.entry(name.clone()).and_modify(|entry| entry.facts.per_device_weight = weight);
+        fitted.operators.entry(name.clone()).and_modify(|entry| entry.statistics.per_device_weight = weight);
     }
     Ok(())
 }
@@ -60,7 +60,7 @@ fn best_per_device_weight(samples: &Samples, operator: u32, rows: &[usize], grow
         per_device.remove(held_out);
         trial.operators.entry(name.clone()).and_modify(|entry| entry.per_device = per_device);
         for (error, weight) in errors.iter_mut().zip(WEIGHTS) {
-            trial.operators.entry(name.clone()).and_modify(|entry| entry.facts.per_device_weight = *weight);
+            trial.operators.entry(name.clone()).and_modify(|entry| entry.statistics.per_device_weight = *weight);
             let times = trial.predict(samples, asked);
             let off = |(row, time): (&usize, f64)| (time / samples.rows[*row].time_ns).ln().abs();
             *error += asked.iter().zip(times).map(off).sum::<f64>() / asked.len() as f64;

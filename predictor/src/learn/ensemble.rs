@@ -11,13 +11,13 @@
 
 use super::blend::fit_blend;
 use super::boosted::{self, Growth};
+use super::calibration::calibrate;
 use super::choice_classifier::ChoiceClassifier;
-use super::facts::{facts, ranges};
 use super::gaussian_process::{self, Correction};
 use super::operator::OperatorEnsemble;
-use super::spread::calibrate;
+use super::operator_statistics::{self, ranges};
 use super::trees::Trees;
-use super::{FitOptions, Fitted, Spread, by_device, by_operator, predict_by_operator};
+use super::{FitOptions, Fitted, LogInterval, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
@@ -201,15 +201,15 @@ impl Ensemble {
     /// Fits the plain statistics of an operator; returns its training set.
     pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
         let name = &samples.operators[operator as usize];
-        let facts = facts(samples, rows);
-        self.operators.insert(name.clone(), OperatorEnsemble { facts, ..OperatorEnsemble::default() });
+        let statistics = operator_statistics::of(samples, rows);
+        self.operators.insert(name.clone(), OperatorEnsemble { statistics, ..OperatorEnsemble::default() });
         let matrix = self.matrix(samples, rows);
         let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
         let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
         let best_log = rows.iter().map(ratio).fold(f64::INFINITY, f64::min);
-        let facts = &mut self.operators.get_mut(name).expect("it was inserted above").facts;
-        facts.best_log = best_log;
-        facts.ranges = ranges(&matrix);
+        let statistics = &mut self.operators.get_mut(name).expect("it was inserted above").statistics;
+        statistics.best_log = best_log;
+        statistics.ranges = ranges(&matrix);
         (matrix, labels)
     }
 
@@ -295,14 +295,14 @@ impl Ensemble {
         let mut choices: Vec<(f64, &str)> = found.into_iter().map(|(name, (sum, count))| (sum / count, name)).collect();
         choices.sort_by(|one, two| one.0.total_cmp(&two.0));
         if let Some(entry) = self.operators.get_mut(operator) {
-            entry.facts.choices = choices.into_iter().map(|(_, name)| name.to_owned()).collect();
+            entry.statistics.choices = choices.into_iter().map(|(_, name)| name.to_owned()).collect();
         }
     }
 
     /// The number of what was chosen for a sample; 0 where that is not known.
     fn chosen(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
-        let known = self.operator(samples, row).map_or(&[][..], |known| &known.facts.choices);
+        let known = self.operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
         name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
@@ -316,7 +316,7 @@ impl Ensemble {
         seed: u64,
     ) -> Result<BTreeMap<String, ChoiceClassifier>> {
         let mut choice_classifiers = BTreeMap::new();
-        if self.operators.get(operator).is_none_or(|known| known.facts.choices.len() < 2) {
+        if self.operators.get(operator).is_none_or(|known| known.statistics.choices.len() < 2) {
             return Ok(choice_classifiers);
         }
         for rows in by_device(samples, rows).into_values() {
@@ -342,7 +342,7 @@ impl Ensemble {
         let sample = &samples.rows[row];
         // What a schedule does with its threads is only known with it.
         let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
-        let of = |known: &OperatorEnsemble| known.facts.overhead_ns(samples.device_name(row), threads);
+        let of = |known: &OperatorEnsemble| known.statistics.overhead_ns(samples.device_name(row), threads);
         self.operator(samples, row).map_or(0.0, of)
     }
 
@@ -360,7 +360,7 @@ impl Ensemble {
 
     /// The time of a sample from the logarithm of its ratio.
     pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
-        let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.facts.best_log);
+        let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
         let least_ns = self.attainable_ns(samples, row) * best_log.exp();
         (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
     }
@@ -408,7 +408,7 @@ impl Ensemble {
             for rows in by_device(samples, &rows).into_values() {
                 let device = samples.device_name(rows[0]);
                 let Some(known) = self.operators.get(name) else { continue };
-                let overhead_ns = overhead_of_few(samples, &rows, known.facts.overhead_ns);
+                let overhead_ns = overhead_of_few(samples, &rows, known.statistics.overhead_ns);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.corrections.insert(device.to_owned(), Correction::of_overhead(overhead_ns));
                 let log_ratios = self.log_ratios(samples, &rows, name, None);
@@ -452,7 +452,7 @@ impl Ensemble {
     /// than the view says.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
-        let is_known = |row: &usize| known.facts.has_seen(samples.device_name(*row));
+        let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));
         let mut log_ratios = vec![0.0; rows.len()];
         for side in [true, false] {
             let (places, rows): (Vec<usize>, Vec<usize>) =
@@ -478,14 +478,16 @@ fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
 }
 
 impl Fitted for Ensemble {
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
+    fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         let of = |row: &usize| {
             let (device, features) = (samples.device_name(*row), samples.features.row(*row));
-            self.operator(samples, *row)?.facts.spread_of(device, samples.view(*row), features)
+            self.operator(samples, *row)?.statistics.half_width_of(device, samples.view(*row), features)
         };
         // An operator that was never seen is no better known than the least known.
-        let widest = self.operators.values().flat_map(|known| known.facts.spreads.values()).copied().reduce(f64::max);
-        let both = |row: &usize| of(row).or(widest).map(|spread| Spread { below: spread, above: spread });
+        let widest =
+            self.operators.values().flat_map(|known| known.statistics.half_widths.values()).copied().reduce(f64::max);
+        let both =
+            |row: &usize| of(row).or(widest).map(|half_width| LogInterval { below: half_width, above: half_width });
         rows.iter().map(both).collect()
     }
 

@@ -45,16 +45,16 @@ pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl 
     Lines(groups.map(|(operator, rows)| (operator, line(rows))).collect())
 }
 
-/// The penalty that is best for shapes left aside.
+/// The penalty that is best for shapes held out.
 fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
-    let (learned, aside) = split::aside(samples, rows, 0);
+    let (learned, held_out) = split::held_out_fifth(samples, rows, 0);
     if learned.is_empty() {
         return LASSO[0];
     }
     let sums = Sums::of(samples, &learned);
     let error = |share: f64| {
         let line = Line { coefficients: sums.lasso(share * sums.largest()), standard: sums.standard.clone() };
-        aside.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
+        held_out.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
     };
     LASSO.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO[0])
 }

@@ -1,10 +1,11 @@
 //! Learners: ours and those it must beat, all behind one function from samples to times.
 
+pub mod applicability;
 mod blend;
 pub mod boosted;
+pub mod calibration;
 pub mod choice_classifier;
 pub mod ensemble;
-pub mod facts;
 mod forest;
 pub mod gaussian_process;
 mod linear;
@@ -12,15 +13,14 @@ mod linear;
 mod made_up;
 mod neighbours;
 pub mod operator;
+pub mod operator_statistics;
 mod order;
 pub mod predictor;
 mod quantiles;
 pub mod schedules;
-pub mod spread;
 mod support;
 pub mod trees;
 pub mod tune;
-pub mod unlike;
 
 use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};
@@ -147,7 +147,7 @@ pub struct FitOptions {
 
 /// How far an interval reaches below and above an answer, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub struct LogInterval {
     /// Below.
     pub below: f64,
     /// Above.
@@ -160,7 +160,7 @@ pub trait Fitted {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
     /// How far the 90 % interval of each row reaches below and above its answer; none where that was not learned.
-    fn spreads(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
+    fn intervals(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         vec![None; rows.len()]
     }
 

@@ -1,8 +1,8 @@
 //! The ensemble of one operator: sets of trees, averaged; what it was trained on decides who answers.
 
 use super::choice_classifier::ChoiceClassifier;
-use super::facts::Facts;
 use super::gaussian_process::{Correction, Input};
+use super::operator_statistics::OperatorStatistics;
 use super::trees::Trees;
 use crate::features::{FEATURES, Matrix};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const TREES_OF_KERNEL: usize = 40;
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
     /// Numbers that are stored as text.
-    pub facts: Facts,
+    pub statistics: OperatorStatistics,
     /// Trees for the devices that were learned from; averaged.
     pub known: Vec<Trees>,
     /// Trees for other devices; averaged.
@@ -77,7 +77,7 @@ impl OperatorEnsemble {
     /// kind.
     pub(crate) fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
-        let weight = if self.per_device.is_empty() { 0.0 } else { self.facts.per_device_weight };
+        let weight = if self.per_device.is_empty() { 0.0 } else { self.statistics.per_device_weight };
         let (common, weight) = if is_of_transfer { (&self.transfer, weight) } else { (&self.known, 0.0) };
         let per_device = if weight > 0.0 { &self.per_device[..] } else { &[] };
         let common = if weight < 1.0 { &common[..] } else { &[] };

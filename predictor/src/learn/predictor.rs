@@ -2,8 +2,8 @@
 
 use super::boosted::Growth;
 use super::ensemble::Ensemble;
-use super::facts::Facts;
 use super::operator::OperatorEnsemble;
+use super::operator_statistics::OperatorStatistics;
 use crate::error::{Error, Result};
 use crate::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
 use crate::split::PARTS;
@@ -144,7 +144,7 @@ impl Predictor {
     /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
     pub fn bound(&self, ask: &Ask<'_>) -> Result<Answer> {
         let (device, threads) = self.place(ask)?;
-        let starts = self.learned.operators.values().map(|of| of.facts.overhead_ns(ask.device, threads));
+        let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(ask.device, threads));
         let overhead_ns = starts.reduce(f64::min).unwrap_or(0.0);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
         let attainable_ns = arithmetic_ns.max(memory_ns);
@@ -197,7 +197,7 @@ impl Predictor {
     fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
         let operator = self.operator(ask.operator)?;
         let (device, threads) = self.place(ask)?;
-        let is_known = operator.facts.has_seen(ask.device);
+        let is_known = operator.statistics.has_seen(ask.device);
         let correction = operator.corrections.get(ask.device);
         let mut extras = std::borrow::Cow::Borrowed(ask.extras);
         let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
@@ -205,7 +205,7 @@ impl Predictor {
             false => features::derive(ask.work, device, threads, extras.to_mut()),
         };
         let view = View::of_extras(ask.extras);
-        let usual_ns = || operator.facts.overhead_ns(ask.device, busy_threads);
+        let usual_ns = || operator.statistics.overhead_ns(ask.device, busy_threads);
         let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
         let roofline_ns = arithmetic_ns.max(memory_ns);
@@ -218,12 +218,12 @@ impl Predictor {
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let mut outside = outside(&operator.facts, ask.work.form, &row, is_known);
+        let mut outside = outside(&operator.statistics, ask.work.form, &row, is_known);
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && correction.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
-        let spread = operator.facts.spread_of(ask.device, view, &row);
+        let half_width = operator.statistics.half_width_of(ask.device, view, &row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
         let correction = correction.map_or(0.0, corrected);
@@ -239,7 +239,7 @@ impl Predictor {
             is_known,
             basis,
             outside,
-            spread,
+            half_width,
             bound,
             choice: None,
         })
@@ -260,7 +260,7 @@ impl Predictor {
             let choice = matrix.row(row)[column];
             situated.features[column] = choice;
             let place = (choice as usize).checked_sub(1);
-            situated.choice = place.and_then(|place| operator.facts.choices.get(place).cloned());
+            situated.choice = place.and_then(|place| operator.statistics.choices.get(place).cloned());
         }
     }
 
@@ -282,7 +282,7 @@ struct Situated<'a> {
     is_known: bool,
     basis: Basis,
     outside: Vec<String>,
-    spread: Option<f64>,
+    half_width: Option<f64>,
     correction: f64,
     bound: &'static str,
     choice: Option<String>,
@@ -297,9 +297,9 @@ fn matrix(group: &[&mut Situated<'_>]) -> Matrix {
 
 impl Situated<'_> {
     fn answer(&mut self, log: f64) -> Answer {
-        let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.facts.best_log.exp();
+        let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
         let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
-        let wide = self.spread.map_or(f64::NAN, f64::exp);
+        let wide = self.half_width.map_or(f64::NAN, f64::exp);
         Answer {
             time_ns,
             low_ns: time_ns / wide,
@@ -327,9 +327,9 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
 
 /// Why a row lies outside of the ranges that were learned from, in the words of those who ask. The device's own figures do not
 /// count, nor does how many threads another device has.
-fn outside(facts: &Facts, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
+fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    for (feature, (range, value)) in FEATURES.iter().zip(facts.ranges.iter().zip(row)) {
+    for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {
         // Counts repeat the logarithms they stand beside, except for these.
         let counts = match feature.origin {
             Origin::Sizes => feature.unit != "count" || feature.name == "taps",
@@ -342,7 +342,8 @@ fn outside(facts: &Facts, form: Form, row: &[f32], is_known: bool) -> Vec<String
             // Sizes are said as a person knows them, not as trees see them.
             let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
             let (value, low, high) = (said(*value), said(low), said(high));
-            let name = facts.words.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
+            let name =
+                statistics.words.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
             let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
             let reason = format!("{name}: {value}, learned from {learned}");
             // Groups are repetitions, too.

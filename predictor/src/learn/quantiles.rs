@@ -1,15 +1,15 @@
 //! Quantiles of the utilisation by XGBoost's own objective: the middle answers, the outer ones make an interval.
 //!
-//! Unlike the spread of `ours`, which is one number per operator and device, such an interval is as wide as its
-//! neighbourhood asks for. Quantiles of training rows are too narrow for others, so a fifth of the shapes is left aside
-//! once, and the interval is widened until it holds the promised share of them (conformalised quantile regression,
+//! ApplicabilityDomain the spread of `ours`, which is one number per operator and device, such an interval is as wide as its
+//! neighbourhood asks for. Quantiles of training rows are too narrow for others, so a fifth of the shapes is held out
+//! once, and the interval is margins until it holds the promised share of them (conformalised quantile regression,
 //! Romano and others, 2019).
 
 use super::boosted::{self, Growth, Objective};
+use super::calibration::COVERAGE;
 use super::ensemble::Ensemble;
-use super::spread::COVERAGE;
 use super::trees::Trees;
-use super::{FitOptions, Fitted, Spread, by_operator, predict_by_operator};
+use super::{FitOptions, Fitted, LogInterval, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
 use crate::split;
@@ -24,28 +24,29 @@ struct Quantiles {
     known: Ensemble,
     /// By operator, in the order of `SHARES`; only the middle without intervals.
     trees: BTreeMap<u32, Vec<Trees>>,
-    /// What intervals are widened by on both sides, by operator.
-    widened: BTreeMap<u32, f64>,
+    /// What conformal calibration widens intervals by on both sides, by operator.
+    margins: BTreeMap<u32, f64>,
 }
 
 /// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
     let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
     let mut fitted = grow(samples, train, options.seed, shares)?;
-    let (learned, aside) = split::aside(samples, train, options.seed ^ 1);
+    let (learned, held_out) = split::held_out_fifth(samples, train, options.seed ^ 1);
     if options.intervals && !learned.is_empty() {
         let trial = grow(samples, &learned, options.seed, shares)?;
-        for (operator, rows) in by_operator(samples, &aside) {
-            let mut missing = trial.missing(samples, &rows);
-            let share = (COVERAGE * (missing.len() + 1) as f64 / missing.len() as f64).min(1.0);
-            fitted.widened.insert(operator, quantile(&mut missing, share));
+        for (operator, rows) in by_operator(samples, &held_out) {
+            let mut nonconformity_scores = trial.nonconformity_scores(samples, &rows);
+            let share =
+                (COVERAGE * (nonconformity_scores.len() + 1) as f64 / nonconformity_scores.len() as f64).min(1.0);
+            fitted.margins.insert(operator, quantile(&mut nonconformity_scores, share));
         }
     }
     Ok(fitted)
 }
 
 fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
-    let mut fitted = Quantiles { known: Ensemble::default(), trees: BTreeMap::new(), widened: BTreeMap::new() };
+    let mut fitted = Quantiles { known: Ensemble::default(), trees: BTreeMap::new(), margins: BTreeMap::new() };
     for (operator, rows) in by_operator(samples, train) {
         let (matrix, labels) = fitted.known.fit_statistics(samples, operator, &rows);
         let of_share = |share: &f64| {
@@ -65,8 +66,8 @@ impl Quantiles {
         Some(trees.iter().map(|trees| trees.predict(&matrix)).collect())
     }
 
-    /// How far rows of one operator lie outside of their interval; below 0 inside.
-    fn missing(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    /// Nonconformity scores: how far rows of one operator lie outside of their interval; below 0 inside.
+    fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         let operator = rows.first().map(|row| samples.rows[*row].operator);
         let logs = operator.and_then(|one| self.logs(samples, one, rows)).unwrap_or_default();
         let Ok([low, _, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return vec![0.0; rows.len()] };
@@ -89,18 +90,18 @@ impl Fitted for Quantiles {
         })
     }
 
-    fn spreads(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<Spread>> {
-        let mut found: BTreeMap<usize, Spread> = BTreeMap::new();
+    fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
+        let mut found: BTreeMap<usize, LogInterval> = BTreeMap::new();
         for (operator, rows) in by_operator(samples, rows) {
-            let (Some(widened), Some(logs)) = (self.widened.get(&operator), self.logs(samples, operator, &rows)) else {
+            let (Some(margins), Some(logs)) = (self.margins.get(&operator), self.logs(samples, operator, &rows)) else {
                 continue;
             };
             let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { continue };
             for (place, row) in rows.iter().enumerate() {
                 // Trees of different shares are grown apart and may cross.
-                let reach = |to: f32, from: f32| (f64::from(to - from) + widened).max(0.0);
+                let reach = |to: f32, from: f32| (f64::from(to - from) + margins).max(0.0);
                 let (below, above) = (reach(middle[place], low[place]), reach(high[place], middle[place]));
-                found.insert(*row, Spread { below, above });
+                found.insert(*row, LogInterval { below, above });
             }
         }
         rows.iter().map(|row| found.get(row).copied()).collect()

@@ -1,6 +1,6 @@
 //! A small search for how trees are best grown, per operator, inside of what may be learned from.
 //!
-//! A fifth of the shapes that are learned from is left aside; a few settings, drawn by the seed, are tried on them, the
+//! A fifth of the shapes that are learned from is held out; a few settings, drawn by the seed, are tried on them, the
 //! usual one among them. What an evaluation holds out is never seen. Large operators are searched on a part of their
 //! shapes, because settings that are better on a part are mostly better on the whole.
 
@@ -31,14 +31,14 @@ pub fn search(samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -
 }
 
 fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<Growth> {
-    let (learned, aside) = parts(samples, rows, seed, purpose);
-    if learned.is_empty() || aside.is_empty() {
+    let (learned, held_out) = parts(samples, rows, seed, purpose);
+    if learned.is_empty() || held_out.is_empty() {
         return Ok(Growth::boosting());
     }
     let mut best: Option<(f64, Growth)> = None;
     for growth in settings(seed) {
         let trial = ensemble::fit(samples, &learned, &|_| growth.clone(), seed, purpose)?;
-        let errors = aside.iter().zip(trial.predict(samples, &aside));
+        let errors = held_out.iter().zip(trial.predict(samples, &held_out));
         let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, growth));
@@ -52,7 +52,7 @@ fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
     let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();
     if purpose != Purpose::Transfer {
-        return split::aside(samples, &some, seed ^ 2);
+        return split::held_out_fifth(samples, &some, seed ^ 2);
     }
     let mut devices: Vec<u32> = some.iter().map(|row| samples.rows[*row].device).collect();
     devices.sort_unstable();

@@ -22,7 +22,7 @@ pub struct Mapping {
     time: Time,
     /// The neural network a row comes from.
     model: Option<String>,
-    /// Spread of the measurement, standard deviation over mean.
+    /// LogInterval of the measurement, standard deviation over mean.
     cv: Option<String>,
     /// What a library chose, such as the name of its kernel. Known only after the run, so it is guessed for questions.
     choice: Option<String>,

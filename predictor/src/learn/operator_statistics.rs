@@ -1,8 +1,8 @@
-//! The plain numbers that are learned of an operator beside its trees.
+//! The statistics that are learned of an operator beside its trees. The names in files are those of their formats.
 
+use super::applicability::ApplicabilityDomain;
+use super::calibration::UNSEEN;
 use super::schedules::Schedules;
-use super::spread::UNSEEN;
-use super::unlike::Unlike;
 use crate::features::{Matrix, View};
 use crate::samples::Samples;
 use crate::statistics::{median, quantile};
@@ -15,10 +15,10 @@ const OVERHEAD_SHARE: f64 = 0.01;
 /// Times with so many threads that their overhead is told apart.
 const FEWEST_OF_THREADS: usize = 100;
 
-/// The plain numbers that were learned of one operator.
+/// The statistics that were learned of one operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Facts {
+pub struct OperatorStatistics {
     /// Samples.
     pub rows: usize,
     /// Time of the smallest operators by device.
@@ -39,27 +39,28 @@ pub struct Facts {
     pub per_device_weight: f64,
     /// Smallest and largest value of each feature; nothing where it was always absent.
     pub ranges: Vec<Option<(f32, f32)>>,
-    /// Mean absolute error in percent for shapes left aside while learning; nothing where that was not tried.
-    #[serde(default)]
-    pub mape_aside: Option<f64>,
-    /// How far off 90 % of the predictions are, as a logarithm, by device; under no name for devices never seen.
-    pub spreads: BTreeMap<String, f64>,
+    /// Mean absolute error in percent for shapes held out while learning; nothing where that was not tried.
+    #[serde(default, rename = "mape_aside")]
+    pub held_out_mape: Option<f64>,
+    /// Half-widths of 90 % intervals, as logarithms, by device; under no name for devices never seen.
+    #[serde(rename = "spreads")]
+    pub half_widths: BTreeMap<String, f64>,
     /// The same for questions that know less of the schedule than what was learned from.
-    #[serde(default)]
-    pub spreads_before: BTreeMap<View, BTreeMap<String, f64>>,
+    #[serde(default, rename = "spreads_before")]
+    pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
     /// What its sizes are called in the table that was learned from, by the names of features.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub words: BTreeMap<String, String>,
     /// Its schedules; none in files before format 4, and of what was measured without any.
     #[serde(default)]
     pub schedules: Schedules,
-    /// How intervals widen for what is unlike all that was learned; new in format 4.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unlike: Option<Unlike>,
+    /// Where its training data lies, and how intervals widen away from it; new in format 4.
+    #[serde(default, rename = "unlike", skip_serializing_if = "Option::is_none")]
+    pub applicability: Option<ApplicabilityDomain>,
 }
 
 /// The overheads of an operator's samples; all else is found later.
-pub(super) fn facts(samples: &Samples, rows: &[usize]) -> Facts {
+pub(super) fn of(samples: &Samples, rows: &[usize]) -> OperatorStatistics {
     let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for row in rows {
         times.entry(samples.device_name(*row)).or_default().push(samples.rows[*row].time_ns);
@@ -68,7 +69,13 @@ pub(super) fn facts(samples: &Samples, rows: &[usize]) -> Facts {
     let overheads_ns: BTreeMap<String, f64> = times.into_iter().map(overhead).collect();
     let overhead_ns = median(&mut overheads_ns.values().copied().collect::<Vec<_>>());
     let overheads_by_threads_ns = overheads_by_threads(samples, rows);
-    Facts { rows: rows.len(), overheads_ns, overheads_by_threads_ns, overhead_ns, ..Facts::default() }
+    OperatorStatistics {
+        rows: rows.len(),
+        overheads_ns,
+        overheads_by_threads_ns,
+        overhead_ns,
+        ..OperatorStatistics::default()
+    }
 }
 
 fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, Vec<(f64, f64)>> {
@@ -100,7 +107,7 @@ pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
     ranges
 }
 
-impl Facts {
+impl OperatorStatistics {
     /// Whether the numbers fit rows of so many features.
     pub fn check(&self, width: usize) -> std::result::Result<(), String> {
         let is_time = |time: &f64| time.is_finite() && *time > 0.0;
@@ -116,15 +123,15 @@ impl Facts {
         {
             return Err("an overhead is not a positive number, or a share not one".to_owned());
         }
-        if !self.unlike.as_ref().is_none_or(|unlike| unlike.is_sound(width)) {
+        if !self.applicability.as_ref().is_none_or(|domain| domain.is_sound(width)) {
             return Err("what intervals widen by is not sound".to_owned());
         }
         match self
-            .spreads_before
+            .half_widths_by_view
             .values()
             .flat_map(BTreeMap::values)
-            .chain(self.spreads.values())
-            .all(|spread| spread.is_finite() && *spread >= 0.0)
+            .chain(self.half_widths.values())
+            .all(|half_width| half_width.is_finite() && *half_width >= 0.0)
         {
             true => Ok(()),
             false => Err("the width of an interval is not a number".to_owned()),
@@ -136,19 +143,17 @@ impl Facts {
         self.overheads_ns.contains_key(device)
     }
 
-    /// How far off 90 % of the answers to questions like this are: those on the device, wider where nothing like it was
-    /// learned.
-    pub fn spread_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
-        let factor = self.unlike.as_ref().map_or(1.0, |unlike| unlike.factor(row));
-        Some(factor * self.spread(device, view)?)
+    /// The half-width of the 90 % interval of a question: that of the device, wider away from the training data.
+    pub fn half_width_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
+        let factor = self.applicability.as_ref().map_or(1.0, |domain| domain.widening(row));
+        Some(factor * self.half_width(device, view)?)
     }
 
-    /// How far off 90 % of the answers are on a device when so much is known; of one without a spread of its own, what it is
-    /// on devices that were never seen.
-    pub fn spread(&self, device: &str, view: View) -> Option<f64> {
+    /// The half-width on a device when so much is known; of one without its own, that of devices that were never seen.
+    pub fn half_width(&self, device: &str, view: View) -> Option<f64> {
         let of = |device: &str| {
-            let before = self.spreads_before.get(&view).and_then(|spreads| spreads.get(device));
-            before.or_else(|| self.spreads.get(device)).copied()
+            let of_view = self.half_widths_by_view.get(&view).and_then(|half_widths| half_widths.get(device));
+            of_view.or_else(|| self.half_widths.get(device)).copied()
         };
         of(device).or_else(|| of(UNSEEN))
     }
