@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use predictor::features::{Matrix, Work};
-use predictor::learn::boosted::{self, Growth};
+use predictor::learn::boosted::{self, BoostingParameters};
 use predictor::learn::predictor::{Ask, Predictor};
 use predictor::{bundle, table};
 use serde_json::json;
@@ -82,8 +82,8 @@ fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, 
     let labels: Vec<f32> =
         (0..rows).map(|row| matrix.row(row)[0] + (6.0 * matrix.row(row)[1]).sin() + 0.1 * next()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let growth = Growth { rounds: trees, depth: 6, threads, ..Growth::boosting() };
+    let parameters = BoostingParameters { rounds: trees, max_depth: 6, threads, ..BoostingParameters::usual() };
     let begun = Instant::now();
-    let grown = boosted::fit(&matrix, &labels, &growth, 0)?;
+    let grown = boosted::fit(&matrix, &labels, &parameters, 0)?;
     Ok(json!({ "trees": grown.len(), "threads": threads, "seconds": begun.elapsed().as_secs_f64() }))
 }

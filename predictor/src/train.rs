@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::Device;
-use crate::learn::boosted::Growth;
+use crate::learn::boosted::BoostingParameters;
 use crate::learn::ensemble::{self, Purpose};
 use crate::learn::predictor::{About, Predictor};
 use crate::learn::{FitOptions, by_operator, tune};
@@ -20,10 +20,10 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let devices: BTreeSet<u32> = all.iter().map(|row| samples.rows[*row].device).collect();
     let devices = devices.len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
-    let growth = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
-    let growth_of = |operator: &str| growth.get(operator).cloned().unwrap_or_else(Growth::boosting);
+    let parameters = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
+    let parameters_of = |operator: &str| parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
     let options = FitOptions { seed, purpose, intervals: true };
-    let mut learned = ensemble::fit_with_options(samples, &all, &growth_of, &options)?;
+    let mut learned = ensemble::fit_with_options(samples, &all, &parameters_of, &options)?;
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
         of.statistics.words = samples.words.get(name).cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
         names: samples.names.clone(),
         devices,
         seed,
-        growth,
+        parameters,
         not_learned,
     };
     Ok(Predictor { about, learned })

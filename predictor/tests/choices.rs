@@ -83,8 +83,8 @@ fn answers_do_not_depend_on_what_was_chosen() {
     assert_eq!(samples.names.last().map(String::as_str), Some(CHOICE));
     let learn: Vec<usize> = (0..400).collect();
     let ask: Vec<usize> = (400..600).collect();
-    let growth = |_: &str| predictor::learn::boosted::Growth::boosting();
-    let fitted = ensemble::fit(&samples, &learn, &growth, 0, ensemble::Purpose::Known).expect("trees");
+    let parameters = |_: &str| predictor::learn::boosted::BoostingParameters::usual();
+    let fitted = ensemble::fit(&samples, &learn, &parameters, 0, ensemble::Purpose::Known).expect("trees");
     let times = fitted.predict(&samples, &ask);
     let mut turned = samples.clone();
     ask.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));

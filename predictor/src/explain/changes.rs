@@ -183,7 +183,7 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
 mod tests {
     use super::*;
     use crate::features::{Device, FEATURES, Matrix, Work};
-    use crate::learn::boosted::{Growth, fit};
+    use crate::learn::boosted::{BoostingParameters, fit};
     use crate::learn::ensemble::Ensemble;
     use crate::learn::operator_statistics::OperatorStatistics;
     use crate::learn::predictor::About;
@@ -213,7 +213,8 @@ mod tests {
             matrix.push(&row);
             labels.push(1.0 - 0.2 * tile.log2() + if is_xy { 0.0 } else { 2f32.ln() });
         }
-        let known = fit(&matrix, &labels, &Growth { rounds: 200, ..Growth::boosting() }, 1).expect("trees");
+        let known = fit(&matrix, &labels, &BoostingParameters { rounds: 200, ..BoostingParameters::usual() }, 1)
+            .expect("trees");
         let mut ranges = vec![Some((0.0, 0.0)); width];
         ranges[width - 4..width - 1].clone_from_slice(&[Some((1.0, 1.0)), Some((1.0, 1.0)), Some((1.0, 16.0))]);
         let overheads_ns = BTreeMap::from([("here".to_owned(), 1e3)]);
@@ -251,7 +252,7 @@ mod tests {
             names,
             devices: BTreeMap::from([("here".to_owned(), device)]),
             seed: 0,
-            growth: BTreeMap::new(),
+            parameters: BTreeMap::new(),
             not_learned: BTreeMap::new(),
         };
         Predictor { about, learned: Ensemble { operators: BTreeMap::from([("product".to_owned(), operator)]) } }

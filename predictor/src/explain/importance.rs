@@ -1,7 +1,7 @@
 //! Which features matter at all: what mixing each up costs on shapes that were not learned from.
 
 use crate::error::{Error, Result};
-use crate::learn::boosted::Growth;
+use crate::learn::boosted::BoostingParameters;
 use crate::learn::ensemble::{self, Purpose};
 use crate::learn::{Fitted, by_operator};
 use crate::samples::Samples;
@@ -26,7 +26,7 @@ pub struct Importance {
 pub fn importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     let folds = split::by_group(&split::shapes(samples), 5, seed);
     let fold = folds.first().ok_or_else(|| Error::Data("there are no shapes".to_owned()))?;
-    let fitted = ensemble::fit(samples, &fold.train, &|_| Growth::boosting(), seed, Purpose::Known)?;
+    let fitted = ensemble::fit(samples, &fold.train, &|_| BoostingParameters::usual(), seed, Purpose::Known)?;
     let mut found = Vec::new();
     for (operator, rows) in by_operator(samples, &fold.test) {
         let mape = |samples: &Samples| {

@@ -112,7 +112,7 @@ fn unwound_sum(path: &[Step], removed: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::features::Matrix;
-    use crate::learn::boosted::{Growth, fit};
+    use crate::learn::boosted::{BoostingParameters, fit};
     use crate::xgboost::{Booster, Data, Output};
 
     #[test]
@@ -124,7 +124,8 @@ mod tests {
             matrix.push(&[a, if step % 5 == 0 { f32::NAN } else { b }, c, a * c]);
             labels.push((a * 0.3).sin() * c + b.sqrt() + if step % 5 == 0 { 0.5 } else { 0.0 });
         }
-        let trees = fit(&matrix, &labels, &Growth { rounds: 40, ..Growth::boosting() }, 3).expect("trees");
+        let trees =
+            fit(&matrix, &labels, &BoostingParameters { rounds: 40, ..BoostingParameters::usual() }, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
         let theirs = booster.predict(&Data::new(&matrix).expect("rows"), Output::Contributions).expect("contributions");

@@ -5,8 +5,8 @@
 //! is true. So each known device is held out once, and a few weights are compared that the trees of single devices may have.
 
 use super::Fitted;
-use super::boosted::Growth;
-use super::ensemble::{Ensemble, GrowthOf};
+use super::boosted::BoostingParameters;
+use super::ensemble::{Ensemble, ParametersOf};
 use super::{by_device, by_operator};
 use crate::error::Result;
 use crate::samples::Samples;
@@ -25,37 +25,43 @@ pub(super) fn fit_blend(
     fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
-    growth_of: GrowthOf<'_>,
+    parameters_of: ParametersOf<'_>,
     seed: u64,
 ) -> Result<()> {
     for (operator, rows) in by_operator(samples, train) {
         let name = &samples.operators[operator as usize];
-        let weight = best_per_device_weight(samples, operator, &rows, &growth_of(name), seed)?;
+        let weight = best_per_device_weight(samples, operator, &rows, &parameters_of(name), seed)?;
         fitted.operators.entry(name.clone()).and_modify(|entry| entry.statistics.per_device_weight = weight);
     }
     Ok(())
 }
 
-fn best_per_device_weight(samples: &Samples, operator: u32, rows: &[usize], growth: &Growth, seed: u64) -> Result<f64> {
+fn best_per_device_weight(
+    samples: &Samples,
+    operator: u32,
+    rows: &[usize],
+    parameters: &BoostingParameters,
+    seed: u64,
+) -> Result<f64> {
     let thinned = |rows: Vec<usize>| rows.iter().copied().step_by(rows.len().div_ceil(MOST_ROWS)).collect::<Vec<_>>();
     let devices: Vec<Vec<usize>> = by_device(samples, rows).into_values().map(thinned).collect();
     if devices.len() < FEWEST_DEVICES {
         return Ok(0.0);
     }
     let name = &samples.operators[operator as usize];
-    let growth = Growth { rounds: growth.rounds.div_ceil(3), ..growth.clone() };
+    let parameters = BoostingParameters { rounds: parameters.rounds.div_ceil(3), ..parameters.clone() };
     // What one device taught alone is the same whichever other one is held out.
     let mut whole = Ensemble::default();
     let all = devices.concat();
     whole.fit_statistics(samples, operator, &all);
-    whole.fit_per_device(samples, name, &all, &growth, seed)?;
+    whole.fit_per_device(samples, name, &all, &parameters, seed)?;
     let mut errors = vec![0.0; WEIGHTS.len()];
     for (held_out, asked) in devices.iter().enumerate() {
         let others = devices.iter().enumerate().filter(|(place, _)| *place != held_out);
         let learned: Vec<usize> = others.flat_map(|(_, rows)| rows).copied().collect();
         let mut trial = Ensemble::default();
         let training_set = trial.fit_statistics(samples, operator, &learned);
-        trial.fit_transfer(name, &training_set, &growth, seed)?;
+        trial.fit_transfer(name, &training_set, &parameters, seed)?;
         let mut per_device = whole.operators[name].per_device.clone();
         per_device.remove(held_out);
         trial.operators.entry(name.clone()).and_modify(|entry| entry.per_device = per_device);

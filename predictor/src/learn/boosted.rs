@@ -10,80 +10,104 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Squared distances: answers are means.
-    Squares,
-    /// Distances that weigh differently above and below: this share of labels lies below answers.
+    /// Squared errors: answers are means.
+    #[serde(rename = "squares")]
+    SquaredError,
+    /// Errors that weigh differently above and below (the pinball loss): this share of labels lies below answers.
     Quantile(f64),
     /// Pairs of rows of one group that stand in the wrong order.
-    Order,
+    #[serde(rename = "order")]
+    PairwiseRanking,
 }
 
-/// How trees are grown.
+/// The hyperparameters of boosting, named as XGBoost names them; in files as they always were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Growth {
+pub struct BoostingParameters {
     /// What is minimised.
     pub objective: Objective,
     /// Trees.
     pub rounds: usize,
     /// Share of each tree that counts.
-    pub rate: f64,
-    /// Splits from the root to a leaf.
-    pub depth: usize,
+    #[serde(rename = "rate")]
+    pub learning_rate: f64,
+    /// Splits from the root to a leaf, at most.
+    #[serde(rename = "depth")]
+    pub max_depth: usize,
     /// Rows a leaf must hold.
-    pub leaf_rows: f64,
+    #[serde(rename = "leaf_rows")]
+    pub min_child_weight: f64,
     /// Share of rows a tree sees.
-    pub row_share: f64,
+    #[serde(rename = "row_share")]
+    pub subsample: f64,
     /// Share of features a tree sees.
-    pub feature_share: f64,
-    /// Penalty on large leaves.
-    pub penalty: f64,
+    #[serde(rename = "feature_share")]
+    pub colsample: f64,
+    /// L2 penalty on leaves.
+    #[serde(rename = "penalty")]
+    pub lambda: f64,
     /// Threads while growing.
     pub threads: usize,
 }
 
-impl Growth {
+impl BoostingParameters {
     /// Boosting as this program does it by default.
-    pub fn boosting() -> Growth {
-        Growth {
-            objective: Objective::Squares,
+    pub fn usual() -> BoostingParameters {
+        BoostingParameters {
+            objective: Objective::SquaredError,
             rounds: 600,
-            rate: 0.05,
-            depth: 8,
-            leaf_rows: 3.0,
-            row_share: 0.8,
-            feature_share: 0.5,
-            penalty: 1.0,
+            learning_rate: 0.05,
+            max_depth: 8,
+            min_child_weight: 3.0,
+            subsample: 0.8,
+            colsample: 0.5,
+            lambda: 1.0,
             threads: 1,
         }
     }
 
     /// The same for devices that were not learned from: fewer, smaller trees, because what they share is coarse.
-    pub fn for_transfer(&self) -> Growth {
-        let (rate, depth, leaf_rows) = (0.08, 7, 5.0);
-        let (row_share, feature_share) = (0.7, 0.4);
-        Growth { rounds: self.rounds / 2, rate, depth, leaf_rows, row_share, feature_share, ..self.clone() }
+    pub fn for_transfer(&self) -> BoostingParameters {
+        let (learning_rate, max_depth, min_child_weight) = (0.08, 7, 5.0);
+        let (subsample, colsample) = (0.7, 0.4);
+        BoostingParameters {
+            rounds: self.rounds / 2,
+            learning_rate,
+            max_depth,
+            min_child_weight,
+            subsample,
+            colsample,
+            ..self.clone()
+        }
     }
 
     /// XGBoost's own defaults.
-    pub fn plain() -> Growth {
-        let (rate, depth, leaf_rows) = (0.3, 6, 1.0);
-        Growth { rounds: 100, rate, depth, leaf_rows, row_share: 1.0, feature_share: 1.0, ..Growth::boosting() }
+    pub fn of_xgboost() -> BoostingParameters {
+        let (learning_rate, max_depth, min_child_weight) = (0.3, 6, 1.0);
+        BoostingParameters {
+            rounds: 100,
+            learning_rate,
+            max_depth,
+            min_child_weight,
+            subsample: 1.0,
+            colsample: 1.0,
+            ..BoostingParameters::usual()
+        }
     }
 
-    fn parameters(&self, seed: u64, rows: usize) -> Vec<(&'static str, String)> {
+    fn to_xgboost(&self, seed: u64, rows: usize) -> Vec<(&'static str, String)> {
         let objective = match self.objective {
-            Objective::Squares => "reg:squarederror",
+            Objective::SquaredError => "reg:squarederror",
             Objective::Quantile(_) => "reg:quantileerror",
-            Objective::Order => "rank:pairwise",
+            Objective::PairwiseRanking => "rank:pairwise",
         };
         let mut parameters = vec![
             ("objective", objective.to_owned()),
-            ("eta", self.rate.to_string()),
-            ("max_depth", self.depth.to_string()),
-            ("min_child_weight", self.leaf_rows.to_string()),
-            ("subsample", self.row_share.to_string()),
-            ("colsample_bytree", self.feature_share.to_string()),
-            ("lambda", self.penalty.to_string()),
+            ("eta", self.learning_rate.to_string()),
+            ("max_depth", self.max_depth.to_string()),
+            ("min_child_weight", self.min_child_weight.to_string()),
+            ("subsample", self.subsample.to_string()),
+            ("colsample_bytree", self.colsample.to_string()),
+            ("lambda", self.lambda.to_string()),
             ("tree_method", "hist".to_owned()),
             ("max_bin", bins(rows).to_string()),
             ("base_score", "0".to_owned()),
@@ -104,17 +128,23 @@ fn bins(rows: usize) -> usize {
 }
 
 /// Grows trees on rows and what is to be learned of each.
-pub fn fit(matrix: &Matrix, labels: &[f32], growth: &Growth, seed: u64) -> Result<Trees> {
-    grow(matrix, Data::new(matrix)?.with_labels(labels)?, growth, seed)
+pub fn fit(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    grow(matrix, Data::new(matrix)?.with_labels(labels)?, parameters, seed)
 }
 
 /// Grows trees that order the rows of each group by their labels, highest first; groups stand one after the other.
-pub fn fit_order(matrix: &Matrix, labels: &[f32], sizes: &[u32], growth: &Growth, seed: u64) -> Result<Trees> {
-    grow(matrix, Data::new(matrix)?.with_labels(labels)?.with_groups(sizes)?, growth, seed)
+pub fn fit_ranking(
+    matrix: &Matrix,
+    labels: &[f32],
+    sizes: &[u32],
+    parameters: &BoostingParameters,
+    seed: u64,
+) -> Result<Trees> {
+    grow(matrix, Data::new(matrix)?.with_labels(labels)?.with_groups(sizes)?, parameters, seed)
 }
 
-fn grow(matrix: &Matrix, data: Data, growth: &Growth, seed: u64) -> Result<Trees> {
-    let booster = Booster::train(&growth.parameters(seed, matrix.rows()), &data, growth.rounds)?;
+fn grow(matrix: &Matrix, data: Data, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    let booster = Booster::train(&parameters.to_xgboost(seed, matrix.rows()), &data, parameters.rounds)?;
     let trees = Trees::from_json(&booster.json()?)?;
     compare(&booster, &trees, matrix)?;
     Ok(trees)
@@ -154,8 +184,8 @@ mod tests {
     #[test]
     fn our_answers_are_those_of_xgboost() {
         let (matrix, labels) = made_up();
-        let growth = Growth { rounds: 60, ..Growth::boosting() };
-        let trees = fit(&matrix, &labels, &growth, 3).expect("trees");
+        let parameters = BoostingParameters { rounds: 60, ..BoostingParameters::usual() };
+        let trees = fit(&matrix, &labels, &parameters, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
         // XGBoost reads what we write, which is what it wrote before.
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
@@ -176,7 +206,8 @@ mod tests {
     #[test]
     fn bytes_keep_trees_exactly() {
         let (matrix, labels) = made_up();
-        let trees = fit(&matrix, &labels, &Growth { rounds: 5, ..Growth::boosting() }, 3).expect("trees");
+        let trees =
+            fit(&matrix, &labels, &BoostingParameters { rounds: 5, ..BoostingParameters::usual() }, 3).expect("trees");
         let mut bytes = Vec::new();
         trees.to_bytes(&mut bytes);
         assert_eq!(Trees::from_bytes(&mut &bytes[..]), Ok(trees));
@@ -185,9 +216,9 @@ mod tests {
     #[test]
     fn models_of_another_kind_are_refused() {
         let (matrix, labels) = made_up();
-        let growth = Growth { rounds: 1, ..Growth::boosting() };
+        let parameters = BoostingParameters { rounds: 1, ..BoostingParameters::usual() };
         let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
-        let booster = Booster::train(&growth.parameters(0, 400), &data, 1).expect("a tree");
+        let booster = Booster::train(&parameters.to_xgboost(0, 400), &data, 1).expect("a tree");
         let json = booster.json().expect("JSON");
         for (from, to, reason) in [
             ("reg:squarederror", "binary:logistic", "is not a regression"),

@@ -5,7 +5,7 @@
 //! out once. Away from the training data intervals are wider (`applicability`), by what is found in regions held out whole.
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
-use super::ensemble::{Ensemble, GrowthOf, Purpose, fit};
+use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
 use super::operator_statistics::OperatorStatistics;
 use super::{FitOptions, Fitted, by_operator};
 use crate::error::Result;
@@ -27,14 +27,14 @@ pub fn calibrate(
     fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
-    growth_of: GrowthOf<'_>,
+    parameters_of: ParametersOf<'_>,
     options: &FitOptions,
 ) -> Result<()> {
     let FitOptions { seed, purpose, .. } = *options;
     if purpose != Purpose::Transfer {
         let (learned, held_out) = split::held_out_fifth(samples, train, seed ^ 1);
         if !learned.is_empty() {
-            let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
+            let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
             set_half_widths(fitted, samples, &nonconformity_scores(&trial, samples, &held_out, false, None), None);
             set_held_out_errors(fitted, &trial, samples, &held_out);
             let most = samples.views.last();
@@ -51,7 +51,7 @@ pub fn calibrate(
                     Some(*view),
                 );
             }
-            calibrate_widening(fitted, samples, train, growth_of, seed)?;
+            calibrate_widening(fitted, samples, train, parameters_of, seed)?;
         }
     }
     if purpose != Purpose::Known {
@@ -63,7 +63,7 @@ pub fn calibrate(
                 continue;
             }
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
-            let mut trial = fit(samples, &pick(&fold.train), growth_of, seed, Purpose::Transfer)?;
+            let mut trial = fit(samples, &pick(&fold.train), parameters_of, seed, Purpose::Transfer)?;
             for (name, known) in &mut trial.operators {
                 known.statistics.per_device_weight =
                     fitted.operators.get(name).map_or(0.0, |one| one.statistics.per_device_weight);
@@ -83,7 +83,7 @@ fn calibrate_widening(
     fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
-    growth_of: GrowthOf<'_>,
+    parameters_of: ParametersOf<'_>,
     seed: u64,
 ) -> Result<()> {
     for (operator, rows) in by_operator(samples, train) {
@@ -98,7 +98,7 @@ fn calibrate_widening(
             learned.extend(inside);
             held_out.extend(outside);
         }
-        let trial = fit(samples, &learned, growth_of, seed, Purpose::Known)?;
+        let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
         let learned = by_operator(samples, &learned);
         for (operator, rows) in by_operator(samples, &held_out) {
             let name = &samples.operators[operator as usize];

@@ -4,7 +4,7 @@
 //! Trees that predict times see what was chosen, and other trees classify it: for each kernel that a device ran often
 //! enough, how likely it is. A question is answered with the likeliest.
 
-use super::boosted::{self, Growth};
+use super::boosted::{self, BoostingParameters};
 use super::trees::Trees;
 use crate::error::Result;
 use crate::features::Matrix;
@@ -35,10 +35,10 @@ impl ChoiceClassifier {
         frequent.sort_by_key(|(choice, count)| (Reverse(*count), *choice));
         frequent.truncate(MOST);
         frequent.sort_unstable();
-        let growth = Growth { threads, ..growth() };
+        let parameters = BoostingParameters { threads, ..parameters() };
         let class = |choice: u32| {
             let labels: Vec<f32> = chosen.iter().map(|other| f32::from(u8::from(*other == choice))).collect();
-            Ok((choice, boosted::fit(matrix, &labels, &growth, seed)?))
+            Ok((choice, boosted::fit(matrix, &labels, &parameters, seed)?))
         };
         let classes = frequent.into_iter().map(|(choice, _)| class(choice)).collect::<Result<_>>()?;
         Ok(Some(ChoiceClassifier { classes }))
@@ -64,6 +64,12 @@ impl ChoiceClassifier {
 }
 
 /// Choices follow simple rules: few, coarse trees.
-fn growth() -> Growth {
-    Growth { rounds: 80, rate: 0.15, depth: 6, leaf_rows: 1.0, ..Growth::boosting() }
+fn parameters() -> BoostingParameters {
+    BoostingParameters {
+        rounds: 80,
+        learning_rate: 0.15,
+        max_depth: 6,
+        min_child_weight: 1.0,
+        ..BoostingParameters::usual()
+    }
 }

@@ -10,7 +10,7 @@
 //! correct it (`gaussian_process`).
 
 use super::blend::fit_blend;
-use super::boosted::{self, Growth};
+use super::boosted::{self, BoostingParameters};
 use super::calibration::calibrate;
 use super::choice_classifier::ChoiceClassifier;
 use super::gaussian_process::{self, Correction};
@@ -74,13 +74,13 @@ fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
 type TrainingSet = (Matrix, Vec<f32>);
 
 /// How trees of an operator are grown, by its name.
-pub type GrowthOf<'a> = &'a dyn Fn(&str) -> Growth;
+pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
 
 /// Learns from some samples.
 pub fn fit(
     samples: &Samples,
     train: &[usize],
-    growth_of: GrowthOf<'_>,
+    parameters_of: ParametersOf<'_>,
     seed: u64,
     purpose: Purpose,
 ) -> Result<Ensemble> {
@@ -90,17 +90,17 @@ pub fn fit(
     let (mut pool, mut scarce) = (BTreeMap::new(), Vec::new());
     for (operator, rows) in groups {
         let name = &samples.operators[operator as usize];
-        let growth = growth_of(name);
+        let parameters = parameters_of(name);
         let (matrix, labels) = fitted.fit_statistics(samples, operator, &rows);
         if purpose != Purpose::Transfer {
             fitted.rank_choices(samples, name, &rows, &labels);
-            let choice_classifiers = fitted.choice_classifiers(samples, name, &rows, &growth, seed)?;
+            let choice_classifiers = fitted.choice_classifiers(samples, name, &rows, &parameters, seed)?;
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.choice_classifiers = choice_classifiers);
             let views = fitted.views(samples, &rows);
-            let grow = |(matrix, labels): &TrainingSet| boosted::fit(matrix, labels, &growth, seed);
+            let grow = |(matrix, labels): &TrainingSet| boosted::fit(matrix, labels, &parameters, seed);
             let mut known = vec![gated_by_view(samples, &views, grow)?];
             if views.values().any(|(matrix, _)| devices(matrix).is_some()) {
-                known.push(gated_by_view(samples, &views, |set| gated_by_device(set, &growth, seed))?);
+                known.push(gated_by_view(samples, &views, |set| gated_by_device(set, &parameters, seed))?);
             }
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
             if rows.len() < FEW {
@@ -115,14 +115,14 @@ pub fn fit(
             }
         }
         if purpose != Purpose::Known {
-            fitted.fit_transfer(name, &(matrix, labels), &growth, seed)?;
-            fitted.fit_per_device(samples, name, &rows, &growth, seed)?;
+            fitted.fit_transfer(name, &(matrix, labels), &parameters, seed)?;
+            fitted.fit_per_device(samples, name, &rows, &parameters, seed)?;
         }
     }
     if !scarce.is_empty() && is_pooled {
         let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
-        let growth = Growth::boosting().for_transfer();
-        let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &growth, seed))?;
+        let parameters = BoostingParameters::usual().for_transfer();
+        let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &parameters, seed))?;
         for (name, shapes) in scarce {
             fitted.operators.entry(name).and_modify(|entry| {
                 if shapes < FEW_SHAPES {
@@ -169,13 +169,13 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
 }
 
 /// Trees per device, gated by the device: what one device does is not bent to what the others do.
-fn gated_by_device((matrix, labels): &TrainingSet, growth: &Growth, seed: u64) -> Result<Trees> {
-    let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, growth, seed) };
+fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, parameters, seed) };
     let mut sets = Vec::new();
     for value in values {
         let rows: Vec<usize> = (0..matrix.rows()).filter(|row| matrix.row(*row)[column] == value).collect();
         let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
-        sets.push((value, boosted::fit(&matrix.select(&rows), &labels, growth, seed)?));
+        sets.push((value, boosted::fit(&matrix.select(&rows), &labels, parameters, seed)?));
     }
     Ok(Trees::gated_by(column as u16, &sets))
 }
@@ -184,15 +184,15 @@ fn gated_by_device((matrix, labels): &TrainingSet, growth: &Growth, seed: u64) -
 pub fn fit_with_options(
     samples: &Samples,
     train: &[usize],
-    growth_of: GrowthOf<'_>,
+    parameters_of: ParametersOf<'_>,
     options: &FitOptions,
 ) -> Result<Ensemble> {
-    let mut fitted = fit(samples, train, growth_of, options.seed, options.purpose)?;
+    let mut fitted = fit(samples, train, parameters_of, options.seed, options.purpose)?;
     if options.purpose != Purpose::Known {
-        fit_blend(&mut fitted, samples, train, growth_of, options.seed)?;
+        fit_blend(&mut fitted, samples, train, parameters_of, options.seed)?;
     }
     if options.intervals {
-        calibrate(&mut fitted, samples, train, growth_of, options)?;
+        calibrate(&mut fitted, samples, train, parameters_of, options)?;
     }
     Ok(fitted)
 }
@@ -218,17 +218,17 @@ impl Ensemble {
         &mut self,
         operator: &str,
         (matrix, labels): &TrainingSet,
-        growth: &Growth,
+        parameters: &BoostingParameters,
         seed: u64,
     ) -> Result<()> {
         // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
         // what tells devices apart are averaged.
         let hides_one = |feature: &Feature| IDENTIFYING_DEVICE.contains(&feature.name);
-        let growth = growth.for_transfer();
+        let parameters = parameters.for_transfer();
         let transfer = vec![
-            boosted::fit(&masked(matrix, &columns(identifies_device)), labels, &growth, seed)?,
-            boosted::fit(&masked(matrix, &columns(hides_one)), labels, &growth, seed)?,
-            boosted::fit(matrix, labels, &growth, seed)?,
+            boosted::fit(&masked(matrix, &columns(identifies_device)), labels, &parameters, seed)?,
+            boosted::fit(&masked(matrix, &columns(hides_one)), labels, &parameters, seed)?,
+            boosted::fit(matrix, labels, &parameters, seed)?,
         ];
         self.operators.entry(operator.to_owned()).and_modify(|entry| entry.transfer = transfer);
         Ok(())
@@ -240,15 +240,15 @@ impl Ensemble {
         samples: &Samples,
         operator: &str,
         rows: &[usize],
-        growth: &Growth,
+        parameters: &BoostingParameters,
         seed: u64,
     ) -> Result<()> {
-        let growth = growth.for_transfer();
-        let growth = Growth { depth: growth.depth + 1, ..growth };
+        let parameters = parameters.for_transfer();
+        let parameters = BoostingParameters { max_depth: parameters.max_depth + 1, ..parameters };
         let hidden = columns(identifies_device);
         let grow = |rows: Vec<usize>| {
             let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
-            boosted::fit(&masked(&self.matrix(samples, &rows), &hidden), &labels, &growth, seed)
+            boosted::fit(&masked(&self.matrix(samples, &rows), &hidden), &labels, &parameters, seed)
         };
         let per_device = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
         self.operators.entry(operator.to_owned()).and_modify(|entry| entry.per_device = per_device);
@@ -312,7 +312,7 @@ impl Ensemble {
         samples: &Samples,
         operator: &str,
         rows: &[usize],
-        growth: &Growth,
+        parameters: &BoostingParameters,
         seed: u64,
     ) -> Result<BTreeMap<String, ChoiceClassifier>> {
         let mut choice_classifiers = BTreeMap::new();
@@ -321,7 +321,7 @@ impl Ensemble {
         }
         for rows in by_device(samples, rows).into_values() {
             let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
-            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, growth.threads, seed)?;
+            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, parameters.threads, seed)?;
             choice_classifiers
                 .extend(classifier.map(|classifier| (samples.device_name(rows[0]).to_owned(), classifier)));
         }

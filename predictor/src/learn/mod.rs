@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::features::{FEATURES, Matrix, Origin};
 use crate::samples::Samples;
 use crate::statistics::median;
-use boosted::Growth;
+use boosted::BoostingParameters;
 use ensemble::Purpose;
 use std::collections::BTreeMap;
 use trees::Trees;
@@ -36,7 +36,7 @@ use trees::Trees;
 pub enum Learner {
     /// Boosted trees on utilisation: what `train` keeps.
     Ensemble,
-    /// The same, each operator's growth chosen by a search inside of what is learned from.
+    /// The same, each operator's parameters chosen by a search inside of what is learned from.
     Tuned,
     /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
     Quantiles,
@@ -110,7 +110,7 @@ impl Learner {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
             Learner::Ensemble => {
-                Box::new(ensemble::fit_with_options(samples, train, &|_| Growth::boosting(), options)?)
+                Box::new(ensemble::fit_with_options(samples, train, &|_| BoostingParameters::usual(), options)?)
             }
             Learner::Tuned => {
                 let chosen = tune::search(samples, train, seed, purpose)?;
@@ -119,7 +119,7 @@ impl Learner {
             Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
             Learner::Order => Box::new(order::fit(samples, train, seed)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
-                boosted::fit(matrix, labels, &Growth::plain(), seed)
+                boosted::fit(matrix, labels, &BoostingParameters::of_xgboost(), seed)
             })?),
             Learner::Forest => {
                 Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)

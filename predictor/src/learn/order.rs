@@ -2,7 +2,7 @@
 //!
 //! Answers are no times: they are the bound, made longer the further behind a schedule should come.
 
-use super::boosted::{self, Growth, Objective};
+use super::boosted::{self, BoostingParameters, Objective};
 use super::trees::Trees;
 use super::{Fitted, by_operator, predict_by_operator};
 use crate::error::Result;
@@ -13,7 +13,7 @@ struct Orders(BTreeMap<u32, Trees>);
 
 /// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
-    let growth = Growth { objective: Objective::Order, ..Growth::boosting() };
+    let parameters = BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::usual() };
     let mut orders = BTreeMap::new();
     for (operator, rows) in by_operator(samples, train) {
         let mut tasks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -29,7 +29,7 @@ pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl 
             })
             .collect();
         let matrix = samples.features.select(&sorted);
-        orders.insert(operator, boosted::fit_order(&matrix, &labels, &sizes, &growth, seed)?);
+        orders.insert(operator, boosted::fit_ranking(&matrix, &labels, &sizes, &parameters, seed)?);
     }
     Ok(Orders(orders))
 }

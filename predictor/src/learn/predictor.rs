@@ -1,6 +1,6 @@
 //! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
 
-use super::boosted::Growth;
+use super::boosted::BoostingParameters;
 use super::ensemble::Ensemble;
 use super::operator::OperatorEnsemble;
 use super::operator_statistics::OperatorStatistics;
@@ -30,8 +30,8 @@ pub struct About {
     /// Seed of everything random.
     pub seed: u64,
     /// How trees were grown, by operator, where that was searched for; the usual way for all others.
-    #[serde(default)]
-    pub growth: BTreeMap<String, Growth>,
+    #[serde(default, rename = "growth")]
+    pub parameters: BTreeMap<String, BoostingParameters>,
     /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
     #[serde(default)]
     pub not_learned: BTreeMap<String, usize>,

@@ -5,7 +5,7 @@
 //! once, and the interval is margins until it holds the promised share of them (conformalised quantile regression,
 //! Romano and others, 2019).
 
-use super::boosted::{self, Growth, Objective};
+use super::boosted::{self, BoostingParameters, Objective};
 use super::calibration::COVERAGE;
 use super::ensemble::Ensemble;
 use super::trees::Trees;
@@ -50,8 +50,9 @@ fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result
     for (operator, rows) in by_operator(samples, train) {
         let (matrix, labels) = fitted.known.fit_statistics(samples, operator, &rows);
         let of_share = |share: &f64| {
-            let growth = Growth { objective: Objective::Quantile(*share), ..Growth::boosting() };
-            boosted::fit(&matrix, &labels, &growth, seed)
+            let parameters =
+                BoostingParameters { objective: Objective::Quantile(*share), ..BoostingParameters::usual() };
+            boosted::fit(&matrix, &labels, &parameters, seed)
         };
         fitted.trees.insert(operator, shares.iter().map(of_share).collect::<Result<_>>()?);
     }

@@ -4,7 +4,7 @@
 //! usual one among them. What an evaluation holds out is never seen. Large operators are searched on a part of their
 //! shapes, because settings that are better on a part are mostly better on the whole.
 
-use super::boosted::Growth;
+use super::boosted::BoostingParameters;
 use super::ensemble::{self, Purpose};
 use super::{Fitted, by_operator};
 use crate::error::Result;
@@ -21,30 +21,35 @@ const DRAWN: usize = 5;
 const ROWS: usize = 8000;
 
 /// How each operator's trees are best grown, by its name.
-pub fn search(samples: &Samples, train: &[usize], seed: u64, purpose: Purpose) -> Result<BTreeMap<String, Growth>> {
+pub fn search(
+    samples: &Samples,
+    train: &[usize],
+    seed: u64,
+    purpose: Purpose,
+) -> Result<BTreeMap<String, BoostingParameters>> {
     let mut chosen = BTreeMap::new();
     for (operator, rows) in by_operator(samples, train) {
-        let growth = of_operator(samples, &rows, seed, purpose)?;
-        chosen.insert(samples.operators[operator as usize].clone(), growth);
+        let parameters = of_operator(samples, &rows, seed, purpose)?;
+        chosen.insert(samples.operators[operator as usize].clone(), parameters);
     }
     Ok(chosen)
 }
 
-fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<Growth> {
+fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<BoostingParameters> {
     let (learned, held_out) = parts(samples, rows, seed, purpose);
     if learned.is_empty() || held_out.is_empty() {
-        return Ok(Growth::boosting());
+        return Ok(BoostingParameters::usual());
     }
-    let mut best: Option<(f64, Growth)> = None;
-    for growth in settings(seed) {
-        let trial = ensemble::fit(samples, &learned, &|_| growth.clone(), seed, purpose)?;
+    let mut best: Option<(f64, BoostingParameters)> = None;
+    for parameters in settings(seed) {
+        let trial = ensemble::fit(samples, &learned, &|_| parameters.clone(), seed, purpose)?;
         let errors = held_out.iter().zip(trial.predict(samples, &held_out));
         let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, growth));
+            best = Some((error, parameters));
         }
     }
-    Ok(best.map_or_else(Growth::boosting, |(_, growth)| growth))
+    Ok(best.map_or_else(BoostingParameters::usual, |(_, parameters)| parameters))
 }
 
 /// What is learned from and what is tried on: other shapes, or for answers on other devices another device.
@@ -62,21 +67,21 @@ fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec
 }
 
 /// The usual setting and some drawn around it.
-fn settings(seed: u64) -> Vec<Growth> {
+fn settings(seed: u64) -> Vec<BoostingParameters> {
     let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
-    let mut settings = vec![Growth::boosting()];
+    let mut settings = vec![BoostingParameters::usual()];
     for _ in 0..DRAWN {
-        let rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
-        settings.push(Growth {
-            rate,
+        let learning_rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
+        settings.push(BoostingParameters {
+            learning_rate,
             // Slower trees need more of them.
-            rounds: (30.0 / rate) as usize,
-            depth: random.random_range(5..=10),
-            leaf_rows: [1.0, 3.0, 10.0].choose(&mut random).copied().unwrap_or(3.0),
-            row_share: [0.6, 0.8, 1.0].choose(&mut random).copied().unwrap_or(0.8),
-            feature_share: [0.25, 0.5, 0.8].choose(&mut random).copied().unwrap_or(0.5),
-            penalty: [0.3, 1.0, 5.0].choose(&mut random).copied().unwrap_or(1.0),
-            ..Growth::boosting()
+            rounds: (30.0 / learning_rate) as usize,
+            max_depth: random.random_range(5..=10),
+            min_child_weight: [1.0, 3.0, 10.0].choose(&mut random).copied().unwrap_or(3.0),
+            subsample: [0.6, 0.8, 1.0].choose(&mut random).copied().unwrap_or(0.8),
+            colsample: [0.25, 0.5, 0.8].choose(&mut random).copied().unwrap_or(0.5),
+            lambda: [0.3, 1.0, 5.0].choose(&mut random).copied().unwrap_or(1.0),
+            ..BoostingParameters::usual()
         });
     }
     settings
@@ -90,6 +95,6 @@ mod tests {
     fn the_same_seed_draws_the_same_settings_the_usual_one_first() {
         assert_eq!(settings(4), settings(4));
         assert_ne!(settings(4)[1..], settings(5)[1..]);
-        assert_eq!(settings(4)[0], Growth::boosting());
+        assert_eq!(settings(4)[0], BoostingParameters::usual());
     }
 }
