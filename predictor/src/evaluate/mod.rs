@@ -301,7 +301,7 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
     };
     let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
-        let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::tells_times);
+        let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::predicts_times);
         let of = answers.iter().filter(|(learner, _)| tells(learner));
         let of = of.map(|(learner, known)| (learner.clone(), known.part(part)));
         of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     /// Rows with a law, some of whose numbers are absent.
-    fn made_up() -> (Matrix, Vec<f32>) {
+    fn synthetic() -> (Matrix, Vec<f32>) {
         let mut matrix = Matrix::new(3);
         let mut labels = Vec::new();
         for step in 0..400u32 {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn our_answers_are_those_of_xgboost() {
-        let (matrix, labels) = made_up();
+        let (matrix, labels) = synthetic();
         let parameters = BoostingParameters { rounds: 60, ..BoostingParameters::usual() };
         let trees = fit(&matrix, &labels, &parameters, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn bytes_keep_trees_exactly() {
-        let (matrix, labels) = made_up();
+        let (matrix, labels) = synthetic();
         let trees =
             fit(&matrix, &labels, &BoostingParameters { rounds: 5, ..BoostingParameters::usual() }, 3).expect("trees");
         let mut bytes = Vec::new();
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn models_of_another_kind_are_refused() {
-        let (matrix, labels) = made_up();
+        let (matrix, labels) = synthetic();
         let parameters = BoostingParameters { rounds: 1, ..BoostingParameters::usual() };
         let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
         let booster = Booster::train(&parameters.to_xgboost(0, 400), &data, 1).expect("a tree");

@@ -150,13 +150,13 @@ fn best_split(binned: &Binned, labels: &[f32], rows: &[u32]) -> Option<(usize, u
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up;
+    use super::super::synthetic;
     use super::*;
     use smartcore::ensemble::random_forest_regressor::{RandomForestRegressor, RandomForestRegressorParameters};
 
     #[test]
     fn a_forest_answers_as_smartcores_does() {
-        let (samples, learned, asked) = made_up::samples();
+        let (samples, learned, asked) = synthetic::samples();
         // Where features say the same thing, which of them splits is a draw; three sizes say different things.
         let column = |name: &str| samples.names.iter().position(|known| known == name).expect("a feature");
         let columns = ["rows", "columns", "depth"].map(column);
@@ -166,7 +166,7 @@ mod tests {
             fit(&matrix(&learned), &logs, 3).predict(&matrix(&asked)).into_iter().map(f64::from).collect();
         let rows = |rows: &[usize]| {
             let matrix = matrix(rows);
-            made_up::dense(
+            synthetic::dense(
                 &(0..rows.len())
                     .map(|row| matrix.row(row).iter().map(|value| f64::from(*value)).collect())
                     .collect::<Vec<_>>(),
@@ -182,8 +182,8 @@ mod tests {
         let theirs = RandomForestRegressor::fit(&rows(&learned), &learned_logs, parameters).expect("a forest");
         let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
         let truth: Vec<f64> = asked.iter().map(|row| samples.rows[*row].time_ns.ln()).collect();
-        let (off, of_theirs) = (made_up::apart(&ours, &truth).0, made_up::apart(&theirs, &truth).0);
-        let (mean, most) = made_up::apart(&ours, &theirs);
+        let (off, of_theirs) = (synthetic::apart(&ours, &truth).0, synthetic::apart(&theirs, &truth).0);
+        let (mean, most) = synthetic::apart(&ours, &theirs);
         assert!((off / of_theirs - 1.0).abs() < 0.25, "off by {off}, theirs by {of_theirs}");
         assert!(mean < 0.1 && most < 0.2, "{mean} {most}, off by {off}");
     }

@@ -6,62 +6,68 @@ use crate::split;
 use std::collections::BTreeMap;
 
 /// Ridge: the penalty on each standardised coefficient, in rows.
-const RIDGE: f64 = 1.0;
+const RIDGE_PENALTY: f64 = 1.0;
 /// Lasso: penalties that are tried, as shares of the one that leaves no coefficient.
-const LASSO: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
+const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
 /// Lasso: sweeps over the coefficients.
 const SWEEPS: usize = 200;
 
 /// What keeps coefficients small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Penalty {
-    /// Their squares: ridge regression.
-    Squares,
-    /// Their sizes: lasso, which leaves most of them at 0.
-    Sizes,
+    /// The L2 norm: ridge regression.
+    L2,
+    /// The L1 norm: lasso, which leaves most of them at 0.
+    L1,
 }
 
-struct Line {
-    standard: Standard,
+struct LinearRegression {
+    standard: Standardisation,
     coefficients: Vec<f64>,
 }
 
-struct Lines(BTreeMap<u32, Line>);
+struct LinearRegressions(BTreeMap<u32, LinearRegression>);
 
 /// Fits one line per operator.
 pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     let line = |rows: Vec<usize>| match penalty {
-        Penalty::Squares => {
-            let sums = Sums::of(samples, &rows);
-            Line { coefficients: sums.ridge(), standard: sums.standard }
+        Penalty::L2 => {
+            let equations = NormalEquations::of(samples, &rows);
+            LinearRegression { coefficients: equations.ridge(), standard: equations.standard }
         }
-        Penalty::Sizes => {
+        Penalty::L1 => {
             let share = lasso_share(samples, &rows);
-            let sums = Sums::of(samples, &rows);
-            Line { coefficients: sums.lasso(share * sums.largest()), standard: sums.standard }
+            let equations = NormalEquations::of(samples, &rows);
+            LinearRegression {
+                coefficients: equations.lasso(share * equations.largest()),
+                standard: equations.standard,
+            }
         }
     };
-    Lines(groups.map(|(operator, rows)| (operator, line(rows))).collect())
+    LinearRegressions(groups.map(|(operator, rows)| (operator, line(rows))).collect())
 }
 
 /// The penalty that is best for shapes held out.
 fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
     let (learned, held_out) = split::held_out_fifth(samples, rows, 0);
     if learned.is_empty() {
-        return LASSO[0];
+        return LASSO_PENALTIES[0];
     }
-    let sums = Sums::of(samples, &learned);
+    let equations = NormalEquations::of(samples, &learned);
     let error = |share: f64| {
-        let line = Line { coefficients: sums.lasso(share * sums.largest()), standard: sums.standard.clone() };
+        let line = LinearRegression {
+            coefficients: equations.lasso(share * equations.largest()),
+            standard: equations.standard.clone(),
+        };
         held_out.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
     };
-    LASSO.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO[0])
+    LASSO_PENALTIES.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO_PENALTIES[0])
 }
 
 /// Features of mean 0 and variance 1, and logarithms of times of mean 0.
 #[derive(Clone, Debug)]
-pub(super) struct Standard {
+pub(super) struct Standardisation {
     columns: Vec<usize>,
     means: Vec<f64>,
     scales: Vec<f64>,
@@ -69,9 +75,9 @@ pub(super) struct Standard {
     pub mean_log: f64,
 }
 
-impl Standard {
+impl Standardisation {
     /// Of some samples.
-    pub fn of(samples: &Samples, rows: &[usize]) -> Standard {
+    pub fn of(samples: &Samples, rows: &[usize]) -> Standardisation {
         let count = rows.len() as f64;
         let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
         let columns = columns_of(samples, BASIC);
@@ -79,7 +85,7 @@ impl Standard {
         let deviation =
             |(column, center): (&usize, &f64)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt();
         let scales = columns.iter().zip(&means).map(deviation).collect();
-        Standard { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
+        Standardisation { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
     }
 
     /// The standardised features of a sample.
@@ -102,36 +108,36 @@ fn value(samples: &Samples, row: usize, column: usize) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// What lines are fitted from: sums over rows.
-struct Sums {
-    standard: Standard,
-    /// Products of features, the lower half, row after row.
-    products: Vec<f64>,
+/// What lines are fitted from: the normal equations, summed over rows.
+struct NormalEquations {
+    standard: Standardisation,
+    /// The Gram matrix of features, the lower half, row after row.
+    gram: Vec<f64>,
     /// Products of features and logarithms.
     targets: Vec<f64>,
 }
 
-impl Sums {
-    fn of(samples: &Samples, rows: &[usize]) -> Sums {
-        let standard = Standard::of(samples, rows);
+impl NormalEquations {
+    fn of(samples: &Samples, rows: &[usize]) -> NormalEquations {
+        let standard = Standardisation::of(samples, rows);
         let width = standard.columns.len();
-        let mut sums = Sums { products: vec![0.0; width * width], targets: vec![0.0; width], standard };
+        let mut equations = NormalEquations { gram: vec![0.0; width * width], targets: vec![0.0; width], standard };
         for row in rows {
-            let (features, log) = (sums.standard.row(samples, *row), sums.standard.log(samples, *row));
+            let (features, log) = (equations.standard.row(samples, *row), equations.standard.log(samples, *row));
             for (place, one) in features.iter().enumerate() {
-                sums.targets[place] += one * log;
-                let products = sums.products[place * width..].iter_mut().zip(&features).take(place + 1);
-                products.for_each(|(sum, two)| *sum += one * two);
+                equations.targets[place] += one * log;
+                let gram = equations.gram[place * width..].iter_mut().zip(&features).take(place + 1);
+                gram.for_each(|(sum, two)| *sum += one * two);
             }
         }
-        sums
+        equations
     }
 
     fn ridge(&self) -> Vec<f64> {
         let width = self.targets.len();
-        let mut products = self.products.clone();
-        (0..width).for_each(|place| products[place * width + place] += RIDGE);
-        Cholesky::of(products, width).solve(self.targets.clone())
+        let mut gram = self.gram.clone();
+        (0..width).for_each(|place| gram[place * width + place] += RIDGE_PENALTY);
+        Cholesky::of(gram, width).solve(self.targets.clone())
     }
 
     /// The smallest penalty that leaves no coefficient.
@@ -142,10 +148,10 @@ impl Sums {
     /// One coefficient after the other is made the best one for what the others leave.
     fn lasso(&self, penalty: f64) -> Vec<f64> {
         let width = self.targets.len();
-        let product = |one: usize, two: usize| self.products[one.max(two) * width + one.min(two)];
+        let product = |one: usize, two: usize| self.gram[one.max(two) * width + one.min(two)];
         let mut coefficients = vec![0.0f64; width];
-        // What each feature has in common with what is left.
-        let mut left = self.targets.clone();
+        // What each feature has in common with the residual.
+        let mut residual = self.targets.clone();
         for _ in 0..SWEEPS {
             let mut moved = 0.0f64;
             for place in 0..width {
@@ -153,10 +159,10 @@ impl Sums {
                 if own <= 1e-9 {
                     continue;
                 }
-                let best = shrunk(left[place] + own * coefficients[place], penalty) / own;
+                let best = soft_threshold(residual[place] + own * coefficients[place], penalty) / own;
                 let step = best - coefficients[place];
                 if step != 0.0 {
-                    left.iter_mut().enumerate().for_each(|(other, left)| *left -= step * product(place, other));
+                    residual.iter_mut().enumerate().for_each(|(other, left)| *left -= step * product(place, other));
                     coefficients[place] = best;
                     moved = moved.max((step * own).abs());
                 }
@@ -170,11 +176,11 @@ impl Sums {
 }
 
 /// A number brought nearer to 0 by so much, and no further.
-pub(super) fn shrunk(number: f64, by: f64) -> f64 {
+pub(super) fn soft_threshold(number: f64, by: f64) -> f64 {
     number.signum() * (number.abs() - by).max(0.0)
 }
 
-impl Line {
+impl LinearRegression {
     fn log(&self, samples: &Samples, row: usize) -> f64 {
         let features = self.standard.row(samples, row);
         let parts = features.iter().zip(&self.coefficients).map(|(feature, coefficient)| feature * coefficient);
@@ -182,7 +188,7 @@ impl Line {
     }
 }
 
-impl Fitted for Lines {
+impl Fitted for LinearRegressions {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let line = self.0.get(&operator)?;
@@ -233,7 +239,7 @@ impl Cholesky {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up;
+    use super::super::synthetic;
     use super::*;
     use proptest::prelude::*;
 
@@ -251,7 +257,7 @@ mod tests {
             }
         }
 
-        /// The lasso is at its best where no feature has more in common with what is left than the penalty, and features
+        /// The lasso is at its best where no feature has more in common with the residual than the penalty, and features
         /// in use have exactly that much.
         #[test]
         fn no_coefficient_of_a_lasso_can_be_better(
@@ -259,20 +265,20 @@ mod tests {
             share in 0.01f64..0.9,
         ) {
             let width = 4;
-            let mut sums = Sums {
-                standard: Standard { columns: Vec::new(), means: Vec::new(), scales: Vec::new(), mean_log: 0.0 },
-                products: vec![0.0; width * width],
+            let mut equations = NormalEquations {
+                standard: Standardisation { columns: Vec::new(), means: Vec::new(), scales: Vec::new(), mean_log: 0.0 },
+                gram: vec![0.0; width * width],
                 targets: vec![0.0; width],
             };
             for (features, log) in &rows {
                 for place in 0..width {
-                    sums.targets[place] += features[place] * log;
-                    (0..=place).for_each(|other| sums.products[place * width + other] += features[place] * features[other]);
+                    equations.targets[place] += features[place] * log;
+                    (0..=place).for_each(|other| equations.gram[place * width + other] += features[place] * features[other]);
                 }
             }
-            let penalty = share * sums.largest();
-            let found = sums.lasso(penalty);
-            let slack = 1e-3 * sums.largest() + 1e-9;
+            let penalty = share * equations.largest();
+            let found = equations.lasso(penalty);
+            let slack = 1e-3 * equations.largest() + 1e-9;
             for place in 0..width {
                 let answers = rows.iter().map(|(features, log)| {
                     let line: f64 = features.iter().zip(&found).map(|(one, two)| one * two).sum();
@@ -286,37 +292,39 @@ mod tests {
     }
 
     /// The same rows in both libraries: standardised features and logarithms above the mean.
-    fn standardised(samples: &Samples, standard: &Standard, rows: &[usize]) -> Vec<Vec<f64>> {
+    fn standardised(samples: &Samples, standard: &Standardisation, rows: &[usize]) -> Vec<Vec<f64>> {
         rows.iter().map(|row| standard.row(samples, *row)).collect()
     }
 
     #[test]
     fn ridge_answers_as_smartcores_does() {
         use smartcore::linear::ridge_regression::{RidgeRegression, RidgeRegressionParameters};
-        let (samples, learned, asked) = made_up::samples();
-        let sums = Sums::of(&samples, &learned);
-        let logs: Vec<f64> = learned.iter().map(|row| sums.standard.log(&samples, *row)).collect();
-        let parameters = RidgeRegressionParameters::default().with_alpha(RIDGE).with_normalize(false);
-        let rows = made_up::dense(&standardised(&samples, &sums.standard, &learned));
+        let (samples, learned, asked) = synthetic::samples();
+        let equations = NormalEquations::of(&samples, &learned);
+        let logs: Vec<f64> = learned.iter().map(|row| equations.standard.log(&samples, *row)).collect();
+        let parameters = RidgeRegressionParameters::default().with_alpha(RIDGE_PENALTY).with_normalize(false);
+        let rows = synthetic::dense(&standardised(&samples, &equations.standard, &learned));
         let theirs = RidgeRegression::fit(&rows, &logs, parameters).expect("a line");
-        let theirs = theirs.predict(&made_up::dense(&standardised(&samples, &sums.standard, &asked))).expect("answers");
-        let theirs: Vec<f64> = theirs.iter().map(|log: &f64| log + sums.standard.mean_log).collect();
-        let ours = made_up::logs(&fit(&samples, &learned, Penalty::Squares).predict(&samples, &asked));
-        assert!(made_up::apart(&ours, &theirs).1 < 1e-6, "{:?}", made_up::apart(&ours, &theirs));
+        let theirs =
+            theirs.predict(&synthetic::dense(&standardised(&samples, &equations.standard, &asked))).expect("answers");
+        let theirs: Vec<f64> = theirs.iter().map(|log: &f64| log + equations.standard.mean_log).collect();
+        let ours = synthetic::logs(&fit(&samples, &learned, Penalty::L2).predict(&samples, &asked));
+        assert!(synthetic::apart(&ours, &theirs).1 < 1e-6, "{:?}", synthetic::apart(&ours, &theirs));
     }
 
     #[test]
     fn lasso_answers_as_smartcores_does() {
         use smartcore::linear::lasso::{Lasso, LassoParameters};
-        let (samples, learned, asked) = made_up::samples();
-        let sums = Sums::of(&samples, &learned);
-        let penalty = lasso_share(&samples, &learned) * sums.largest();
-        let logs: Vec<f64> = learned.iter().map(|row| sums.standard.log(&samples, *row)).collect();
+        let (samples, learned, asked) = synthetic::samples();
+        let equations = NormalEquations::of(&samples, &learned);
+        let penalty = lasso_share(&samples, &learned) * equations.largest();
+        let logs: Vec<f64> = learned.iter().map(|row| equations.standard.log(&samples, *row)).collect();
         // Constant features have no coefficient here; there they would make the rows dependent.
-        let used: Vec<usize> = (0..sums.targets.len()).filter(|place| sums.standard.scales[*place] > 1e-9).collect();
+        let used: Vec<usize> =
+            (0..equations.targets.len()).filter(|place| equations.standard.scales[*place] > 1e-9).collect();
         let chosen = |rows: &[usize]| {
             let of = |row: Vec<f64>| used.iter().map(|place| row[*place]).collect();
-            made_up::dense(&standardised(&samples, &sums.standard, rows).into_iter().map(of).collect::<Vec<_>>())
+            synthetic::dense(&standardised(&samples, &equations.standard, rows).into_iter().map(of).collect::<Vec<_>>())
         };
         // It minimises the squared error and `alpha` times the rows, ours half of it and the penalty.
         let alpha = 2.0 * penalty / learned.len() as f64;
@@ -324,8 +332,8 @@ mod tests {
         let parameters = LassoParameters { fit_intercept: true, normalize: false, tol: 1e-8, max_iter: 5000, alpha };
         let theirs = Lasso::fit(&chosen(&learned), &logs, parameters).expect("a line");
         let theirs: Vec<f64> = theirs.predict(&chosen(&asked)).expect("answers");
-        let theirs: Vec<f64> = theirs.iter().map(|log| log + sums.standard.mean_log).collect();
-        let ours = made_up::logs(&fit(&samples, &learned, Penalty::Sizes).predict(&samples, &asked));
-        assert!(made_up::apart(&ours, &theirs).1 < 0.03, "{:?}", made_up::apart(&ours, &theirs));
+        let theirs: Vec<f64> = theirs.iter().map(|log| log + equations.standard.mean_log).collect();
+        let ours = synthetic::logs(&fit(&samples, &learned, Penalty::L1).predict(&samples, &asked));
+        assert!(synthetic::apart(&ours, &theirs).1 < 0.03, "{:?}", synthetic::apart(&ours, &theirs));
     }
 }

@@ -9,16 +9,16 @@ pub mod ensemble;
 mod forest;
 pub mod gaussian_process;
 mod linear;
-#[cfg(test)]
-mod made_up;
 mod neighbours;
 pub mod operator;
 pub mod operator_statistics;
-mod order;
 pub mod predictor;
 mod quantiles;
+mod ranking;
 pub mod schedules;
-mod support;
+mod support_vectors;
+#[cfg(test)]
+mod synthetic;
 pub mod trees;
 pub mod tune;
 
@@ -41,7 +41,7 @@ pub enum Learner {
     /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
     Quantiles,
     /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
-    Order,
+    Ranking,
     /// XGBoost with its defaults on sizes and device, learning the time.
     PlainXgboost,
     /// A random forest per operator on sizes and device.
@@ -66,7 +66,7 @@ impl Learner {
         Learner::Ensemble,
         Learner::Tuned,
         Learner::Quantiles,
-        Learner::Order,
+        Learner::Ranking,
         Learner::PlainXgboost,
         Learner::Forest,
         Learner::Linear,
@@ -83,7 +83,7 @@ impl Learner {
             Learner::Ensemble => "ours",
             Learner::Tuned => "tuned",
             Learner::Quantiles => "quantiles",
-            Learner::Order => "order",
+            Learner::Ranking => "order",
             Learner::PlainXgboost => "xgboost",
             Learner::Forest => "forest",
             Learner::Linear => "linear",
@@ -101,8 +101,8 @@ impl Learner {
     }
 
     /// Whether it tells times, and not only an order.
-    pub fn tells_times(self) -> bool {
-        self != Learner::Order
+    pub fn predicts_times(self) -> bool {
+        self != Learner::Ranking
     }
 
     /// Learns from some samples.
@@ -117,16 +117,16 @@ impl Learner {
                 Box::new(ensemble::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
             }
             Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
-            Learner::Order => Box::new(order::fit(samples, train, seed)?),
+            Learner::Ranking => Box::new(ranking::fit(samples, train, seed)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
                 boosted::fit(matrix, labels, &BoostingParameters::of_xgboost(), seed)
             })?),
             Learner::Forest => {
                 Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)
             }
-            Learner::Linear => Box::new(linear::fit(samples, train, linear::Penalty::Squares)),
-            Learner::Lasso => Box::new(linear::fit(samples, train, linear::Penalty::Sizes)),
-            Learner::SupportVectors => Box::new(support::fit(samples, train)),
+            Learner::Linear => Box::new(linear::fit(samples, train, linear::Penalty::L2)),
+            Learner::Lasso => Box::new(linear::fit(samples, train, linear::Penalty::L1)),
+            Learner::SupportVectors => Box::new(support_vectors::fit(samples, train)),
             Learner::Neighbours => Box::new(neighbours::fit(samples, train)),
             Learner::OperatorMedian => Box::new(Medians(median_slowdowns(samples, train))),
             Learner::Roofline => Box::new(Medians(BTreeMap::new())),

@@ -31,14 +31,14 @@ pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
         let step = rows.len().div_ceil(MOST);
         let point = |row: &usize| {
             let sample = &samples.rows[*row];
-            (place(samples, *row, &columns), (sample.time_ns / sample.attainable_ns).ln())
+            (coordinates(samples, *row, &columns), (sample.time_ns / sample.attainable_ns).ln())
         };
         (group, rows.iter().step_by(step).map(point).collect())
     });
     Neighbours { points: points.collect(), columns }
 }
 
-fn place(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
+fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
     let features = samples.features.row(row);
     // Counts would drown the logarithms they stand beside.
     let small = |value: f32| if value.is_nan() { 0.0 } else { value.clamp(-64.0, 64.0) };
@@ -68,11 +68,11 @@ impl Fitted for Neighbours {
         predict_by_operator(samples, rows, |operator, rows| {
             let of = |row: &usize| {
                 let sample = &samples.rows[*row];
-                let place = place(samples, *row, &self.columns);
+                let place = coordinates(samples, *row, &self.columns);
                 let unit = |device: u32| samples.devices[device as usize].1.flops_per_ns().ln();
-                let likeness = |device: &u32| (unit(*device) - unit(sample.device)).abs();
+                let difference = |device: &u32| (unit(*device) - unit(sample.device)).abs();
                 let known = self.points.keys().filter(|(known, _)| *known == operator).map(|(_, device)| *device);
-                let device = known.min_by(|one, two| likeness(one).total_cmp(&likeness(two)));
+                let device = known.min_by(|one, two| difference(one).total_cmp(&difference(two)));
                 let slowdown = device.map_or(1.0, |device| self.slowdown(&self.points[&(operator, device)], &place));
                 sample.attainable_ns * slowdown
             };
@@ -83,18 +83,18 @@ impl Fitted for Neighbours {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up;
+    use super::super::synthetic;
     use super::*;
     use smartcore::neighbors::KNNWeightFunction;
     use smartcore::neighbors::knn_regressor::{KNNRegressor, KNNRegressorParameters};
 
     #[test]
     fn neighbours_answer_as_smartcores_do() {
-        let (samples, learned, asked) = made_up::samples();
+        let (samples, learned, asked) = synthetic::samples();
         let columns = columns_of(&samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
         let rows = |rows: &[usize]| {
-            let of = |row: &usize| place(&samples, *row, &columns).into_iter().map(f64::from).collect();
-            made_up::dense(&rows.iter().map(of).collect::<Vec<_>>())
+            let of = |row: &usize| coordinates(&samples, *row, &columns).into_iter().map(f64::from).collect();
+            synthetic::dense(&rows.iter().map(of).collect::<Vec<_>>())
         };
         let slowdown = |row: &usize| (samples.rows[*row].time_ns / samples.rows[*row].attainable_ns).ln();
         let slowdowns: Vec<f64> = learned.iter().map(slowdown).collect();
@@ -103,7 +103,7 @@ mod tests {
         let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
         let theirs: Vec<f64> =
             theirs.iter().zip(&asked).map(|(log, row)| log + samples.rows[*row].attainable_ns.ln()).collect();
-        let ours = made_up::logs(&fit(&samples, &learned).predict(&samples, &asked));
-        assert!(made_up::apart(&ours, &theirs).1 < 1e-4, "{:?}", made_up::apart(&ours, &theirs));
+        let ours = synthetic::logs(&fit(&samples, &learned).predict(&samples, &asked));
+        assert!(synthetic::apart(&ours, &theirs).1 < 1e-4, "{:?}", synthetic::apart(&ours, &theirs));
     }
 }

@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::samples::Samples;
 use std::collections::BTreeMap;
 
-struct Orders(BTreeMap<u32, Trees>);
+struct RankingTrees(BTreeMap<u32, Trees>);
 
 /// Learns from some samples.
 pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
     let parameters = BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::usual() };
-    let mut orders = BTreeMap::new();
+    let mut trees = BTreeMap::new();
     for (operator, rows) in by_operator(samples, train) {
         let mut tasks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         rows.iter().for_each(|row| tasks.entry(samples.rows[*row].task).or_default().push(*row));
@@ -29,12 +29,12 @@ pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl 
             })
             .collect();
         let matrix = samples.features.select(&sorted);
-        orders.insert(operator, boosted::fit_ranking(&matrix, &labels, &sizes, &parameters, seed)?);
+        trees.insert(operator, boosted::fit_ranking(&matrix, &labels, &sizes, &parameters, seed)?);
     }
-    Ok(Orders(orders))
+    Ok(RankingTrees(trees))
 }
 
-impl Fitted for Orders {
+impl Fitted for RankingTrees {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let scores = self.0.get(&operator)?.predict(&samples.features.select(rows));

@@ -1,4 +1,4 @@
-//! Samples for checking learners beside those of another library: products on one device, whose times follow a law.
+//! Synthetic samples for checking learners beside those of another library: products on one device, whose times follow a law.
 
 use crate::features::{Device, Work};
 use crate::samples::{Gatherer, Question, Samples};
