@@ -61,7 +61,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         if let (Some(known), Some(schedules)) =
             (predictor.learned.operators.get_mut(operator), samples.schedules.get(operator))
         {
-            known.statistics.schedules.know_defaults_of(schedules);
+            known.statistics.schedules.add_defaults_of(schedules);
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::features::Work;
 use crate::learn::predictor::{Answer, Ask, Basis, Predictor};
-use crate::learn::schedules::Named;
+use crate::learn::schedules::CompleteSchedule;
 use crate::records::work_of;
 use crate::table::Mapping;
 use models::{Fuse, transformers};
@@ -125,7 +125,7 @@ impl Setting {
     }
 
     /// The schedule that the knobs name.
-    fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<Named> {
+    fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<CompleteSchedule> {
         let device = device(predictor, self)?;
         let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
         let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));

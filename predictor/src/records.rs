@@ -7,7 +7,7 @@ mod device;
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
-use crate::samples::{Gatherer, Network, Offers, Question, Samples, shape};
+use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, shape};
 use crate::statistics::median;
 use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
@@ -78,7 +78,7 @@ pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> R
 /// The same, where there were more that are damaged.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
     let usual = usual_version(records);
-    let offers = offers(records, policy, usual.as_deref());
+    let filter_hints = filter_hints(records, policy, usual.as_deref());
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
@@ -92,12 +92,12 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         }
     }
     let devices = devices(&taken, hosts);
-    let mut gatherer = Gatherer::new(devices.clone());
-    gatherer.know_networks(networks(records));
+    let mut builder = SamplesBuilder::new(devices.clone());
+    builder.set_networks(networks(records));
     for (reason, count) in left_out {
-        (0..count).for_each(|_| gatherer.leave_out(&reason));
+        (0..count).for_each(|_| builder.leave_out(&reason));
     }
-    default_schedules(records, &devices).iter().for_each(|question| gatherer.know_default(question));
+    default_schedules(records, &devices).iter().for_each(|question| builder.add_default_schedule(question));
     for records in experiments(&taken) {
         let record = records[0];
         let name = device_name(record);
@@ -105,12 +105,12 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         let mut measured_ns: Vec<f64> = records.iter().map(|record| record.median_ns.unwrap_or(f64::NAN)).collect();
         let mut cvs: Vec<f64> = records.iter().filter_map(|record| record.cv).collect();
         match question(record, place as u32) {
-            Ok(question) => gatherer.push(question, &mut measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
-            Err(reason) => records.iter().for_each(|_| gatherer.leave_out(&reason)),
+            Ok(question) => builder.push(question, &mut measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
+            Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
     }
-    gatherer.offer(offers);
-    gatherer.finish()
+    builder.set_filter_hints(filter_hints);
+    builder.finish()
 }
 
 /// The devices of records by name, in the order of the first ones.
@@ -127,7 +127,7 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
 }
 
 /// What other flags would bring back, where most of what was measured is left out.
-fn offers(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<Offers> {
+fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<FilterHints> {
     let measured: Vec<&Record> = records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
     let left_out: Vec<&Record> =
         measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
@@ -153,11 +153,11 @@ fn offers(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<Of
             found.push((flag, brings));
         }
     }
-    Some(Offers { measured: measured.len(), left_out: left_out.len(), flags: found })
+    Some(FilterHints { measured: measured.len(), left_out: left_out.len(), flags: found })
 }
 
 /// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
-fn default_schedules(records: &[Record], devices: &[(String, Device)]) -> Vec<Question> {
+fn default_schedules(records: &[Record], devices: &[(String, Device)]) -> Vec<RawSample> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for record in records.iter().filter(|record| record.schedule_source == Some(ScheduleSource::Default)) {
@@ -297,11 +297,11 @@ pub(crate) fn device_name(record: &Record) -> String {
     if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
 }
 
-fn question(record: &Record, device: u32) -> std::result::Result<Question, String> {
+fn question(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
     let task: Task =
         record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
     let work = work_of(&task)?;
-    Ok(Question {
+    Ok(RawSample {
         operator: record.op_kind.clone(),
         device,
         model: record.model_name.clone().unwrap_or_default(),

@@ -49,7 +49,7 @@ pub struct Sample {
 
 impl Sample {
     /// How far the furthest of several measurements is from the middle one, as a share of it.
-    pub fn apart(&self) -> Option<f64> {
+    pub fn max_deviation(&self) -> Option<f64> {
         let far = |time: &f64| (time / self.time_ns - 1.0).abs();
         self.measured_ns.iter().map(far).max_by(f64::total_cmp)
     }
@@ -90,18 +90,18 @@ pub struct Samples {
     /// By operator, the settings of its knobs and its default schedules, those of rows that were left out among them.
     pub schedules: BTreeMap<String, Schedules>,
     /// By operator, what its sizes are called in a foreign table, by the names of features.
-    pub words: BTreeMap<String, BTreeMap<String, String>>,
+    pub size_names: BTreeMap<String, BTreeMap<String, String>>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
     /// What speaks against the data being what it is said to be, for a person to look at.
-    pub doubts: Vec<String>,
+    pub warnings: Vec<String>,
     /// Where those are most of what was measured, what would bring them back.
-    pub offers: Option<Offers>,
+    pub filter_hints: Option<FilterHints>,
 }
 
 /// What would bring back measurements that were left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offers {
+pub struct FilterHints {
     /// Measurements, without failures.
     pub measured: usize,
     /// Those of them that are left out.
@@ -110,9 +110,9 @@ pub struct Offers {
     pub flags: Vec<(String, usize)>,
 }
 
-impl std::fmt::Display for Offers {
+impl std::fmt::Display for FilterHints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Offers { measured, left_out, flags } = self;
+        let FilterHints { measured, left_out, flags } = self;
         write!(f, "{left_out} of {measured} measurements are left out")?;
         let mut flags = flags.iter().map(|(flag, rows)| format!("`{flag}` would bring back {rows} of them"));
         if let Some(first) = flags.next() {
@@ -141,10 +141,10 @@ impl Samples {
             networks: self.networks.clone(),
             choices: self.choices.clone(),
             schedules: self.schedules.clone(),
-            words: self.words.clone(),
+            size_names: self.size_names.clone(),
             left_out: self.left_out.clone(),
-            doubts: self.doubts.clone(),
-            offers: self.offers.clone(),
+            warnings: self.warnings.clone(),
+            filter_hints: self.filter_hints.clone(),
         }
     }
 
@@ -214,7 +214,7 @@ impl Samples {
 
 /// A row before its features are computed.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct RawSample {
     /// The operator's name.
     pub operator: String,
     /// Index into the devices.
@@ -236,26 +236,26 @@ pub struct Question {
 }
 
 /// Gathers samples whose extras are only known together.
-pub struct Gatherer {
+pub struct SamplesBuilder {
     samples: Samples,
     extras: Vec<BTreeMap<String, f64>>,
     described: Vec<f32>,
-    operators: Places,
-    models: Places,
-    choices: Places,
+    operators: Interner,
+    models: Interner,
+    choices: Interner,
 }
 
-impl Gatherer {
+impl SamplesBuilder {
     /// Nothing yet, for rows on these devices.
-    pub fn new(devices: Vec<(String, Device)>) -> Gatherer {
+    pub fn new(devices: Vec<(String, Device)>) -> SamplesBuilder {
         let samples = Samples { devices, ..Samples::default() };
-        Gatherer {
+        SamplesBuilder {
             samples,
             extras: Vec::new(),
             described: Vec::new(),
-            operators: Places::default(),
-            models: Places::default(),
-            choices: Places::default(),
+            operators: Interner::default(),
+            models: Interner::default(),
+            choices: Interner::default(),
         }
     }
 
@@ -270,17 +270,17 @@ impl Gatherer {
     }
 
     /// Notes what speaks against the data.
-    pub fn doubt(&mut self, doubt: String) {
-        self.samples.doubts.push(doubt);
+    pub fn warn(&mut self, warning: String) {
+        self.samples.warnings.push(warning);
     }
 
     /// Says what would bring back what was left out.
-    pub fn offer(&mut self, offers: Option<Offers>) {
-        self.samples.offers = offers;
+    pub fn set_filter_hints(&mut self, filter_hints: Option<FilterHints>) {
+        self.samples.filter_hints = filter_hints;
     }
 
     /// Adds a row with the medians of its measurements.
-    pub fn push(&mut self, mut question: Question, measured_ns: &mut [f64], cv: Option<f64>) {
+    pub fn push(&mut self, mut question: RawSample, measured_ns: &mut [f64], cv: Option<f64>) {
         let time_ns = median(measured_ns);
         if !(time_ns.is_finite() && time_ns > 0.0) {
             return self.leave_out("time is not a positive number");
@@ -289,10 +289,10 @@ impl Gatherer {
             return self.leave_out("sizes are not positive numbers");
         }
         if !question.extras.is_empty() {
-            self.samples.schedules.entry(question.operator.clone()).or_default().learn(&question.extras);
+            self.samples.schedules.entry(question.operator.clone()).or_default().add(&question.extras);
         }
         if question.is_default {
-            self.know_default(&question);
+            self.add_default_schedule(&question);
         }
         let device = &self.samples.devices[question.device as usize].1;
         features::describe(&question.work, device, question.threads, &mut self.described);
@@ -323,19 +323,19 @@ impl Gatherer {
     }
 
     /// Says what the sizes of an operator are called, by the names of features.
-    pub fn know_words(&mut self, operator: &str, words: BTreeMap<String, String>) {
-        self.samples.words.insert(operator.to_owned(), words);
+    pub fn set_size_names(&mut self, operator: &str, size_names: BTreeMap<String, String>) {
+        self.samples.size_names.insert(operator.to_owned(), size_names);
     }
 
     /// Says what the default schedule of an operator is, whether or not its time is learned from.
-    pub fn know_default(&mut self, question: &Question) {
+    pub fn add_default_schedule(&mut self, question: &RawSample) {
         let device = &self.samples.devices[question.device as usize].0;
         let schedules = self.samples.schedules.entry(question.operator.clone()).or_default();
-        schedules.know_default(device, &question.work, &question.extras);
+        schedules.add_default(device, &question.work, &question.extras);
     }
 
     /// Says what neural networks are made of; without it, each is made of the shapes that were measured for it.
-    pub fn know_networks(&mut self, networks: Vec<Network>) {
+    pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.samples.networks = networks;
     }
 
@@ -345,7 +345,7 @@ impl Gatherer {
         if samples.rows.is_empty() {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
-            let hint = samples.offers.map_or(String::new(), |offers| format!("\nhint: {offers}"));
+            let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
             return Err(Error::Data(format!("there is nothing to learn from ({}){hint}", why.join("; "))));
         }
         if samples.networks.is_empty() {
@@ -395,9 +395,9 @@ fn networks_as_measured(samples: &Samples) -> Vec<Network> {
 
 /// Where names stand in a list.
 #[derive(Default)]
-struct Places(HashMap<String, u32>);
+struct Interner(HashMap<String, u32>);
 
-impl Places {
+impl Interner {
     /// The index of a name, which is added to the list if it is new.
     fn of(&mut self, name: String, names: &mut Vec<String>) -> u32 {
         let next = names.len() as u32;

@@ -26,7 +26,7 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let mut learned = ensemble::fit_with_options(samples, &all, &parameters_of, &options)?;
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
-        of.statistics.words = samples.words.get(name).cloned().unwrap_or_default();
+        of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();
     }
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {

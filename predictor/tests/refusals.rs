@@ -136,7 +136,7 @@ fn with_launches() -> String {
 fn a_mapping_that_exchanges_sizes_is_refused_by_the_launch_grids() {
     let (right, table) = (with_launches(), launched_products());
     let samples = read(&right, &table).expect("the right mapping");
-    assert!(samples.rows.len() == 300 && samples.doubts.is_empty(), "{:?}", samples.doubts);
+    assert!(samples.rows.len() == 300 && samples.warnings.is_empty(), "{:?}", samples.warnings);
     for (own, wrong, hint) in [
         (r#"columns = "n", depth = "k""#, r#"columns = "k", depth = "n""#, r#"columns = "n", depth = "k""#),
         (
@@ -167,8 +167,8 @@ fn grids_that_say_nothing_refuse_nothing() {
             false => format!("{},4,1,1,256\n", line.splitn(9, ',').take(8).collect::<Vec<_>>().join(",")),
         })
         .collect();
-    let doubts = read(&with_launches(), &persistent).expect("the right mapping").doubts;
-    assert!(doubts.len() == 1 && doubts[0].contains("than it has registers"), "{doubts:?}");
+    let warnings = read(&with_launches(), &persistent).expect("the right mapping").warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("than it has registers"), "{warnings:?}");
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
         (&cell(1, "large"), "do not fit their device's memory"),
         (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are no whole numbers"),
     ] {
-        let doubts = read(&with_memory, &changed(2, change)).expect(what).doubts;
-        assert!(doubts.iter().any(|doubt| doubt.contains(what) && doubt.contains("first row")), "{doubts:?}");
+        let warnings = read(&with_memory, &changed(2, change)).expect(what).warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(what) && warning.contains("first row")), "{warnings:?}");
         let error = read(&with_memory, &changed(60, change)).expect_err(what).to_string();
         assert!(error.contains(what) && error.contains("depth = \"k\"") && error.contains("`time_us`"), "{error}");
     }

@@ -43,8 +43,8 @@ fn measurements_of_one_experiment_are_one_sample() {
     assert_eq!(times, [110.0, 210.0]);
     assert_eq!(samples.rows[0].measured_ns, [100.0, 110.0, 130.0]);
     assert_eq!(samples.rows[0].cv, Some(0.011));
-    assert_eq!(samples.rows[0].apart(), Some(130.0 / 110.0 - 1.0));
-    assert_eq!(samples.rows[1].apart(), None, "it was measured once");
+    assert_eq!(samples.rows[0].max_deviation(), Some(130.0 / 110.0 - 1.0));
+    assert_eq!(samples.rows[1].max_deviation(), None, "it was measured once");
 
     let floor = evaluate(&samples, &Plan::of(Protocol::P0, &[])).expect("repeats").repeats.expect("one was repeated");
     assert_eq!(floor.candidates, 1);
@@ -100,7 +100,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
     let usual = taken(Policy::default());
     assert_eq!((usual.rows.len(), usual.left_out["median not known to 2 %"]), (2, 1));
     assert_eq!(usual.left_out["too few runs to tell how well their median is known"], 1);
-    assert_eq!(usual.offers, None, "not most of them");
+    assert_eq!(usual.filter_hints, None, "not most of them");
     assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..Policy::default() }).rows.len(), 4);
     let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..Policy::default() }).expect_err("all are spread");
     assert!(error.to_string().contains("2 rows: spread (CV) above 50 %"), "{error}");
@@ -124,9 +124,9 @@ fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
         .map(|(place, record)| Record { tvm_version: version(place), ..record })
         .collect();
     let samples = gather(&records, &[], &Policy::default()).expect("samples");
-    let offers = samples.offers.expect("most are left out");
-    assert_eq!((offers.measured, offers.left_out, samples.rows.len()), (11, 10, 1));
-    let flags: Vec<(&str, usize)> = offers.flags.iter().map(|(flag, rows)| (flag.as_str(), *rows)).collect();
+    let hints = samples.filter_hints.expect("most are left out");
+    assert_eq!((hints.measured, hints.left_out, samples.rows.len()), (11, 10, 1));
+    let flags: Vec<(&str, usize)> = hints.flags.iter().map(|(flag, rows)| (flag.as_str(), *rows)).collect();
     let expected =
         [("--max-uncertainty 0.05", 4), ("--max-uncertainty 0.1", 8), ("--all-versions", 1), ("--source simulated", 1)];
     assert_eq!(flags, expected);

@@ -5,7 +5,7 @@ use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
 use predictor::learn::predictor::Ask;
-use predictor::samples::{Gatherer, Question, Samples};
+use predictor::samples::{RawSample, Samples, SamplesBuilder};
 use std::collections::BTreeMap;
 
 fn device() -> Device {
@@ -30,7 +30,7 @@ fn work(step: u64) -> Work {
 /// Products whose default schedule takes three times the bound. Of others, those with a large tile take twice as long as the
 /// default, those with a small one half as long; spills, which only the code shows, make any of them five times as slow.
 fn samples() -> Samples {
-    let mut gatherer = Gatherer::new(vec![("here".to_owned(), device())]);
+    let mut builder = SamplesBuilder::new(vec![("here".to_owned(), device())]);
     for step in 0..90u64 {
         let work = work(step);
         let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
@@ -52,7 +52,7 @@ fn samples() -> Samples {
                 ("code.code_cycles", cycles),
                 ("code.code_spill_loads", spills * work.flops),
             ];
-            let question = Question {
+            let question = RawSample {
                 operator: "product".to_owned(),
                 device: 0,
                 model: String::new(),
@@ -63,10 +63,10 @@ fn samples() -> Samples {
                 extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
                 choice: None,
             };
-            gatherer.push(question, &mut [bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
+            builder.push(question, &mut [bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
         }
     }
-    gatherer.finish().expect("samples")
+    builder.finish().expect("samples")
 }
 
 fn error(samples: &Samples, default_only: bool) -> f64 {
@@ -109,7 +109,7 @@ fn a_question_without_a_schedule_is_answered_for_the_default_one() {
 
 /// Products with a second knob, `unroll`, that is 1 in default schedules and makes all schedules twice as slow where it is 0.
 fn unrolled() -> Samples {
-    let mut gatherer = Gatherer::new(vec![("here".to_owned(), device())]);
+    let mut builder = SamplesBuilder::new(vec![("here".to_owned(), device())]);
     for step in 0..90u64 {
         let work = work(step);
         let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
@@ -118,7 +118,7 @@ fn unrolled() -> Samples {
             let (tile, unroll) =
                 if is_default { (4.0, 1.0) } else { ([1.0, 4.0, 16.0][schedule as usize % 3], (schedule % 2) as f64) };
             let extras = [("knob.from=template", 1.0), ("knob.split_r", tile), ("knob.unroll", unroll)];
-            let question = Question {
+            let question = RawSample {
                 operator: "product".to_owned(),
                 device: 0,
                 model: String::new(),
@@ -130,10 +130,10 @@ fn unrolled() -> Samples {
                 choice: None,
             };
             let factor = (1.0 + tile.log2()) * if unroll == 1.0 { 1.0 } else { 8.0 };
-            gatherer.push(question, &mut [bound_ns * factor], Some(0.01));
+            builder.push(question, &mut [bound_ns * factor], Some(0.01));
         }
     }
-    gatherer.finish().expect("samples")
+    builder.finish().expect("samples")
 }
 
 #[test]

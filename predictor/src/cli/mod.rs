@@ -101,11 +101,11 @@ fn load_from(paths: &[PathBuf], mapping: Option<&Path>, filter: &Filter) -> Resu
     for (reason, count) in &samples.left_out {
         eprintln!("note: {count} rows left out: {reason}");
     }
-    for doubt in &samples.doubts {
-        eprintln!("warning: {doubt}");
+    for warning in &samples.warnings {
+        eprintln!("warning: {warning}");
     }
-    if let Some(offers) = &samples.offers {
-        eprintln!("warning: {offers}; on a quieter machine medians are better known");
+    if let Some(hints) = &samples.filter_hints {
+        eprintln!("warning: {hints}; on a quieter machine medians are better known");
     }
     Ok(samples)
 }

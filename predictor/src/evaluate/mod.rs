@@ -174,7 +174,8 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         let sample = &samples.rows[*row];
         let is_quiet = plan.score_cv.is_none_or(|most| sample.cv.is_none_or(|cv| cv <= most));
         // What was measured once has no second measurement to agree with.
-        let agrees = plan.score_apart.is_none_or(|most| sample.apart().is_some_and(|apart| apart <= most));
+        let agrees =
+            plan.score_apart.is_none_or(|most| sample.max_deviation().is_some_and(|deviation| deviation <= most));
         let is_found = !plan.score_networks || of_networks.contains(&sample.shape);
         is_quiet && agrees && is_found && (sample.is_default || !plan.score_default)
     };

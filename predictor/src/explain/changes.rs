@@ -220,9 +220,9 @@ mod tests {
         let overheads_ns = BTreeMap::from([("here".to_owned(), 1e3)]);
         let mut schedules = Schedules::default();
         for (order, tile) in [("xy", 1.0), ("yx", 2.0), ("xy", 4.0), ("yx", 8.0), ("xy", 16.0)] {
-            schedules.learn(&knobs(order, tile));
+            schedules.add(&knobs(order, tile));
         }
-        schedules.know_default("here", &work(), &knobs("yx", 4.0));
+        schedules.add_default("here", &work(), &knobs("yx", 4.0));
         let statistics = OperatorStatistics {
             ranges,
             best_log: -9.0,

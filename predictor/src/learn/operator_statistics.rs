@@ -49,8 +49,8 @@ pub struct OperatorStatistics {
     #[serde(default, rename = "spreads_before")]
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
     /// What its sizes are called in the table that was learned from, by the names of features.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub words: BTreeMap<String, String>,
+    #[serde(default, rename = "words", skip_serializing_if = "BTreeMap::is_empty")]
+    pub size_names: BTreeMap<String, String>,
     /// Its schedules; none in files before format 4, and of what was measured without any.
     #[serde(default)]
     pub schedules: Schedules,

@@ -343,7 +343,7 @@ fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: b
             let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
             let (value, low, high) = (said(*value), said(low), said(high));
             let name =
-                statistics.words.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
+                statistics.size_names.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
             let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
             let reason = format!("{name}: {value}, learned from {learned}");
             // Groups are repetitions, too.

@@ -40,14 +40,14 @@ struct Axis {
 
 /// A schedule with all its knobs, by the names of their features.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Named {
+pub struct CompleteSchedule {
     /// The knobs, and where the schedule comes from.
     pub knobs: BTreeMap<String, f64>,
     /// Whether it is the default one.
     pub is_default: bool,
 }
 
-impl Named {
+impl CompleteSchedule {
     /// The knobs to ask with: none for the default schedule, of which more is known than of others.
     pub fn asked(self) -> BTreeMap<String, f64> {
         if self.is_default { BTreeMap::new() } else { self.knobs }
@@ -78,7 +78,7 @@ fn knobs(extras: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
 
 impl Schedules {
     /// Takes in a schedule that is learned from.
-    pub fn learn(&mut self, extras: &BTreeMap<String, f64>) {
+    pub fn add(&mut self, extras: &BTreeMap<String, f64>) {
         for (knob, setting) in extras.iter().filter_map(|(name, value)| setting(name, *value)) {
             let axis = self.axes.entry(knob.to_owned()).or_default();
             match setting {
@@ -95,23 +95,23 @@ impl Schedules {
     }
 
     /// Takes in the default schedule of some sizes on a device; the first that is told of them stays.
-    pub fn know_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
+    pub fn add_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
         let knobs = knobs(extras);
         if !knobs.is_empty() {
-            self.know(device, place(work), knobs);
+            self.insert(device, coordinates(work), knobs);
         }
     }
 
     /// Takes in the default schedules that others know of.
-    pub fn know_defaults_of(&mut self, others: &Schedules) {
+    pub fn add_defaults_of(&mut self, others: &Schedules) {
         for (device, defaults) in &others.defaults {
             for (place, number) in defaults {
-                self.know(device, place.clone(), others.knobs[*number].clone());
+                self.insert(device, place.clone(), others.knobs[*number].clone());
             }
         }
     }
 
-    fn know(&mut self, device: &str, place: Vec<f64>, knobs: BTreeMap<String, f64>) {
+    fn insert(&mut self, device: &str, place: Vec<f64>, knobs: BTreeMap<String, f64>) {
         let known = self.defaults.entry(device.to_owned()).or_default();
         let Err(at) = known.binary_search_by(|(other, _)| in_order(other, &place)) else { return };
         let number = self.knobs.iter().position(|other| *other == knobs).unwrap_or(self.knobs.len());
@@ -122,7 +122,12 @@ impl Schedules {
     }
 
     /// The schedule that some knobs name, all others being as in the default one; or what is wrong with them.
-    pub fn complete(&self, work: &Work, device: &str, given: &BTreeMap<String, f64>) -> Result<Named, String> {
+    pub fn complete(
+        &self,
+        work: &Work,
+        device: &str,
+        given: &BTreeMap<String, f64>,
+    ) -> Result<CompleteSchedule, String> {
         let default = self.default_of(work, device)?;
         let mut all = default.clone();
         let mut named = BTreeSet::new();
@@ -142,7 +147,7 @@ impl Schedules {
         }
         let is_default = all == default;
         all.insert(format!("{FROM}{}", if is_default { "default" } else { "template" }), 1.0);
-        Ok(Named { knobs: all, is_default })
+        Ok(CompleteSchedule { knobs: all, is_default })
     }
 
     /// The settings of a knob that fit these sizes, as features; nothing where no schedule was collected.
@@ -167,7 +172,7 @@ impl Schedules {
     /// The knobs of the default schedule: those of the most similar sizes where all fit, or else each as it is at the nearest where
     /// it fits.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
-        let place = place(work);
+        let place = coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());
         let known = own.into_iter().chain(self.defaults.values().filter(|_| own.is_none())).flatten();
         let mut near: Vec<(f64, usize)> = known.map(|(other, number)| (distance(&place, other), *number)).collect();
@@ -243,8 +248,8 @@ fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
     format!("`{name}` is no knob of it; its knobs are {}", known.join(", "))
 }
 
-/// Where an operator lies for spaces.
-fn place(work: &Work) -> Vec<f64> {
+/// The coordinates of an operator, as far as spaces look at them.
+fn coordinates(work: &Work) -> Vec<f64> {
     let claim = |claim: bool| f64::from(u8::from(claim));
     let kinds: [f64; KINDS] = [
         work.rank as f64,
@@ -297,15 +302,11 @@ mod tests {
         let defaults = [(56.0, 14.0), (57.0, 19.0), (28.0, 14.0)];
         for (width, tile) in defaults {
             let knobs = of(&[("knob.from=default", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", tile)]);
-            schedules.know_default("here", &image(width), &knobs);
-            schedules.learn(&knobs);
+            schedules.add_default("here", &image(width), &knobs);
+            schedules.add(&knobs);
         }
         for tile in [1.0, 2.0, 28.0] {
-            schedules.learn(&of(&[
-                ("knob.from=template", 1.0),
-                ("knob.order=kernel_first", 1.0),
-                ("knob.tile_x", tile),
-            ]));
+            schedules.add(&of(&[("knob.from=template", 1.0), ("knob.order=kernel_first", 1.0), ("knob.tile_x", tile)]));
         }
         schedules
     }
@@ -317,7 +318,7 @@ mod tests {
         let named = complete(56.0, &[("knob.tile_x", 2.0)]).expect("a schedule");
         let expected = of(&[("knob.from=template", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", 2.0)]);
         assert_eq!((named.knobs, named.is_default), (expected, false));
-        // Named or not, it is the default schedule.
+        // CompleteSchedule or not, it is the default schedule.
         let named = complete(57.0, &[("knob.tile_x", 19.0), ("knob.order=depth_first", 1.0)]).expect("a schedule");
         assert!(named.is_default && named.asked().is_empty());
         let named = complete(57.0, &[("knob.order=kernel_first", 1.0)]).expect("a schedule");

@@ -1,7 +1,7 @@
 //! Synthetic samples for checking learners beside those of another library: products on one device, whose times follow a law.
 
 use crate::features::{Device, Work};
-use crate::samples::{Gatherer, Question, Samples};
+use crate::samples::{RawSample, Samples, SamplesBuilder};
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
         generation: 0.0,
         peaks: None,
     };
-    let mut gatherer = Gatherer::new(vec![("here".to_owned(), device)]);
+    let mut builder = SamplesBuilder::new(vec![("here".to_owned(), device)]);
     for step in 0..ALL {
         let size = |salt: u64, most: u64| (16 + (step * 7919 + salt * 104_729) % most) as f64;
         let (rows, columns, depth) = (size(1, 293), size(2, 307), size(3, 211));
         let time_ns = 2e4 + 2.0 * (rows / 16.0).ceil() * 16.0 * columns * depth / 150.0;
-        let question = Question {
+        let question = RawSample {
             operator: "product".to_owned(),
             device: 0,
             model: String::new(),
@@ -38,9 +38,9 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
             extras: BTreeMap::new(),
             choice: None,
         };
-        gatherer.push(question, &mut [time_ns], None);
+        builder.push(question, &mut [time_ns], None);
     }
-    let samples = gatherer.finish().expect("samples");
+    let samples = builder.finish().expect("samples");
     let (learned, asked) = ((0..LEARNED).collect(), (LEARNED..samples.rows.len()).collect());
     (samples, learned, asked)
 }

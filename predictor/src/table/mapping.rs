@@ -7,7 +7,7 @@ use super::plausible::Rows;
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
-use crate::samples::{Gatherer, Question, Samples};
+use crate::samples::{RawSample, Samples, SamplesBuilder};
 use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,7 +192,7 @@ impl Mapping {
 
 impl Shape {
     /// What sizes are called that are columns of the table, by the names of their features, which are the mapping's words.
-    fn words(&self) -> BTreeMap<String, String> {
+    fn size_names(&self) -> BTreeMap<String, String> {
         self.columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
@@ -314,8 +314,8 @@ impl Shape {
 /// The samples in tables that share a mapping.
 pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
     let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
-    let mut gatherer = Gatherer::new(devices);
-    mapping.operators.iter().for_each(|(name, shape)| gatherer.know_words(name, shape.words()));
+    let mut builder = SamplesBuilder::new(devices);
+    mapping.operators.iter().for_each(|(name, shape)| builder.set_size_names(name, shape.size_names()));
     for path in paths {
         let table = super::read(path)?;
         let times = numbers(path, &table, &mapping.time.column)?;
@@ -323,15 +323,15 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let questions = in_table(path, &table, mapping)?;
         let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.nanoseconds()).collect();
         let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
-        rows.check()?.into_iter().for_each(|doubt| gatherer.doubt(doubt));
+        rows.check()?.into_iter().for_each(|warning| builder.warn(warning));
         for (row, question) in questions.into_iter().enumerate() {
-            gatherer.push(question, &mut [times_ns[row]], cvs.map(|cvs| cvs[row]));
+            builder.push(question, &mut [times_ns[row]], cvs.map(|cvs| cvs[row]));
         }
     }
-    gatherer.finish()
+    builder.finish()
 }
 
-fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Question>> {
+fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<RawSample>> {
     let known = mapping.columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!(
@@ -360,7 +360,7 @@ fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<Questio
         };
         let operator = operators.1[row] as usize;
         let (shape, columns) = &shapes[operator];
-        questions.push(Question {
+        questions.push(RawSample {
             operator: operators.0[operator].clone(),
             device: place as u32,
             model: models.as_ref().map_or_else(String::new, |models| models.0[models.1[row] as usize].clone()),

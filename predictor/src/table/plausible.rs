@@ -10,7 +10,7 @@ use super::mapping::{Mapping, Shape, numbers};
 use crate::correlate::pearson;
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work, attainable_ns};
-use crate::samples::Question;
+use crate::samples::RawSample;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(super) struct Rows<'a> {
     pub path: &'a Path,
     pub table: &'a Table,
     pub mapping: &'a Mapping,
-    pub questions: &'a [Question],
+    pub questions: &'a [RawSample],
     pub times_ns: &'a [f64],
 }
 
@@ -39,20 +39,20 @@ impl Rows<'_> {
     pub(super) fn check(&self) -> Result<Vec<String>> {
         self.check_unit()?;
         let launched = self.launched()?;
-        let mut doubts = Vec::new();
+        let mut warnings = Vec::new();
         for (operator, rows) in self.by_operator() {
             let Some(shape) = self.mapping.shape(operator) else { continue };
             let of = OperatorEnsemble { table: self, operator, shape, rows };
-            doubts.extend(of.check_launches(launched.as_deref())?);
-            doubts.extend(
+            warnings.extend(of.check_launches(launched.as_deref())?);
+            warnings.extend(
                 of.check_rows("take less time than their device needs at its peak", |row| self.is_too_fast(row))?,
             );
-            doubts.extend(
+            warnings.extend(
                 of.check_rows("have operands that do not fit their device's memory", |row| self.is_too_large(row))?,
             );
-            doubts.extend(of.check_rows("have sizes that are no whole numbers", |row| self.is_broken(row))?);
+            warnings.extend(of.check_rows("have sizes that are no whole numbers", |row| self.is_broken(row))?);
         }
-        Ok(doubts)
+        Ok(warnings)
     }
 
     /// Refuses a table most of whose times no device could have reached: they are in another unit than the mapping says.
