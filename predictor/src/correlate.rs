@@ -68,9 +68,10 @@ pub struct Correlation {
     pub distance: f64,
     /// In bits, from cells of equal counts.
     pub mutual_information: f64,
-    /// The chance that ranks of independent numbers agree as much, corrected for all features tried (Benjamini and
-    /// Hochberg's false discovery rate).
-    pub chance: f64,
+    /// The q-value of the rank correlation: the chance that independent numbers agree as much, adjusted for all features tried
+    /// (Benjamini and Hochberg's false discovery rate).
+    #[serde(rename = "chance")]
+    pub q_value: f64,
 }
 
 /// All correlations of samples, the strongest first within each operator and device; features that do not vary are left
@@ -90,7 +91,7 @@ pub fn correlate(samples: &Samples) -> Vec<Correlation> {
         }
     }
     let mut found: Vec<Correlation> = groups.par_iter().flat_map_iter(|group| of_group(samples, group)).collect();
-    correct(&mut found);
+    adjust(&mut found);
     found
 }
 
@@ -163,15 +164,15 @@ fn of_group(samples: &Samples, group: &Group) -> Vec<Correlation> {
             partial,
             distance: distance(&centred_distances(&drawn_feature), &drawn_distances),
             mutual_information: mutual_information(&feature, &target),
-            chance: chance(spearman, rows.len()),
+            q_value: p_value(spearman, rows.len()),
         });
     }
     found.sort_by(|one, two| two.spearman.abs().total_cmp(&one.spearman.abs()));
     found
 }
 
-/// The chance that `rows` independent pairs have ranks that agree so well, by the normal approximation.
-fn chance(spearman: f64, rows: usize) -> f64 {
+/// The p-value: the chance that `rows` independent pairs have ranks that agree so well, by the normal approximation.
+fn p_value(spearman: f64, rows: usize) -> f64 {
     let z = spearman.clamp(-0.999_999, 0.999_999).atanh().abs() * ((rows as f64 - 3.0) / 1.06).max(0.0).sqrt();
     // Twice the upper tail of the normal distribution, by Abramowitz and Stegun 7.1.26.
     let x = z / std::f64::consts::SQRT_2;
@@ -181,15 +182,15 @@ fn chance(spearman: f64, rows: usize) -> f64 {
     (series * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// Benjamini and Hochberg's correction of all chances.
-fn correct(found: &mut [Correlation]) {
+/// Makes q-values of p-values, as Benjamini and Hochberg do.
+fn adjust(found: &mut [Correlation]) {
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by(|one, two| found[*two].chance.total_cmp(&found[*one].chance));
+    order.sort_by(|one, two| found[*two].q_value.total_cmp(&found[*one].q_value));
     let count = found.len() as f64;
     let mut smallest = 1.0f64;
     for (place, index) in order.iter().enumerate() {
-        smallest = smallest.min(found[*index].chance * count / (count - place as f64));
-        found[*index].chance = smallest;
+        smallest = smallest.min(found[*index].q_value * count / (count - place as f64));
+        found[*index].q_value = smallest;
     }
 }
 
@@ -316,6 +317,6 @@ mod tests {
     fn chances_are_those_of_the_normal_distribution() {
         // |z| = 1.96 is met by accident once in twenty.
         let spearman = (1.96 / (97.0f64 / 1.06).sqrt()).tanh();
-        assert!((chance(spearman, 100) - 0.05).abs() < 1e-3);
+        assert!((p_value(spearman, 100) - 0.05).abs() < 1e-3);
     }
 }

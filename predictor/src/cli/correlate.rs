@@ -41,8 +41,8 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
             let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
             let mut cells: Vec<Cell> = texts.map(Cell::from).into();
             cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
-            let chance = Cell::from(format!("{:.1e}", one.chance));
-            cells.push(if one.chance > pages::CHANCE { chance.uncertain() } else { chance });
+            let chance = Cell::from(format!("{:.1e}", one.q_value));
+            cells.push(if one.q_value > pages::SIGNIFICANT { chance.uncertain() } else { chance });
             table.row(cells);
         }
     }
@@ -75,7 +75,7 @@ fn csv(found: &[Correlation]) -> String {
             one.partial,
             one.distance,
             one.mutual_information,
-            one.chance
+            one.q_value
         );
     }
     text

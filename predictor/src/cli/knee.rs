@@ -7,7 +7,7 @@ use crate::asking::{self, Operator, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
-use crate::knee::{Belief, Knee, Point, Probe, knee};
+use crate::knee::{Knee, Point, Posterior, Probe, knee};
 use crate::learn::predictor::{Answer, Predictor};
 use crate::pages;
 use crate::probe::{collector, measure};
@@ -59,10 +59,10 @@ fn over_threads(
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
     let predicted = curve(predictor, operator, settings)?;
-    let mut belief = Belief::of(&predicted);
+    let mut posterior = Posterior::of(&predicted);
     let mut probes = Vec::new();
     while arguments.probe && probes.len() < MOST_PROBES {
-        let Some(at) = belief.next() else { break };
+        let Some(at) = posterior.next() else { break };
         let program = arguments.opcollect.clone().unwrap_or_else(collector);
         let measured = measure(&program, &arguments.op, at as u32, Duration::from_secs(arguments.deadline))?;
         if measured.device != device {
@@ -74,11 +74,11 @@ fn over_threads(
         let known = predicted.iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns);
         let (cv, uncertainty) = (measured.cv, measured.uncertainty);
         let probe = Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv, uncertainty };
-        belief.learn(at, probe.measured_ns, probe.known_to());
+        posterior.condition(at, probe.measured_ns, probe.known_to());
         probes.push(probe);
     }
-    let bent = if probes.is_empty() { predicted } else { belief.curve() };
-    let found = knee("threads", bent).ok_or_else(|| {
+    let updated = if probes.is_empty() { predicted } else { posterior.curve() };
+    let found = knee("threads", updated).ok_or_else(|| {
         Error::Question("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, ..found })

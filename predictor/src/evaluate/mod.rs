@@ -1,8 +1,8 @@
 //! Proof under protocols that the field respects: what is held out, who predicts, and how far off they are.
 
 pub mod metrics;
+mod model_shapes;
 mod networks;
-mod of_models;
 pub mod protocol;
 mod ranking;
 mod repeats;
@@ -14,7 +14,7 @@ use metrics::{IntervalScore, Metrics, metrics};
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;
-use protocol::{Division, Few, Round};
+use protocol::{FewShot, Round, Split};
 use ranking::{Ranking, ranking};
 use rayon::prelude::*;
 use repeats::{Repeats, repeats};
@@ -33,7 +33,7 @@ pub struct Evaluation {
     pub learners: BTreeMap<String, Metrics>,
     /// By operator, then learner.
     pub operators: BTreeMap<String, BTreeMap<String, Metrics>>,
-    /// By what was held out, then learner; not for random divisions.
+    /// By what was held out, then learner; not for random splits.
     pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
     /// By learner, how well it orders schedules; where tasks have several.
     pub ranking: BTreeMap<String, Ranking>,
@@ -55,16 +55,16 @@ pub struct Evaluation {
     pub samples: usize,
     /// Rows left out, by reason.
     pub left_out: BTreeMap<String, u64>,
-    /// The seeds of the divisions.
+    /// The seeds of the splits.
     pub seeds: Vec<u64>,
     /// Some of our answers beside what was measured, for charts.
     #[serde(skip)]
-    pub dots: Vec<Dot>,
+    pub scatter_points: Vec<ScatterPoint>,
 }
 
 /// An answer beside its measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dot {
+pub struct ScatterPoint {
     /// The operator.
     pub operator: String,
     /// What was measured.
@@ -74,7 +74,7 @@ pub struct Dot {
 }
 
 /// Dots that a chart can show.
-const MOST_DOTS: usize = 3000;
+const MOST_SCATTER_POINTS: usize = 3000;
 
 /// One point of a learning curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub struct Point {
 /// Shares of a learning curve.
 const SHARES: &[f64] = &[0.125, 0.25, 0.5, 1.0];
 
-/// What a learner takes, on the clock; divisions are worked on side by side, one per core.
+/// What a learner takes, on the clock; splits are worked on side by side, one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Mean time to learn once, in seconds.
@@ -104,7 +104,7 @@ pub struct Plan {
     pub protocol: Protocol,
     /// Who predicts.
     pub learners: Vec<Learner>,
-    /// One division of the data per seed.
+    /// One split of the data per seed.
     pub seeds: Vec<u64>,
     /// Parts that the groups are divided into, where not as the protocol usually does.
     pub folds: Option<usize>,
@@ -123,7 +123,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The usual division, everything learned from and asked, without intervals.
+    /// The usual split, everything learned from and asked, without intervals.
     pub fn of(protocol: Protocol, learners: &[Learner]) -> Plan {
         Plan {
             protocol,
@@ -142,19 +142,19 @@ impl Plan {
 
 /// Predictions beside the samples they are for.
 #[derive(Clone, Debug, Default)]
-struct Answers {
+struct HeldOutPredictions {
     rows: Vec<usize>,
     predicted: Vec<f64>,
     /// What was held out for each.
     held_out: Vec<u32>,
     /// How far each interval reaches, where there is one.
     intervals: Vec<Option<LogInterval>>,
-    /// The predictions of each division, as a range of the above.
-    divisions: Vec<(usize, std::ops::Range<usize>)>,
+    /// The predictions of each split, as a range of the above.
+    splits: Vec<(usize, std::ops::Range<usize>)>,
 }
 
 /// What a learner says in a round.
-struct Told {
+struct Predictions {
     rows: Vec<usize>,
     times: Vec<f64>,
     /// How far each interval reaches, where there is one.
@@ -163,11 +163,10 @@ struct Told {
 
 /// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
-    let mut divisions = Vec::new();
+    let mut splits = Vec::new();
     let seeds = if plan.protocol.is_random() { &plan.seeds[..] } else { &plan.seeds[..1] };
     for seed in seeds {
-        divisions
-            .extend(plan.protocol.divide(samples, plan.folds, *seed)?.into_iter().map(|division| (*seed, division)));
+        splits.extend(plan.protocol.splits(samples, plan.folds, *seed)?.into_iter().map(|split| (*seed, split)));
     }
     let of_networks: HashSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
     let is_scored = |row: &usize| {
@@ -179,40 +178,40 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         let is_found = !plan.score_networks || of_networks.contains(&sample.shape);
         is_quiet && agrees && is_found && (sample.is_default || !plan.score_default)
     };
-    let rounds = divisions.iter_mut().flat_map(|(_, division)| &mut division.rounds);
+    let rounds = splits.iter_mut().flat_map(|(_, split)| &mut split.rounds);
     rounds.for_each(|round| round.test.retain(is_scored));
     if plan.protocol != Protocol::P0
-        && divisions.iter().all(|(_, division)| division.rounds.iter().all(|round| round.test.is_empty()))
+        && splits.iter().all(|(_, split)| split.rounds.iter().all(|round| round.test.is_empty()))
     {
         let problem = "no row that is held out is one that is asked; mind --score-cv, --score-apart, --score-default and --score-networks";
         return Err(Error::Data(problem.to_owned()));
     }
-    let names: Vec<String> = divisions.iter().map(|(_, division)| division.name.clone()).collect();
-    let jobs: Vec<(Learner, u64, &Division)> = divisions
+    let names: Vec<String> = splits.iter().map(|(_, split)| split.name.clone()).collect();
+    let jobs: Vec<(Learner, u64, &Split)> = splits
         .iter()
-        .flat_map(|(seed, division)| plan.learners.iter().map(move |learner| (*learner, *seed, division)))
+        .flat_map(|(seed, split)| plan.learners.iter().map(move |learner| (*learner, *seed, split)))
         .collect();
-    let answers = |(learner, seed, division): &(Learner, u64, &Division)| ask(samples, plan, *learner, *seed, division);
+    let answers = |(learner, seed, split): &(Learner, u64, &Split)| ask(samples, plan, *learner, *seed, split);
     let predicted: Vec<_> = jobs.par_iter().map(answers).collect();
-    let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
+    let mut answers: BTreeMap<String, HeldOutPredictions> = BTreeMap::new();
     let mut costs: BTreeMap<String, Vec<Cost>> = BTreeMap::new();
-    for ((learner, _, division), predicted) in jobs.iter().zip(predicted) {
-        let place = names.iter().position(|name| *name == division.name).unwrap_or(0) as u32;
-        let (told, cost) = predicted?;
+    for ((learner, _, split), predicted) in jobs.iter().zip(predicted) {
+        let place = names.iter().position(|name| *name == split.name).unwrap_or(0) as u32;
+        let (predictions, cost) = predicted?;
         costs.entry(learner.name().to_owned()).or_default().push(cost);
-        for (round, told) in division.rounds.iter().zip(told) {
-            let Some(told) = told else { continue };
+        for (round, predictions) in split.rounds.iter().zip(predictions) {
+            let Some(predictions) = predictions else { continue };
             let known = answers.entry(label(*learner, round)).or_default();
-            known.divisions.push((place as usize, known.rows.len()..known.rows.len() + told.rows.len()));
-            known.held_out.extend(told.rows.iter().map(|_| place));
-            known.rows.extend(told.rows);
-            known.predicted.extend(told.times);
-            known.intervals.extend(told.intervals);
+            known.splits.push((place as usize, known.rows.len()..known.rows.len() + predictions.rows.len()));
+            known.held_out.extend(predictions.rows.iter().map(|_| place));
+            known.rows.extend(predictions.rows);
+            known.predicted.extend(predictions.times);
+            known.intervals.extend(predictions.intervals);
         }
     }
     let mut evaluation = report(samples, plan, &answers, &names)?;
     evaluation.costs = costs.into_iter().map(|(learner, costs)| (learner, Cost::mean(&costs))).collect();
-    let held: Vec<&[usize]> = divisions.iter().map(|(_, division)| &division.networks[..]).collect();
+    let held: Vec<&[usize]> = splits.iter().map(|(_, split)| &split.networks[..]).collect();
     evaluation.end_to_end = end_to_end(samples, &answers, &held);
     Ok(evaluation)
 }
@@ -237,15 +236,15 @@ impl Cost {
 }
 
 /// Those rows that have no shape of some others.
-fn without_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
+fn excluding_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
     let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
     rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()
 }
 
 fn label(learner: Learner, round: &Round) -> String {
-    match &round.few {
-        Some(Few { shots, drawn: Some(_) }) => format!("{} k={shots}", learner.name()),
-        Some(Few { shots, drawn: None }) => format!("{} k={shots} chosen", learner.name()),
+    match &round.few_shot {
+        Some(FewShot { shots, drawn: Some(_) }) => format!("{} k={shots}", learner.name()),
+        Some(FewShot { shots, drawn: None }) => format!("{} k={shots} chosen", learner.name()),
         None => learner.name().to_owned(),
     }
 }
@@ -256,24 +255,24 @@ fn ask(
     plan: &Plan,
     learner: Learner,
     seed: u64,
-    division: &Division,
-) -> Result<(Vec<Option<Told>>, Cost)> {
+    split: &Split,
+) -> Result<(Vec<Option<Predictions>>, Cost)> {
     let options = FitOptions { seed, purpose: plan.protocol.purpose(), intervals: plan.intervals };
     // Shapes are hashes, so their low bits draw evenly.
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
-    let train: Vec<usize> = division.train.iter().filter(is_learned).copied().collect();
+    let train: Vec<usize> = split.train.iter().filter(is_learned).copied().collect();
     let begun = Instant::now();
     let mut fitted = learner.fit(samples, &train, &options)?;
     let learn_s = begun.elapsed().as_secs_f64();
-    let mut told = Vec::new();
+    let mut predictions = Vec::new();
     let (mut answer_us, mut rows) = (0.0, 0);
-    for round in &division.rounds {
-        let few = match &round.few {
-            Some(Few { drawn: Some(few), .. }) => few.clone(),
-            Some(Few { shots, drawn: None }) => match fitted.most_informative(samples, &round.test, *shots) {
+    for round in &split.rounds {
+        let few = match &round.few_shot {
+            Some(FewShot { drawn: Some(few), .. }) => few.clone(),
+            Some(FewShot { shots, drawn: None }) => match fitted.most_informative(samples, &round.test, *shots) {
                 Some(few) => few,
                 None => {
-                    told.push(None);
+                    predictions.push(None);
                     continue;
                 }
             },
@@ -284,24 +283,29 @@ fn ask(
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
             fitted = learner.fit(samples, &all, &options)?;
         }
-        let asked = without_shapes_of(samples, &round.test, &few);
+        let asked = excluding_shapes_of(samples, &round.test, &few);
         let begun = Instant::now();
         let times = fitted.predict(samples, &asked);
         answer_us += 1e6 * begun.elapsed().as_secs_f64();
         rows += asked.len();
-        told.push(Some(Told { intervals: fitted.intervals(samples, &asked), times, rows: asked }));
+        predictions.push(Some(Predictions { intervals: fitted.intervals(samples, &asked), times, rows: asked }));
     }
-    Ok((told, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
+    Ok((predictions, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
 }
 
-fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, names: &[String]) -> Result<Evaluation> {
-    let score = |answers: &Answers| {
+fn report(
+    samples: &Samples,
+    plan: &Plan,
+    answers: &BTreeMap<String, HeldOutPredictions>,
+    names: &[String],
+) -> Result<Evaluation> {
+    let score = |answers: &HeldOutPredictions| {
         let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
         let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
         let interval = IntervalScore::of(&answers.predicted, &measured, &answers.intervals);
         Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
     };
-    let scores = |part: &dyn Fn(&Answers, usize) -> bool| -> BTreeMap<String, Metrics> {
+    let scores = |part: &dyn Fn(&HeldOutPredictions, usize) -> bool| -> BTreeMap<String, Metrics> {
         let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::predicts_times);
         let of = answers.iter().filter(|(learner, _)| tells(learner));
         let of = of.map(|(learner, known)| (learner.clone(), known.part(part)));
@@ -309,12 +313,13 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
     };
     let learners = scores(&|_, _| true);
     let operators = samples.operators.iter().enumerate().map(|(operator, name)| {
-        let mine = |answers: &Answers, place: usize| samples.rows[answers.rows[place]].operator == operator as u32;
+        let mine =
+            |answers: &HeldOutPredictions, place: usize| samples.rows[answers.rows[place]].operator == operator as u32;
         (name.clone(), scores(&mine))
     });
     let held_out = if plan.protocol.is_random() && plan.protocol != Protocol::P4 { &[][..] } else { names };
     let held_out = held_out.iter().enumerate().map(|(held, name)| {
-        (name.clone(), scores(&|answers: &Answers, place: usize| answers.held_out[place] == held as u32))
+        (name.clone(), scores(&|answers: &HeldOutPredictions, place: usize| answers.held_out[place] == held as u32))
     });
     let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, known)?)));
     let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ensemble.name()));
@@ -337,25 +342,27 @@ fn report(samples: &Samples, plan: &Plan, answers: &BTreeMap<String, Answers>, n
         samples: samples.rows.len(),
         left_out: samples.left_out.clone(),
         seeds: plan.seeds.clone(),
-        dots: ours.and_then(|(name, _)| answers.get(name)).map_or(Vec::new(), |answers| dots(samples, answers)),
+        scatter_points: ours
+            .and_then(|(name, _)| answers.get(name))
+            .map_or(Vec::new(), |answers| scatter_points(samples, answers)),
         learners,
     })
 }
 
-/// Answers drawn evenly from all.
-fn dots(samples: &Samples, answers: &Answers) -> Vec<Dot> {
-    let step = answers.rows.len().div_ceil(MOST_DOTS).max(1);
-    let dot = |(row, predicted_ns): (&usize, &f64)| {
+/// Predictions drawn evenly from all.
+fn scatter_points(samples: &Samples, answers: &HeldOutPredictions) -> Vec<ScatterPoint> {
+    let step = answers.rows.len().div_ceil(MOST_SCATTER_POINTS).max(1);
+    let point = |(row, predicted_ns): (&usize, &f64)| {
         let sample = &samples.rows[*row];
         let operator = samples.operators[sample.operator as usize].clone();
-        Dot { operator, measured_ns: sample.time_ns, predicted_ns: *predicted_ns }
+        ScatterPoint { operator, measured_ns: sample.time_ns, predicted_ns: *predicted_ns }
     };
-    answers.rows.iter().zip(&answers.predicted).step_by(step).map(dot).collect()
+    answers.rows.iter().zip(&answers.predicted).step_by(step).map(point).collect()
 }
 
-impl Answers {
-    fn part(&self, belongs: &dyn Fn(&Answers, usize) -> bool) -> Answers {
-        let mut part = Answers::default();
+impl HeldOutPredictions {
+    fn part(&self, belongs: &dyn Fn(&HeldOutPredictions, usize) -> bool) -> HeldOutPredictions {
+        let mut part = HeldOutPredictions::default();
         for place in (0..self.rows.len()).filter(|place| belongs(self, *place)) {
             part.rows.push(self.rows[place]);
             part.predicted.push(self.predicted[place]);

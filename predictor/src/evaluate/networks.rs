@@ -4,7 +4,7 @@
 //! the operators that were measured; a network most of whose operators were not says little and is listed, but not
 //! scored.
 
-use super::Answers;
+use super::HeldOutPredictions;
 use crate::samples::{Network, Samples};
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
@@ -17,14 +17,14 @@ const WHOLE: f64 = 0.9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndToEnd {
     /// Every network in every setting.
-    pub networks: Vec<OfNetwork>,
+    pub networks: Vec<NetworkResult>,
     /// By learner.
-    pub learners: BTreeMap<String, Shares>,
+    pub learners: BTreeMap<String, NetworkScores>,
 }
 
 /// One network in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OfNetwork {
+pub struct NetworkResult {
     /// Its name.
     pub name: String,
     /// What it was run with, and how.
@@ -41,7 +41,7 @@ pub struct OfNetwork {
 
 /// How far off sums are, over the networks that count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shares {
+pub struct NetworkScores {
     /// Networks in their settings.
     pub networks: usize,
     /// Mean absolute error in percent.
@@ -52,7 +52,7 @@ pub struct Shares {
     pub hit10: f64,
 }
 
-impl OfNetwork {
+impl NetworkResult {
     /// Whether enough of it was measured.
     pub fn counts(&self) -> bool {
         self.measured >= WHOLE * self.operators
@@ -67,21 +67,21 @@ impl OfNetwork {
 /// A device and threads, whose bits have the order of the numbers.
 type Setting = (u32, u64);
 
-/// Sums over held-out networks, which are given per division; nothing where none were held out.
+/// Sums over held-out networks, which are given per split; nothing where none were held out.
 pub(super) fn end_to_end(
     samples: &Samples,
-    answers: &BTreeMap<String, Answers>,
+    answers: &BTreeMap<String, HeldOutPredictions>,
     held: &[&[usize]],
 ) -> Option<EndToEnd> {
-    let mut networks: BTreeMap<(usize, Setting), OfNetwork> = BTreeMap::new();
+    let mut networks: BTreeMap<(usize, Setting), NetworkResult> = BTreeMap::new();
     for (learner, known) in answers {
-        for (division, range) in &known.divisions {
+        for (split, range) in &known.splits {
             let by_setting = times(samples, &known.rows[range.clone()], &known.predicted[range.clone()]);
-            for place in held.get(*division).copied().unwrap_or_default() {
+            for place in held.get(*split).copied().unwrap_or_default() {
                 for (setting, times) in &by_setting {
                     let entry = networks
                         .entry((*place, *setting))
-                        .or_insert_with(|| begin(samples, &samples.networks[*place], *setting, times));
+                        .or_insert_with(|| network_result(samples, &samples.networks[*place], *setting, times));
                     let uses = samples.networks[*place].uses.iter();
                     let predicted = uses.filter_map(|(shape, count)| Some(count * times.get(shape)?.1));
                     entry.predicted_ns.insert(learner.clone(), predicted.sum());
@@ -89,17 +89,23 @@ pub(super) fn end_to_end(
             }
         }
     }
-    let networks: Vec<OfNetwork> = networks.into_values().filter(|network| network.measured > 0.0).collect();
-    let learners = answers.keys().filter_map(|learner| Some((learner.clone(), shares(&networks, learner)?))).collect();
+    let networks: Vec<NetworkResult> = networks.into_values().filter(|network| network.measured > 0.0).collect();
+    let learners =
+        answers.keys().filter_map(|learner| Some((learner.clone(), network_scores(&networks, learner)?))).collect();
     (!networks.is_empty()).then_some(EndToEnd { networks, learners })
 }
 
-fn begin(samples: &Samples, network: &Network, setting: Setting, times: &BTreeMap<u64, (f64, f64)>) -> OfNetwork {
+fn network_result(
+    samples: &Samples,
+    network: &Network,
+    setting: Setting,
+    times: &BTreeMap<u64, (f64, f64)>,
+) -> NetworkResult {
     let measured: Vec<(f64, f64)> =
         network.uses.iter().filter_map(|(shape, count)| Some((*count, count * times.get(shape)?.0))).collect();
     let (device, threads) = (&samples.devices[setting.0 as usize].0, f64::from_bits(setting.1));
     let own = if network.setting.is_empty() { String::new() } else { format!("{}, ", network.setting) };
-    OfNetwork {
+    NetworkResult {
         name: network.name.clone(),
         setting: format!("{own}{threads} threads, {device}"),
         operators: network.uses.values().sum(),
@@ -127,12 +133,12 @@ fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setti
     all.into_iter().map(|(setting, shapes)| (setting, shapes.into_iter().map(middle).collect())).collect()
 }
 
-fn shares(networks: &[OfNetwork], learner: &str) -> Option<Shares> {
+fn network_scores(networks: &[NetworkResult], learner: &str) -> Option<NetworkScores> {
     let counted = networks.iter().filter(|network| network.counts());
     let errors: Vec<f64> = counted.filter_map(|network| network.error(learner)).map(f64::abs).collect();
     let count = errors.len() as f64;
     let within = |most: f64| 100.0 * errors.iter().filter(|error| **error <= most).count() as f64 / count;
-    (!errors.is_empty()).then(|| Shares {
+    (!errors.is_empty()).then(|| NetworkScores {
         networks: errors.len(),
         mape: errors.iter().sum::<f64>() / count,
         hit5: within(5.0),

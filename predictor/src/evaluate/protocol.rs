@@ -1,6 +1,6 @@
 //! What is held out under each protocol.
 
-use super::of_models::of_models_out;
+use super::model_shapes::model_shapes_out;
 use crate::error::{Error, Result};
 use crate::learn::by_operator;
 use crate::learn::ensemble::Purpose;
@@ -39,7 +39,7 @@ pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 
 /// One way to divide samples, as indices.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Division {
+pub struct Split {
     /// What is held out.
     pub name: String,
     /// Neural networks that are held out whole, as indices.
@@ -54,14 +54,14 @@ pub struct Division {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     /// Samples that are seen of what is asked, whose shapes are not asked then; nothing outside of few-shot.
-    pub few: Option<Few>,
+    pub few_shot: Option<FewShot>,
     /// Asked.
     pub test: Vec<usize>,
 }
 
 /// Samples of a device that are seen of what is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Few {
+pub struct FewShot {
     /// How many of each operator.
     pub shots: usize,
     /// Drawn ones; without them the learner chooses among those that are asked.
@@ -110,7 +110,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a seed changes the division.
+    /// Whether a seed changes the split.
     pub fn is_random(self) -> bool {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
@@ -119,7 +119,7 @@ impl Protocol {
     ///
     /// Shapes are divided into so many parts, five without a number; so are neural networks and their families, each of
     /// which is held out alone without one.
-    pub fn divide(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Division>> {
+    pub fn splits(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
         let label = |of: fn(&crate::samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
         let divided = match self {
@@ -128,7 +128,7 @@ impl Protocol {
                 split::by_group(&split::shapes(samples), folds.unwrap_or(split::PARTS), seed)
             }
             Protocol::P1x => vec![largest_out(samples)],
-            Protocol::P1m => vec![of_models_out(samples)],
+            Protocol::P1m => vec![model_shapes_out(samples)],
             Protocol::P2 => return networks_out(samples, |name| name, folds, seed),
             Protocol::P2f => return networks_out(samples, family, folds, seed),
             Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),
@@ -136,29 +136,27 @@ impl Protocol {
         let few = |fold: split::Fold| match self {
             Protocol::P4 => few_shot(samples, fold, seed),
             _ => {
-                let round = Round { few: None, test: fold.test };
-                Division { name: fold.name, networks: Vec::new(), train: fold.train, rounds: vec![round] }
+                let round = Round { few_shot: None, test: fold.test };
+                Split { name: fold.name, networks: Vec::new(), train: fold.train, rounds: vec![round] }
             }
         };
-        let divisions: Vec<Division> = divided.into_iter().map(few).collect();
-        let is_empty = |division: &Division| {
-            division.train.is_empty() || division.rounds.iter().all(|round| round.test.is_empty())
-        };
-        match divisions.iter().find(|division| is_empty(division)) {
-            Some(division) => Err(Error::Data(format!(
+        let splits: Vec<Split> = divided.into_iter().map(few).collect();
+        let is_empty = |split: &Split| split.train.is_empty() || split.rounds.iter().all(|round| round.test.is_empty());
+        match splits.iter().find(|split| is_empty(split)) {
+            Some(split) => Err(Error::Data(format!(
                 "protocol {} cannot be done: holding out `{}` leaves nothing on one side ({} samples to learn from)",
                 self.name(),
-                division.name,
-                division.train.len()
+                split.name,
+                split.train.len()
             ))),
-            None => Ok(divisions),
+            None => Ok(splits),
         }
     }
 }
 
 /// Holds out neural networks whose names have the same key: every shape that occurs in them, wherever it was measured. The
 /// keys are dealt to so many parts at random, where a number is given.
-fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, seed: u64) -> Result<Vec<Division>> {
+fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, network) in samples.networks.iter().enumerate() {
         groups.entry(key(&network.name).to_owned()).or_default().push(place);
@@ -171,23 +169,23 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, 
             groups.entry(format!("fold {}", place % folds + 1)).or_default().extend(networks);
         }
     }
-    let division = |(name, networks): (String, Vec<usize>)| {
+    let split = |(name, networks): (String, Vec<usize>)| {
         let is_theirs = |row: &usize| {
             networks.iter().any(|one| samples.networks[*one].uses.contains_key(&samples.rows[*row].shape))
         };
         let (test, train): (Vec<usize>, Vec<usize>) = (0..samples.rows.len()).partition(is_theirs);
-        let round = Round { few: None, test };
-        Division { name, networks, train, rounds: vec![round] }
+        let round = Round { few_shot: None, test };
+        Split { name, networks, train, rounds: vec![round] }
     };
-    let divisions: Vec<Division> = groups.into_iter().map(division).collect();
-    let usable = |division: &Division| !division.train.is_empty() && !division.rounds[0].test.is_empty();
-    if divisions.iter().filter(|division| usable(division)).count() < 2 {
+    let splits: Vec<Split> = groups.into_iter().map(split).collect();
+    let usable = |split: &Split| !split.train.is_empty() && !split.rounds[0].test.is_empty();
+    if splits.iter().filter(|split| usable(split)).count() < 2 {
         return Err(Error::Data(
             "holding out neural networks needs at least two of them, and samples of both; the data has no others"
                 .to_owned(),
         ));
     }
-    Ok(divisions.into_iter().filter(usable).collect())
+    Ok(splits.into_iter().filter(usable).collect())
 }
 
 /// What the name of a network begins with.
@@ -211,15 +209,15 @@ fn largest_out(samples: &Samples) -> split::Fold {
 }
 
 /// Once with drawn samples and once with those that the learner chooses.
-fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Division {
+fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);
     orders.values_mut().for_each(|rows| rows.shuffle(&mut random));
     let drawn = |shots: &usize| Some(orders.values().flat_map(|rows| rows.iter().take(*shots).copied()).collect());
-    let round = |shots: usize, drawn| Round { few: Some(Few { shots, drawn }), test: fold.test.clone() };
+    let round = |shots: usize, drawn| Round { few_shot: Some(FewShot { shots, drawn }), test: fold.test.clone() };
     let with_drawn = SHOTS.iter().map(|shots| round(*shots, drawn(shots)));
     let with_chosen = SHOTS.iter().map(|shots| round(*shots, None));
-    Division {
+    Split {
         name: fold.name.clone(),
         networks: Vec::new(),
         train: fold.train.clone(),

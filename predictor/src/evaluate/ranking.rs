@@ -1,6 +1,6 @@
 //! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
 
-use super::Answers;
+use super::HeldOutPredictions;
 use crate::samples::Samples;
 use crate::statistics::median;
 use serde::{Deserialize, Serialize};
@@ -26,11 +26,11 @@ pub struct Ranking {
     pub spearman: f64,
 }
 
-/// Scores predictions within tasks; nothing where no task has enough schedules. A task that is asked in several divisions
+/// Scores predictions within tasks; nothing where no task has enough schedules. A task that is asked in several splits
 /// is ranked in each.
-pub(super) fn ranking(samples: &Samples, answers: &Answers) -> Option<Ranking> {
+pub(super) fn ranking(samples: &Samples, answers: &HeldOutPredictions) -> Option<Ranking> {
     let mut tasks: BTreeMap<(usize, u64), Vec<(f64, f64)>> = BTreeMap::new();
-    for (round, (_, range)) in answers.divisions.iter().enumerate() {
+    for (round, (_, range)) in answers.splits.iter().enumerate() {
         for (row, guess) in answers.rows[range.clone()].iter().zip(&answers.predicted[range.clone()]) {
             tasks.entry((round, samples.rows[*row].task)).or_default().push((*guess, samples.rows[*row].time_ns));
         }

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// A feature's part in an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Part {
+pub struct Contribution {
     /// The feature.
     pub feature: String,
     /// Its value; not-a-number where the question leaves it open.
@@ -43,7 +43,7 @@ pub struct Explanation {
     /// What the average row that was learned from takes, as a multiple of its bound.
     pub average: f64,
     /// The parts, the largest first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Contribution>,
     /// What multiplies the time beside the trees: corrections by measurements of the device, and the best ratio that was
     /// measured, which no answer falls below.
     pub rest: f64,
@@ -57,12 +57,12 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     let is_known = operator.statistics.has_seen(ask.device);
     let values = contributions(operator, &row, is_known)?;
     let (average, logs) = values.split_last().expect("there is a value for the average");
-    let part = |((feature, value), log): ((&str, &f32), &f64)| Part {
+    let part = |((feature, value), log): ((&str, &f32), &f64)| Contribution {
         feature: feature.to_owned(),
         value: *value,
         factor: log.exp(),
     };
-    let mut parts: Vec<Part> = names(predictor).zip(&row).zip(logs).map(part).collect();
+    let mut parts: Vec<Contribution> = names(predictor).zip(&row).zip(logs).map(part).collect();
     parts.sort_by(|one, two| two.factor.ln().abs().total_cmp(&one.factor.ln().abs()));
     let bound_ns = answer.reference_ns;
     let rest = answer.time_ns / (bound_ns * values.iter().sum::<f64>().exp());
@@ -93,14 +93,14 @@ pub struct Summary {
     /// The operator.
     pub operator: String,
     /// The features, the one that moves answers the most first.
-    pub features: Vec<OfFeature>,
+    pub features: Vec<FeatureSummary>,
     /// Rows that were looked at.
     pub rows: usize,
 }
 
 /// What one feature does to many answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OfFeature {
+pub struct FeatureSummary {
     /// The feature.
     pub feature: String,
     /// What it multiplies times by in the middle of the rows, up or down.
@@ -119,9 +119,9 @@ pub fn summary(predictor: &Predictor, samples: &Samples, operator: &str, most: u
         let points: Vec<(f32, f64)> =
             rows.iter().map(|row| (matrix.row(*row)[column], values[*row][column].exp())).collect();
         let typical = points.iter().map(|(_, factor)| factor.ln().abs()).sum::<f64>() / points.len() as f64;
-        OfFeature { feature: feature.to_owned(), typical: typical.exp(), points }
+        FeatureSummary { feature: feature.to_owned(), typical: typical.exp(), points }
     };
-    let mut features: Vec<OfFeature> = names(predictor).enumerate().map(of).collect();
+    let mut features: Vec<FeatureSummary> = names(predictor).enumerate().map(of).collect();
     features.sort_by(|one, two| two.typical.total_cmp(&one.typical));
     Ok(Summary { operator: operator.to_owned(), features, rows: rows.len() })
 }

@@ -8,7 +8,7 @@ mod law;
 mod update;
 
 pub use law::{Break, Law, law};
-pub use update::{Belief, Probe};
+pub use update::{Posterior, Probe};
 
 use crate::correlate::kendall;
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub struct Knee {
     pub flips_at: Vec<f64>,
     /// The law of the threads; nothing for knobs and for curves of less than three points.
     pub law: Option<Law>,
-    /// Measurements that the curve was bent through.
+    /// Measurements that the curve was updated through.
     pub probes: Vec<Probe>,
     /// The whole curve.
     pub curve: Vec<Point>,

@@ -1,22 +1,22 @@
-//! A predicted curve bent through a few measurements.
+//! A predicted curve updated through a few measurements.
 //!
-//! What is believed of the curve is a Gaussian over the logarithms of its times: most of a prediction's error is the same
+//! The prior of the curve is a Gaussian over the logarithms of its times: most of a prediction's error is the same
 //! for all thread counts of an operator, the rest agrees over a doubling. A measurement moves its neighbours as far as they
-//! agree with it, and narrows what is believed of them; where to measure next follows from what is left.
+//! agree with it, and narrows their posterior; where to measure next follows from what is left.
 
 use super::Point;
 use serde::Serialize;
 
 /// Share of the variance that all points have in common.
-const COMMON: f64 = 0.7;
+const SHARED_VARIANCE: f64 = 0.7;
 /// Doublings over which the rest agrees.
-const REACH: f64 = 1.0;
+const LENGTH_SCALE: f64 = 1.0;
 /// LogInterval that is assumed where predictions come without intervals, as a logarithm.
-const UNKNOWN: f64 = 0.3;
+const PRIOR_SPREAD: f64 = 0.3;
 /// Half-width of 90 % in standard deviations.
-const OF_90: f64 = 1.645;
+const HALF_WIDTH_OF_90: f64 = 1.645;
 /// Runs of the same program differ by at least this much, as a logarithm.
-const REPEATS: f64 = 0.01;
+const NOISE: f64 = 0.01;
 
 /// A measurement of one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,37 +38,37 @@ impl Probe {
     /// median of many where it is.
     pub fn known_to(&self) -> f64 {
         /// Half-width of 95 % in standard deviations.
-        const OF_95: f64 = 1.96;
-        self.uncertainty.map(|half| half / OF_95).or(self.cv).unwrap_or(0.0)
+        const HALF_WIDTH_OF_95: f64 = 1.96;
+        self.uncertainty.map(|half| half / HALF_WIDTH_OF_95).or(self.cv).unwrap_or(0.0)
     }
 }
 
-/// What is believed of a curve.
+/// The posterior of a curve, given what was measured.
 #[derive(Clone, Debug)]
-pub struct Belief {
+pub struct Posterior {
     at: Vec<f64>,
     logs: Vec<f64>,
     covariance: Vec<Vec<f64>>,
     probed: Vec<usize>,
 }
 
-impl Belief {
-    /// The belief that predictions with their intervals are.
-    pub fn of(curve: &[Point]) -> Belief {
+impl Posterior {
+    /// The prior that predictions with their intervals are.
+    pub fn of(curve: &[Point]) -> Posterior {
         let spread = |point: &Point| {
             let half = (point.high_ns / point.time_ns).ln();
-            if half.is_finite() && half > 0.0 { half / OF_90 } else { UNKNOWN }
+            if half.is_finite() && half > 0.0 { half / HALF_WIDTH_OF_90 } else { PRIOR_SPREAD }
         };
         let spreads: Vec<f64> = curve.iter().map(spread).collect();
-        let agreement = |one: f64, two: f64| {
-            let doublings = (one / two).log2() / REACH;
-            COMMON + (1.0 - COMMON) * (-doublings * doublings / 2.0).exp()
+        let correlation = |one: f64, two: f64| {
+            let doublings = (one / two).log2() / LENGTH_SCALE;
+            SHARED_VARIANCE + (1.0 - SHARED_VARIANCE) * (-doublings * doublings / 2.0).exp()
         };
         let row = |one: usize| {
-            let of = |two: usize| spreads[one] * spreads[two] * agreement(curve[one].at, curve[two].at);
+            let of = |two: usize| spreads[one] * spreads[two] * correlation(curve[one].at, curve[two].at);
             (0..curve.len()).map(of).collect()
         };
-        Belief {
+        Posterior {
             at: curve.iter().map(|point| point.at).collect(),
             logs: curve.iter().map(|point| point.time_ns.ln()).collect(),
             covariance: (0..curve.len()).map(row).collect(),
@@ -85,34 +85,34 @@ impl Belief {
         }
         let spread = |place: usize| self.covariance[place][place].max(0.0).sqrt();
         let could_be_low = |place: &usize| {
-            let low = self.logs[*place] - OF_90 * spread(*place);
+            let low = self.logs[*place] - HALF_WIDTH_OF_90 * spread(*place);
             !self.probed.contains(place) && low <= self.logs[lowest] + super::NEAR.ln()
         };
         let candidates = (0..self.at.len()).filter(could_be_low);
         candidates.max_by(|one, two| spread(*one).total_cmp(&spread(*two))).map(|place| self.at[place])
     }
 
-    /// Takes in a measurement, whose time is known to this share of it, as a standard deviation.
-    pub fn learn(&mut self, at: f64, time_ns: f64, share: f64) {
+    /// Conditions on a measurement, whose time is known to this share of it, as a standard deviation.
+    pub fn condition(&mut self, at: f64, time_ns: f64, share: f64) {
         let Some(place) = self.at.iter().position(|known| *known == at) else { return };
-        let noise = share * share + REPEATS * REPEATS;
+        let noise = share * share + NOISE * NOISE;
         let column: Vec<f64> = self.covariance.iter().map(|row| row[place]).collect();
         let whole = column[place] + noise;
-        let surprise = time_ns.ln() - self.logs[place];
-        for (one, agreement) in column.iter().enumerate() {
-            self.logs[one] += agreement / whole * surprise;
+        let innovation = time_ns.ln() - self.logs[place];
+        for (one, covariance) in column.iter().enumerate() {
+            self.logs[one] += covariance / whole * innovation;
             for (two, other) in column.iter().enumerate() {
-                self.covariance[one][two] -= agreement * other / whole;
+                self.covariance[one][two] -= covariance * other / whole;
             }
         }
         self.probed.push(place);
     }
 
-    /// The curve that is believed now.
+    /// The curve of the posterior mean.
     pub fn curve(&self) -> Vec<Point> {
         let point = |(place, at): (usize, &f64)| {
             let time_ns = self.logs[place].exp();
-            let wide = (OF_90 * (self.covariance[place][place].max(0.0) + REPEATS * REPEATS).sqrt()).exp();
+            let wide = (HALF_WIDTH_OF_90 * (self.covariance[place][place].max(0.0) + NOISE * NOISE).sqrt()).exp();
             Point { at: *at, time_ns, low_ns: time_ns / wide, high_ns: time_ns * wide }
         };
         self.at.iter().enumerate().map(point).collect()
@@ -130,17 +130,17 @@ mod tests {
         // Predicted to fall to the end; in truth it turns behind four threads.
         let predicted = curve(&[80.0, 42.0, 29.0, 23.0, 20.0, 18.0, 17.0, 16.5]);
         let truth = [80.0, 41.0, 28.0, 22.0, 24.0, 26.0, 28.0, 30.0];
-        let mut belief = Belief::of(&predicted);
+        let mut posterior = Posterior::of(&predicted);
         let mut asked = Vec::new();
         for _ in 0..3 {
-            let at = belief.next().expect("something to learn");
-            belief.learn(at, truth[at as usize - 1], 0.0);
+            let at = posterior.next().expect("something to learn");
+            posterior.condition(at, truth[at as usize - 1], 0.0);
             asked.push(at);
         }
         assert_eq!(asked[0], 8.0, "the lowest first");
-        let bent = belief.curve();
-        let lowest = bent.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns)).expect("points").at;
-        assert!(truth[lowest as usize - 1] <= 1.2 * 22.0, "{asked:?} {bent:?}");
+        let updated = posterior.curve();
+        let lowest = updated.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns)).expect("points").at;
+        assert!(truth[lowest as usize - 1] <= 1.2 * 22.0, "{asked:?} {updated:?}");
     }
 
     proptest! {
@@ -150,12 +150,12 @@ mod tests {
             probes in prop::collection::vec((any::<prop::sample::Index>(), 1.0f64..1e6), 1..4),
         ) {
             let before = curve(&times);
-            let mut belief = Belief::of(&before);
+            let mut posterior = Posterior::of(&before);
             for (index, time) in probes {
                 let place = index.index(times.len());
-                belief.learn(before[place].at, time, 0.0);
+                posterior.condition(before[place].at, time, 0.0);
             }
-            for (old, new) in before.iter().zip(belief.curve()) {
+            for (old, new) in before.iter().zip(posterior.curve()) {
                 prop_assert!(new.time_ns.is_finite() && new.low_ns <= new.time_ns && new.time_ns <= new.high_ns);
                 // The rest is what repeats of one program differ by.
                 prop_assert!(new.high_ns / new.time_ns <= old.high_ns / old.time_ns * 1.02, "{old:?} {new:?}");

@@ -4,7 +4,7 @@
 use super::chart::{Scale, label_width, ticks};
 use super::escape;
 use crate::evaluate::metrics::Metrics;
-use crate::evaluate::{Dot, Evaluation};
+use crate::evaluate::{Evaluation, ScatterPoint};
 use crate::learn::Learner;
 use report::{duration, plain};
 use std::fmt::Write;
@@ -21,12 +21,12 @@ const PROMISE: f64 = 90.0;
 /// All charts that the evaluation has numbers for.
 pub fn charts(evaluation: &Evaluation) -> String {
     let mut text = String::new();
-    if !evaluation.dots.is_empty() {
+    if !evaluation.scatter_points.is_empty() {
         let _ = write!(
             text,
             "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line they agree.</p><figure>{}</figure>",
-            evaluation.dots.len(),
-            scatter(&evaluation.dots)
+            evaluation.scatter_points.len(),
+            scatter(&evaluation.scatter_points)
         );
     }
     let ours: Vec<(&str, &Metrics)> = evaluation
@@ -76,8 +76,8 @@ impl Bar {
     }
 }
 
-fn scatter(dots: &[Dot]) -> String {
-    let times = || dots.iter().flat_map(|dot| [dot.measured_ns, dot.predicted_ns]).filter(|time| *time > 0.0);
+fn scatter(points: &[ScatterPoint]) -> String {
+    let times = || points.iter().flat_map(|point| [point.measured_ns, point.predicted_ns]).filter(|time| *time > 0.0);
     let low = times().fold(f64::INFINITY, f64::min) / 1.2;
     let high = times().filter(|time| time.is_finite()).fold(0.0, f64::max) * 1.2;
     let across = Scale { range: (low, high), places: (LEFT, LEFT + SIDE), is_log: true };
@@ -107,16 +107,18 @@ fn scatter(dots: &[Dot]) -> String {
         height - 8.0,
         MARGIN + SIDE / 2.0
     );
-    for dot in dots.iter().filter(|dot| dot.measured_ns > 0.0 && dot.predicted_ns > 0.0 && dot.predicted_ns.is_finite())
+    for point in points
+        .iter()
+        .filter(|point| point.measured_ns > 0.0 && point.predicted_ns > 0.0 && point.predicted_ns.is_finite())
     {
         let _ = write!(
             svg,
             "<circle class=\"down\" fill-opacity=\".5\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\"><title>{}: measured {}, predicted {}</title></circle>",
-            across.place(dot.measured_ns),
-            up.place(dot.predicted_ns),
-            escape(&dot.operator),
-            duration(dot.measured_ns),
-            duration(dot.predicted_ns)
+            across.place(point.measured_ns),
+            up.place(point.predicted_ns),
+            escape(&point.operator),
+            duration(point.measured_ns),
+            duration(point.predicted_ns)
         );
     }
     svg + "</svg>"
@@ -190,8 +192,8 @@ mod tests {
 
     #[test]
     fn every_dot_and_bar_is_drawn() {
-        let dot = |measured_ns, predicted_ns| Dot { operator: "a<b".to_owned(), measured_ns, predicted_ns };
-        let svg = scatter(&[dot(1e3, 1.1e3), dot(2e6, 1e6), dot(1.0, f64::NAN)]);
+        let point = |measured_ns, predicted_ns| ScatterPoint { operator: "a<b".to_owned(), measured_ns, predicted_ns };
+        let svg = scatter(&[point(1e3, 1.1e3), point(2e6, 1e6), point(1.0, f64::NAN)]);
         assert_eq!(svg.matches("<circle").count(), 2, "what has no number has no place");
         assert!(
             svg.contains("a&lt;b: measured 1.00 µs, predicted 1.10 µs") && svg.contains(">1.00 ms</text>"),

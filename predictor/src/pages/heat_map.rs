@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// Features that fit on a page that is still read; the CSV has all.
 const MOST: usize = 40;
 /// A correlation that is seen this often by chance is none.
-pub const CHANCE: f64 = 0.05;
+pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
 
 /// Name, meaning and value of a measure.
@@ -43,7 +43,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         });
         // What matters to many rows comes first, and what may be chance counts for nothing.
         let strength = strength.entry(&one.feature).or_default();
-        if one.chance <= CHANCE {
+        if one.q_value <= SIGNIFICANT {
             *strength += one.spearman.abs() * one.rows as f64;
         }
         cells.insert((&one.feature, group), one);
@@ -120,7 +120,7 @@ fn map(
             let depth = if value.is_finite() { (value.abs() / full).min(1.0) } else { 0.0 };
             let class = if value >= 0.0 { "up" } else { "down" };
             let x = left + width * across;
-            let is_chance = one.chance > CHANCE;
+            let is_chance = one.q_value > SIGNIFICANT;
             let depth = if is_chance { 0.3 * depth } else { depth };
             let deep = if depth > 0.55 { " deep" } else { "" };
             let _ = write!(
@@ -132,7 +132,7 @@ fn map(
                 escape(group),
                 escape(feature),
                 one.rows,
-                one.chance,
+                one.q_value,
                 x + width / 2,
                 y + 13,
                 if is_chance { " opacity=\".55\"" } else { "" }

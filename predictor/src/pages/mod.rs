@@ -9,7 +9,7 @@ mod swarm;
 
 pub use curve::{curves, summary};
 pub use evaluation::evaluation;
-pub use heat_map::{CHANCE, heat_map};
+pub use heat_map::{SIGNIFICANT, heat_map};
 pub use swarm::swarms;
 
 /// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.

@@ -2,7 +2,7 @@
 
 use super::chart::{Scale, factor, label_width};
 use super::{escape, page};
-use crate::explain::{OfFeature, Summary};
+use crate::explain::{FeatureSummary, Summary};
 use std::fmt::Write;
 
 /// Features that are shown; the rest moves little.
@@ -33,7 +33,7 @@ pub fn swarms(summaries: &[Summary]) -> String {
     page("What makes times longer or shorter", &body)
 }
 
-fn picture(features: &[OfFeature]) -> String {
+fn picture(features: &[FeatureSummary]) -> String {
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
     let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
     let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
@@ -92,7 +92,7 @@ fn factor_ticks(most: f64) -> Vec<f64> {
     steps.flat_map(|step| [1.0 / step, step]).chain([1.0]).collect()
 }
 
-fn lane(one: &OfFeature, middle: f64, across: &Scale) -> String {
+fn lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     let mut values: Vec<f32> = one.points.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup();

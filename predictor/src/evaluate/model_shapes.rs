@@ -22,7 +22,7 @@ const BATCHES: [i64; 2] = [1, 8];
 const SEQUENCES: [i64; 2] = [128, 512];
 
 /// Shapes of networks held out.
-pub(super) fn of_models_out(samples: &Samples) -> Fold {
+pub(super) fn model_shapes_out(samples: &Samples) -> Fold {
     let named: BTreeSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
     let held = if named.is_empty() { nearest_to_models(samples) } else { named };
     let (test, train) = (0..samples.rows.len()).partition(|row| held.contains(&samples.rows[*row].shape));
