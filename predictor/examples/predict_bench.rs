@@ -3,7 +3,7 @@
 
 use predictor::features::{Matrix, Work};
 use predictor::learn::boosted::{self, BoostingParameters};
-use predictor::learn::predictor::{Ask, Predictor};
+use predictor::learn::predictor::{Predictor, Query};
 use predictor::{bundle, table};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let document = match words[..] {
         ["load", path] => load(Path::new(path))?,
-        ["ask", path] => ask(&bundle::read(Path::new(path))?)?,
+        ["ask", path] => query(&bundle::read(Path::new(path))?)?,
         ["grow", rows, columns, trees] => grow(rows.parse()?, columns.parse()?, trees.parse()?)?,
         _ => return Err("usage: predict_bench load FILE | ask PREDICTOR | grow ROWS COLUMNS TREES".into()),
     };
@@ -35,7 +35,7 @@ fn load(path: &Path) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
 }
 
 /// Questions of many sizes, one by one and together.
-fn ask(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
     let operator = predictor.learned.operators.keys().next().ok_or("it learned no operator")?;
     let statistics = &predictor.learned.operators[operator].statistics;
     let device = statistics.overheads_ns.keys().next().ok_or("it learned from no device")?;
@@ -46,16 +46,16 @@ fn ask(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error::E
         })
         .collect();
     let extras = BTreeMap::new();
-    let question = |work| Ask { operator, work, device, threads: None, extras: &extras };
-    let asks: Vec<Ask<'_>> = works.iter().map(question).collect();
+    let question = |work| Query { operator, work, device, threads: None, extras: &extras };
+    let queries: Vec<Query<'_>> = works.iter().map(question).collect();
     let begun = Instant::now();
-    let together = predictor.ask_all(&asks);
-    let batch_us = 1e6 * begun.elapsed().as_secs_f64() / asks.len() as f64;
+    let together = predictor.predict_all(&queries);
+    let batch_us = 1e6 * begun.elapsed().as_secs_f64() / queries.len() as f64;
     let mut single_us = Vec::new();
     let mut sum = 0.0;
-    for one in asks.iter().take(2000) {
+    for one in queries.iter().take(2000) {
         let begun = Instant::now();
-        sum += predictor.ask(one)?.time_ns;
+        sum += predictor.predict(one)?.time_ns;
         single_us.push(1e6 * begun.elapsed().as_secs_f64());
     }
     single_us.sort_by(f64::total_cmp);

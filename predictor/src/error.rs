@@ -39,7 +39,7 @@ pub enum Error {
     Data(String),
     /// The question is outside of what can be answered.
     #[error("{0}")]
-    Question(String),
+    Query(String),
     /// A measurement that was asked for failed.
     #[error("{0}")]
     Probe(String),
@@ -64,7 +64,7 @@ impl Error {
 
     /// A word of a question that is none of those we know.
     pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
-        Error::Question(format!("unknown {what} `{name}`; {}", models::names::hint(name, known)))
+        Error::Query(format!("unknown {what} `{name}`; {}", models::names::hint(name, known)))
     }
 
     /// A bundle that cannot be used.

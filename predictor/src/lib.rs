@@ -5,7 +5,6 @@
 //! group, never by row. May use `datasets` and `models`, never TVM. `xgboost.rs` is the crate's one fence.
 
 pub mod adaptation;
-pub mod asking;
 pub mod bundle;
 pub mod cli;
 pub mod correlate;
@@ -18,6 +17,7 @@ pub mod knee;
 pub mod learn;
 pub mod pages;
 pub mod probe;
+pub mod queries;
 pub mod records;
 pub mod samples;
 pub mod serve;

@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use predictor::features::{CHOICE, Work};
-use predictor::learn::predictor::{Ask, Predictor};
+use predictor::learn::predictor::{Predictor, Query};
 use predictor::learn::{Fitted, ensemble};
 use predictor::samples::Samples;
 use predictor::table::Mapping;
@@ -49,8 +49,8 @@ fn samples() -> Samples {
 
 fn choice(predictor: &Predictor, rows: f64, columns: f64) -> Option<String> {
     let work = Work::contraction(1.0, rows, columns, 300.0, false);
-    let ask = Ask { operator: "product", work: &work, device: "one", threads: None, extras: &Default::default() };
-    predictor.ask(&ask).expect("an answer").choice
+    let query = Query { operator: "product", work: &work, device: "one", threads: None, extras: &Default::default() };
+    predictor.predict(&query).expect("an answer").choice
 }
 
 #[test]
@@ -82,14 +82,14 @@ fn answers_do_not_depend_on_what_was_chosen() {
     let samples = samples();
     assert_eq!(samples.names.last().map(String::as_str), Some(CHOICE));
     let learn: Vec<usize> = (0..400).collect();
-    let ask: Vec<usize> = (400..600).collect();
+    let query: Vec<usize> = (400..600).collect();
     let parameters = |_: &str| predictor::learn::boosted::BoostingParameters::usual();
     let fitted = ensemble::fit(&samples, &learn, &parameters, 0, ensemble::Purpose::Known).expect("trees");
-    let times = fitted.predict(&samples, &ask);
+    let times = fitted.predict(&samples, &query);
     let mut turned = samples.clone();
-    ask.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));
-    assert_eq!(fitted.predict(&turned, &ask), times);
+    query.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));
+    assert_eq!(fitted.predict(&turned, &query), times);
     let off = |(row, time): (&usize, &f64)| (time / samples.rows[*row].time_ns - 1.0).abs();
-    let off: f64 = ask.iter().zip(&times).map(off).sum::<f64>() / ask.len() as f64;
+    let off: f64 = query.iter().zip(&times).map(off).sum::<f64>() / query.len() as f64;
     assert!(off < 0.1, "{off}");
 }

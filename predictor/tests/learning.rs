@@ -5,9 +5,9 @@ mod common;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
-use predictor::learn::predictor::{Ask, Basis};
+use predictor::learn::predictor::{Basis, Query};
 use predictor::samples::Network;
-use predictor::{adaptation, asking, bundle, exchange, explain, train};
+use predictor::{adaptation, bundle, exchange, explain, queries, train};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -108,8 +108,9 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
         // The places of nodes may differ, so answers are compared.
         for size in [20.0, 90.0, 300.0, 700.0] {
             let work = Work::contraction(2.0, size, size, size, false);
-            let ask = Ask { operator: name, work: &work, device: "middle", threads: None, extras: &Default::default() };
-            let row = before.row(&ask).expect("a described device");
+            let query =
+                Query { operator: name, work: &work, device: "middle", threads: None, extras: &Default::default() };
+            let row = before.row(&query).expect("a described device");
             let ours = before.learned.operators[name].log_ratio(&row, true);
             assert!((of.log_ratio(&row, true) - ours).abs() < 1e-6, "{name} {size}");
         }
@@ -167,12 +168,13 @@ fn other_trees_have_no_interval_however_much_is_known_of_the_schedule() {
         of.statistics.half_widths_by_view.insert(View::Sizes, of.statistics.half_widths.clone());
     }
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
-    let ask = Ask { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
-    assert!(before.ask(&ask).expect("an answer").high_ns.is_finite());
+    let query =
+        Query { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
+    assert!(before.predict(&query).expect("an answer").high_ns.is_finite());
     let folder = tempfile::tempdir().expect("a temporary folder");
     exchange::write(&before, folder.path()).expect("files");
     exchange::read(&mut before, folder.path()).expect("trees");
-    assert!(before.ask(&ask).expect("an answer").high_ns.is_nan(), "the width was that of other trees");
+    assert!(before.predict(&query).expect("an answer").high_ns.is_nan(), "the width was that of other trees");
 }
 
 #[test]
@@ -207,9 +209,9 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let predictor = train::train(&samples, 0, false).expect("a predictor");
     let width = |size: f64| {
         let work = Work::contraction(3.0, size, 300.0, 200.0, false);
-        let ask =
-            Ask { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
-        let answer = predictor.ask(&ask).expect("an answer");
+        let query =
+            Query { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
+        let answer = predictor.predict(&query).expect("an answer");
         (answer.high_ns / answer.time_ns).ln()
     };
     let (inside, beyond, far) = (width(400.0), width(4.0), width(1.0));
@@ -227,7 +229,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
 fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
     let (mut samples, _) = common::samples();
     let sides = |samples: &predictor::samples::Samples| {
-        let division = Protocol::P1m.divide(samples, None, 0).expect("a division").remove(0);
+        let division = Protocol::P1m.splits(samples, None, 0).expect("a division").remove(0);
         let shapes = |rows: &[usize]| rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>();
         let (learned, asked) = (shapes(&division.train), shapes(&division.rounds[0].test));
         assert!(learned.is_disjoint(&asked) && !learned.is_empty(), "whole shapes");
@@ -265,13 +267,13 @@ fn protocols_that_cannot_be_done_say_so() {
 fn a_file_answers_as_the_predictor_it_was_written_from() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
-    let operator = asking::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
-    let setting = asking::Setting { device: Some("middle".to_owned()), ..asking::Setting::default() };
-    let answers = asking::ask(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
-    let answer = &answers[0].answer;
+    let operator = queries::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
+    let setting = queries::Setting { device: Some("middle".to_owned()), ..queries::Setting::default() };
+    let answers = queries::predict(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
+    let answer = &answers[0].prediction;
     assert!(answer.low_ns < answer.time_ns && answer.time_ns < answer.high_ns, "{answer:?}");
     assert!(answer.time_ns > answer.attainable_ns, "{answer:?}");
-    let ask = predictor::learn::predictor::Ask {
+    let query = predictor::learn::predictor::Query {
         operator: &operator.name,
         work: &operator.work,
         device: "middle",
@@ -279,7 +281,7 @@ fn a_file_answers_as_the_predictor_it_was_written_from() {
         extras: &Default::default(),
     };
     // One by one and in batch, rows climb the trees differently; the answers are the same.
-    for together in predictor.ask_all(&vec![ask; 19]) {
+    for together in predictor.predict_all(&vec![query; 19]) {
         assert_eq!(&together.expect("an answer"), answer);
     }
 }
@@ -289,9 +291,9 @@ fn what_was_never_learned_is_refused() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let refusal = |text: &str, device: &str| {
-        let operator = asking::operator(text, Some(&mapping)).expect("an operator");
-        let setting = asking::Setting { device: Some(device.to_owned()), ..asking::Setting::default() };
-        asking::ask(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
+        let operator = queries::operator(text, Some(&mapping)).expect("an operator");
+        let setting = queries::Setting { device: Some(device.to_owned()), ..queries::Setting::default() };
+        queries::predict(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
     };
     let far = refusal("product:b=1,m=200,n=300,k=90000", "middle");
     assert!(far.contains("`k`: 90000, learned from "), "as the table calls it: {far}");
@@ -324,8 +326,8 @@ proptest! {
             let work = predictor::features::Work::contraction(3.0, 200.0, 300.0, 100.0, false);
             let extras = Default::default();
             for device in ["small", "middle"] {
-                let ask = predictor::learn::predictor::Ask { operator: "product", work: &work, device, threads: None, extras: &extras };
-                let _ = predictor.ask(&ask);
+                let query = predictor::learn::predictor::Query { operator: "product", work: &work, device, threads: None, extras: &extras };
+                let _ = predictor.predict(&query);
             }
         }
     }
@@ -343,8 +345,8 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     };
     let mut predictor = train::train(&of("others", 1), 0, false).expect("a predictor");
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
-    let ask = Ask { operator: "product", work: &work, device: "large", threads: None, extras: &Default::default() };
-    let before = predictor.ask(&ask).expect("devices of a table are described");
+    let query = Query { operator: "product", work: &work, device: "large", threads: None, extras: &Default::default() };
+    let before = predictor.predict(&query).expect("devices of a table are described");
     assert!(before.outside[0].contains("not learned from"), "{before:?}");
 
     let changes = adaptation::adapt(&mut predictor, of("large", 3)).expect("measurements");
@@ -353,14 +355,14 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
         let after = change.after.expect("there are two halves");
         assert!(change.device == "large" && change.rows > 50 && after < 0.8 * change.before, "{change:?}");
     }
-    let after = predictor.ask(&ask).expect("an answer");
-    let width = |answer: &predictor::learn::predictor::Answer| answer.high_ns / answer.low_ns;
+    let after = predictor.predict(&query).expect("an answer");
+    let width = |answer: &predictor::learn::predictor::Prediction| answer.high_ns / answer.low_ns;
     assert!(after.outside.is_empty() && width(&after) < width(&before), "{before:?} {after:?}");
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("adapted.opp");
     bundle::write(&predictor, &path).expect("a file");
-    assert_eq!(bundle::read(&path).expect("the file").ask(&ask).expect("an answer"), after);
+    assert_eq!(bundle::read(&path).expect("the file").predict(&query).expect("an answer"), after);
 
     let error = adaptation::adapt(&mut predictor, of("others", 9)).expect_err("all devices are known").to_string();
     assert!(error.contains("train again"), "{error}");
@@ -373,13 +375,13 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     let new = Device { units: 60.0, ..samples.devices[0].1.clone() };
     predictor.about.devices.insert("new".to_owned(), new);
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
-    let ask = Ask { operator: "product", work: &work, device: "new", threads: None, extras: &Default::default() };
-    let row = predictor.row(&ask).expect("a row");
+    let query = Query { operator: "product", work: &work, device: "new", threads: None, extras: &Default::default() };
+    let row = predictor.row(&query).expect("a row");
     let mut log = |share: f64| {
         let operator = predictor.learned.operators.get_mut("product").expect("an operator");
         operator.statistics.per_device_weight = share;
         let log = operator.log_ratio(&row, false);
-        let explanation = explain::explain(&predictor, &ask).expect("an explanation");
+        let explanation = explain::explain(&predictor, &query).expect("an explanation");
         let parts: f64 = explanation.parts.iter().map(|part| part.factor.ln()).sum();
         assert!((parts + explanation.average.ln() - log).abs() < 1e-4, "{share}: {explanation:?}");
         log
@@ -418,35 +420,39 @@ fn chosen_measurements_teach_more_than_drawn_ones() {
 fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
-    let operator = |text: &str| asking::operator(text, Some(&mapping)).expect("an operator");
+    let operator = |text: &str| queries::operator(text, Some(&mapping)).expect("an operator");
     let known = operator("product:b=3,m=200,n=300,k=100");
     let far = operator("soft:m=90000,n=600");
     let strange =
-        asking::Operator { name: "strange".to_owned(), text: "strange".to_owned(), count: 2, ..known.clone() };
+        queries::Operator { name: "strange".to_owned(), text: "strange".to_owned(), count: 2, ..known.clone() };
     let layers = [known.clone(), strange, far.clone()];
-    let setting = asking::Setting { device: Some("middle".to_owned()), ..asking::Setting::default() };
-    assert!(asking::ask(&predictor, &layers, &setting).is_err(), "single questions are refused");
+    let setting = queries::Setting { device: Some("middle".to_owned()), ..queries::Setting::default() };
+    assert!(queries::predict(&predictor, &layers, &setting).is_err(), "single questions are refused");
 
-    let answers = asking::ask_model(&predictor, &layers, &setting).expect("all are answered");
-    let bases: Vec<Basis> = answers.iter().map(|one| one.answer.basis).collect();
+    let answers = queries::predict_model(&predictor, &layers, &setting).expect("all are answered");
+    let bases: Vec<Basis> = answers.iter().map(|one| one.prediction.basis).collect();
     assert_eq!(bases, [Basis::Learned, Basis::Bound, Basis::Extrapolated]);
-    assert_eq!(answers[0].answer, asking::ask(&predictor, &[known], &setting).expect("an answer")[0].answer);
-    assert!(answers[2].answer.outside[0].contains("`m`: 90000, learned from "), "{answers:?}");
-    let bound = &answers[1].answer;
+    assert_eq!(
+        answers[0].prediction,
+        queries::predict(&predictor, &[known], &setting).expect("an answer")[0].prediction
+    );
+    assert!(answers[2].prediction.outside[0].contains("`m`: 90000, learned from "), "{answers:?}");
+    let bound = &answers[1].prediction;
     assert!(bound.outside[0].contains("nothing was learned of `strange`"), "{bound:?}");
     assert!(
         bound.time_ns >= bound.attainable_ns && bound.low_ns == bound.time_ns && bound.high_ns.is_nan(),
         "{bound:?}"
     );
 
-    let total = asking::total(&layers, &answers, &asking::Run::default());
+    let total = queries::total(&layers, &answers, &queries::Run::default());
     assert_eq!(total.calls, 4);
     assert!((total.bounds_ns - 2.0 * bound.time_ns).abs() < 1e-6, "{total:?}");
-    assert!((total.extrapolated_ns - answers[2].answer.time_ns).abs() < 1e-6, "{total:?}");
+    assert!((total.extrapolated_ns - answers[2].prediction.time_ns).abs() < 1e-6, "{total:?}");
     assert!(total.low_ns < total.time_ns && total.high_ns.is_nan(), "nobody knows how long at most: {total:?}");
 
-    let knobs = asking::Setting { extras: [("knob.tile_x".to_owned(), 4.0)].into(), ..setting };
-    let error = asking::ask_model(&predictor, &layers, &knobs).expect_err("a schedule is one operator's").to_string();
+    let knobs = queries::Setting { extras: [("knob.tile_x".to_owned(), 4.0)].into(), ..setting };
+    let error =
+        queries::predict_model(&predictor, &layers, &knobs).expect_err("a schedule is one operator's").to_string();
     assert!(error.contains("knobs name a schedule of one operator"), "{error}");
 }
 

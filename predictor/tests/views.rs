@@ -1,10 +1,10 @@
 //! What is answered when nothing, the knobs or the code of a schedule is known, with the real XGBoost.
 
-use predictor::asking::{Cell, Operator, Setting, ask};
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
-use predictor::learn::predictor::Ask;
+use predictor::learn::predictor::Query;
+use predictor::queries::{Cell, Operator, Setting, predict};
 use predictor::samples::{RawSample, Samples, SamplesBuilder};
 use std::collections::BTreeMap;
 
@@ -94,8 +94,8 @@ fn a_question_without_a_schedule_is_answered_for_the_default_one() {
     let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
     let ask = |extras: &[(&str, f64)]| {
         let extras: BTreeMap<String, f64> = extras.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let ask = Ask { operator: "product", work: &work, device: "here", threads: Some(1.0), extras: &extras };
-        predictor.ask(&ask).expect("an answer")
+        let ask = Query { operator: "product", work: &work, device: "here", threads: Some(1.0), extras: &extras };
+        predictor.predict(&ask).expect("an answer")
     };
     let default = ask(&[]);
     assert_eq!(default.known, View::Sizes);
@@ -143,7 +143,7 @@ fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
     let time = |knobs: &[(&str, f64)]| {
         let mut setting = Setting { threads: Some(1.0), ..Setting::default() };
         knobs.iter().for_each(|(name, value)| setting.set_extra(name, &Cell::Number(*value)));
-        ask(&predictor, std::slice::from_ref(&operator), &setting).map(|answers| answers[0].answer.time_ns)
+        predict(&predictor, std::slice::from_ref(&operator), &setting).map(|answers| answers[0].prediction.time_ns)
     };
     let of = |knobs: &[(&str, f64)]| time(knobs).expect("an answer");
     assert_eq!(of(&[("knob.split_r", 4.0)]), of(&[]), "it is the default schedule");

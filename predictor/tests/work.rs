@@ -1,7 +1,7 @@
 //! What operators of networks are to a predictor: sizes that mean what their names say.
 
-use predictor::asking::{model, operator};
 use predictor::features::{Form, Work};
+use predictor::queries::{model, operator};
 
 fn work(text: &str) -> Work {
     operator(text, None).expect(text).work

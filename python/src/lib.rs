@@ -3,7 +3,7 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
-use predictor::asking::{self, Cell, ModelSource, Operator, Run, Setting};
+use predictor::queries::{self, Cell, ModelSource, Operator, Run, Setting};
 use predictor::bundle;
 use predictor::table::Mapping;
 use pyo3::exceptions::PyValueError;
@@ -31,7 +31,7 @@ impl Predictor {
         let mut predictor = bundle::read(&path).map_err(refused)?;
         let mapping = mapping.as_deref().map(Mapping::read).transpose().map_err(refused)?;
         if let Some(mapping) = &mapping {
-            asking::describe_devices(&mut predictor, mapping);
+            queries::describe_devices(&mut predictor, mapping);
         }
         Ok(Predictor { predictor, mapping })
     }
@@ -65,11 +65,11 @@ impl Predictor {
             let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
             let cells = row.iter().map(|(name, value)| Ok((name.extract()?, cell(&value)?))).collect::<PyResult<_>>();
             let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
-            asking::row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
+            queries::row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
-        let answers = py.detach(|| asking::ask_each(&self.predictor, &questions));
-        let number = |of: fn(&predictor::learn::predictor::Answer) -> f64| -> Vec<f64> {
+        let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
+        let number = |of: fn(&predictor::learn::predictor::Prediction) -> f64| -> Vec<f64> {
             answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
         };
         let columns = PyDict::new(py);
@@ -102,9 +102,9 @@ impl Predictor {
     ) -> PyResult<String> {
         let setting = Setting { device, threads, ..Setting::default() };
         py.detach(|| -> predictor::Result<String> {
-            let layers = asking::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
-            let answers = asking::ask_model(&self.predictor, &layers, &setting)?;
-            let total = asking::total(&layers, &answers, &Run::default());
+            let layers = queries::model_of(ModelSource::from_name(source)?, name, batch, sequence)?;
+            let answers = queries::predict_model(&self.predictor, &layers, &setting)?;
+            let total = queries::total(&layers, &answers, &Run::default());
             Ok(serde_json::json!({ "model": name, "batch": batch, "layers": answers, "total": total }).to_string())
         })
         .map_err(refused)

@@ -1,6 +1,6 @@
 //! The command line: what may be typed.
 
-use crate::asking::ModelSource;
+use crate::queries::ModelSource;
 use crate::records::Policy;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;

@@ -126,10 +126,10 @@ fn plan(eval: &Eval) -> Result<Plan> {
             .ok_or_else(|| Error::unknown("learner", name, Learner::ALL.iter().map(|one| one.name())))
     });
     if eval.folds.is_some_and(|folds| folds < 2) {
-        return Err(Error::Question("--folds must be at least 2".to_owned()));
+        return Err(Error::Query("--folds must be at least 2".to_owned()));
     }
     if eval.seeds == 0 {
-        return Err(Error::Question("--seeds must be at least 1".to_owned()));
+        return Err(Error::Query("--seeds must be at least 1".to_owned()));
     }
     Ok(Plan {
         seeds: (0..eval.seeds).collect(),

@@ -3,13 +3,13 @@
 use super::arguments::Explain;
 use super::predict::set_knobs;
 use super::{begin, finish, load_from, paper, print};
-use crate::asking::{self, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::{self, Limits, Neighbour};
 use crate::features::FEATURES;
-use crate::learn::predictor::{Ask, Predictor};
+use crate::learn::predictor::{Predictor, Query};
 use crate::pages;
+use crate::queries::{self, Setting};
 use crate::samples::Samples;
 use crate::table::Mapping;
 use datasets::output::Output;
@@ -30,22 +30,22 @@ pub fn run(arguments: &Explain) -> Result<u8> {
         false => Some(load_from(&arguments.data, arguments.mapping.as_deref(), &arguments.filter)?),
     };
     match (&arguments.predictor, &arguments.op, samples) {
-        (Some(path), Some(op), samples) => answer(path, op, samples.as_ref(), arguments),
+        (Some(path), Some(op), samples) => prediction(path, op, samples.as_ref(), arguments),
         (Some(path), None, Some(samples)) => summaries(path, &samples, page, arguments.json),
         (None, _, Some(samples)) => importances(&samples, arguments.json),
-        (_, _, None) => Err(Error::Question(
-            "say --predictor and --op to explain an answer, or --data to see what matters".to_owned(),
-        )),
+        (_, _, None) => {
+            Err(Error::Query("say --predictor and --op to explain an answer, or --data to see what matters".to_owned()))
+        }
     }
 }
 
-fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
+fn prediction(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
     let mut predictor = bundle::read(path)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
-        asking::describe_devices(&mut predictor, mapping);
+        queries::describe_devices(&mut predictor, mapping);
     }
-    let operator = asking::operator(text, mapping.as_ref())?;
+    let operator = queries::operator(text, mapping.as_ref())?;
     let mut setting = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
@@ -54,16 +54,16 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
     };
     set_knobs(&mut setting, &arguments.knob)?;
     let setting = setting.asked(&predictor, &operator)?;
-    let ask = Ask {
+    let query = Query {
         operator: &operator.name,
         work: &operator.work,
-        device: asking::device(&predictor, &setting)?,
+        device: queries::device(&predictor, &setting)?,
         threads: setting.threads,
         extras: &setting.extras,
     };
-    let explanation = explain::explain(&predictor, &ask)?;
-    let limits = explain::limits(&predictor, &ask, &explanation.answer)?;
-    let better = explain::improvements(&predictor, &ask)?;
+    let explanation = explain::explain(&predictor, &query)?;
+    let limits = explain::limits(&predictor, &query, &explanation.prediction)?;
+    let better = explain::improvements(&predictor, &query)?;
     print(&format!("{}\n{}", operator.text, of_answer(&explanation, &limits)))?;
     if better.is_empty() {
         print("No single change of threads or of a knob should save a tenth of the time.")?;
@@ -74,7 +74,7 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
         print(&format!("With {what} it should take {:.2} of the time.", change.factor))?;
     }
     let near = match samples {
-        Some(samples) => explain::neighbours(&predictor, &ask, samples, 5)?,
+        Some(samples) => explain::neighbours(&predictor, &query, samples, 5)?,
         None => Vec::new(),
     };
     if !near.is_empty() {
@@ -82,7 +82,7 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
     }
     let (mut varied, mut effects) = (Vec::new(), Vec::new());
     if let Some(feature) = &arguments.vary {
-        varied = explain::sweep(&predictor, &ask, feature)?;
+        varied = explain::sweep(&predictor, &query, feature)?;
         if let Some(samples) = samples {
             effects = explain::effects(&predictor, samples, &operator.name, feature)?;
         }
@@ -99,16 +99,16 @@ fn answer(path: &Path, text: &str, samples: Option<&Samples>, arguments: &Explai
 }
 
 fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
-    let answer = &explanation.answer;
-    let interval = match answer.low_ns.is_finite() {
-        true => format!(" (90 % between {} and {})", duration(answer.low_ns), duration(answer.high_ns)),
+    let prediction = &explanation.prediction;
+    let interval = match prediction.low_ns.is_finite() {
+        true => format!(" (90 % between {} and {})", duration(prediction.low_ns), duration(prediction.high_ns)),
         false => String::new(),
     };
-    let mut text = format!("takes {}{interval}\n", duration(answer.time_ns));
-    if let Some(choice) = &answer.choice {
+    let mut text = format!("takes {}{interval}\n", duration(prediction.time_ns));
+    if let Some(choice) = &prediction.choice {
         text += &format!("the library is expected to run `{choice}`\n");
     }
-    for reason in &answer.outside {
+    for reason in &prediction.outside {
         text += &format!("outside of what was learned: {reason}\n");
     }
     text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
@@ -116,9 +116,9 @@ fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
     for (name, time_ns) in [
         ("arithmetic at peak", limits.arithmetic_ns),
         ("bytes at full bandwidth", limits.memory_ns),
-        ("starting it", answer.overhead_ns),
+        ("starting it", prediction.overhead_ns),
     ] {
-        let share = format!("{:.0} %", 100.0 * time_ns / answer.time_ns);
+        let share = format!("{:.0} %", 100.0 * time_ns / prediction.time_ns);
         bounds.row([name.to_owned(), duration(time_ns), share]);
     }
     text += &format!("{}\n", bounds.on(&paper()));
@@ -139,7 +139,7 @@ fn of_answer(explanation: &explain::Explanation, limits: &Limits) -> String {
     let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
     text + &format!(
         "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
-        duration(answer.time_ns),
+        duration(prediction.time_ns),
         duration(explanation.bound_ns),
         explanation.average,
         explanation.rest,

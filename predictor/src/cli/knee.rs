@@ -3,14 +3,14 @@
 use super::arguments::KneeOf;
 use super::predict::set_knobs;
 use super::{begin, finish, paper, print};
-use crate::asking::{self, Operator, Setting};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
 use crate::knee::{Knee, Point, Posterior, Probe, knee};
-use crate::learn::predictor::{Answer, Predictor};
+use crate::learn::predictor::{Prediction, Predictor};
 use crate::pages;
 use crate::probe::{collector, measure};
+use crate::queries::{self, Operator, Setting};
 use report::{Cell, Table, between, duration, figures, words};
 use serde_json::json;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const MOST_PROBES: usize = 3;
 pub fn run(arguments: &KneeOf) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let predictor = bundle::read(&arguments.predictor)?;
-    let operator = asking::operator(&arguments.op, None)?;
+    let operator = queries::operator(&arguments.op, None)?;
     let mut usual = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
@@ -30,7 +30,7 @@ pub fn run(arguments: &KneeOf) -> Result<u8> {
         ..Setting::default()
     };
     set_knobs(&mut usual, &arguments.knob)?;
-    let device = asking::device(&predictor, &usual)?.to_owned();
+    let device = queries::device(&predictor, &usual)?.to_owned();
     let mut knees = Vec::new();
     for over in &arguments.over {
         let found = match over.as_str() {
@@ -66,7 +66,7 @@ fn over_threads(
         let program = arguments.opcollect.clone().unwrap_or_else(collector);
         let measured = measure(&program, &arguments.op, at as u32, Duration::from_secs(arguments.deadline))?;
         if measured.device != device {
-            return Err(Error::Question(format!(
+            return Err(Error::Query(format!(
                 "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
                 measured.device
             )));
@@ -79,19 +79,19 @@ fn over_threads(
     }
     let updated = if probes.is_empty() { predicted } else { posterior.curve() };
     let found = knee("threads", updated).ok_or_else(|| {
-        Error::Question("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
+        Error::Query("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, ..found })
 }
 
 fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: &str, probe: bool) -> Result<Knee> {
     if probe {
-        return Err(Error::Question("--probe measures thread counts, not knobs; leave --over out".to_owned()));
+        return Err(Error::Query("--probe measures thread counts, not knobs; leave --over out".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
     let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
-    let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
-    let settings = schedules.settings(&operator.work, asking::device(predictor, usual)?, knob).map_err(refused)?;
+    let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
+    let settings = schedules.settings(&operator.work, queries::device(predictor, usual)?, knob).map_err(refused)?;
     if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
         let problem = format!("the knob `{knob}` takes words such as `{word}`; a curve goes over numbers");
         return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
@@ -104,7 +104,7 @@ fn over_knob(predictor: &Predictor, operator: &Operator, usual: &Setting, knob: 
             (value, (operator.clone(), setting))
         })
         .unzip();
-    let curve = points(places, asking::ask_schedules(predictor, &questions))?;
+    let curve = points(places, queries::predict_schedules(predictor, &questions))?;
     knee(knob, curve)
         .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in what was learned")))
 }
@@ -116,14 +116,19 @@ fn curve(
 ) -> Result<Vec<Point>> {
     let (places, questions): (Vec<f64>, Vec<_>) =
         settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
-    points(places, asking::ask_each(predictor, &questions))
+    points(places, queries::predict_each(predictor, &questions))
 }
 
-fn points(places: Vec<f64>, answers: Vec<Result<Answer>>) -> Result<Vec<Point>> {
-    let point = |(answer, at): (Result<Answer>, f64)| {
-        answer.map(|answer| Point { at, time_ns: answer.time_ns, low_ns: answer.low_ns, high_ns: answer.high_ns })
+fn points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<Point>> {
+    let point = |(prediction, at): (Result<Prediction>, f64)| {
+        prediction.map(|prediction| Point {
+            at,
+            time_ns: prediction.time_ns,
+            low_ns: prediction.low_ns,
+            high_ns: prediction.high_ns,
+        })
     };
-    answers.into_iter().zip(places).map(point).collect()
+    predictions.into_iter().zip(places).map(point).collect()
 }
 
 fn overview(operator: &Operator, found: &Knee) -> String {

@@ -2,10 +2,10 @@
 
 use super::arguments::Predict;
 use super::{paper, print, quoted};
-use crate::asking::{self, Answered, Cell, Operator, Run, Setting, Total};
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::learn::predictor::{Answer, Ask, Basis, Predictor};
+use crate::learn::predictor::{Basis, Prediction, Predictor, Query};
+use crate::queries::{self, Cell, Operator, OperatorPrediction, Run, Setting, Total};
 use crate::records::{add_figures, of_knobs, of_schedule};
 use crate::table::{self, Cells, Mapping};
 use models::Task;
@@ -21,7 +21,7 @@ pub fn run(predict: &Predict) -> Result<u8> {
     let mut predictor = bundle::read(&predict.predictor)?;
     let mapping = predict.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
-        asking::describe_devices(&mut predictor, mapping);
+        queries::describe_devices(&mut predictor, mapping);
     }
     if let Some(path) = &predict.data {
         return batch(&predictor, path, mapping.as_ref(), predict);
@@ -30,50 +30,54 @@ pub fn run(predict: &Predict) -> Result<u8> {
         return best(&predictor, path, predict);
     }
     if predict.op.is_empty() && predict.model.is_empty() {
-        return Err(Error::Question("say what to predict: --op, --model or --data".to_owned()));
+        return Err(Error::Query("say what to predict: --op, --model or --data".to_owned()));
     }
     let setting = setting(predict)?;
     let operators: Vec<Operator> =
-        predict.op.iter().map(|text| asking::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
-    let (answers, refused) = each(&predictor, operators, &setting);
-    if let (true, true, Some((_, first))) = (answers.is_empty(), predict.model.is_empty(), refused.first()) {
-        return Err(Error::Question(first.clone()));
+        predict.op.iter().map(|text| queries::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
+    let (predictions, refused) = each(&predictor, operators, &setting);
+    if let (true, true, Some((_, first))) = (predictions.is_empty(), predict.model.is_empty(), refused.first()) {
+        return Err(Error::Query(first.clone()));
     }
     let run = Run { dispatch_ns: 1e3 * predict.dispatch_us, overlap: predict.overlap };
     if !(run.dispatch_ns >= 0.0 && run.dispatch_ns.is_finite() && (0.0..=1.0).contains(&run.overlap)) {
-        return Err(Error::Question(
-            "--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned(),
-        ));
+        return Err(Error::Query("--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned()));
     }
-    if !answers.is_empty() {
-        print(&of_operators(&answers))?;
+    if !predictions.is_empty() {
+        print(&of_operators(&predictions))?;
     }
     refused.iter().for_each(|(_, reason)| eprintln!("warning: {reason}"));
     let mut has_bounds = false;
     let mut models = Vec::new();
     for name in &predict.model {
-        let layers = asking::model_of(predict.modelsource, name, predict.batchsize, predict.sequence)?;
-        let answers = asking::ask_model(&predictor, &layers, &setting)?;
-        let total = asking::total(&layers, &answers, &run);
-        print(&of_model(name, predict.batchsize, &answers, &total))?;
+        let layers = queries::model_of(predict.modelsource, name, predict.batchsize, predict.sequence)?;
+        let predictions = queries::predict_model(&predictor, &layers, &setting)?;
+        let total = queries::total(&layers, &predictions, &run);
+        print(&of_model(name, predict.batchsize, &predictions, &total))?;
         has_bounds |= total.bounds_ns > 0.0;
-        models.push(json!({ "model": name, "batch": predict.batchsize, "layers": answers, "total": total }));
+        models.push(json!({ "model": name, "batch": predict.batchsize, "layers": predictions, "total": total }));
     }
     if predict.json {
         let refused: Vec<_> =
             refused.iter().map(|(operator, reason)| json!({ "operator": operator, "reason": reason })).collect();
-        print(&json!({ "operators": answers, "refused": refused, "models": models }).to_string())?;
+        print(&json!({ "operators": predictions, "refused": refused, "models": models }).to_string())?;
     }
     Ok(u8::from(has_bounds || !refused.is_empty()))
 }
 
 /// Answers for single operators; and those that cannot be answered, with the reason.
-fn each(predictor: &Predictor, operators: Vec<Operator>, setting: &Setting) -> (Vec<Answered>, Vec<(String, String)>) {
+fn each(
+    predictor: &Predictor,
+    operators: Vec<Operator>,
+    setting: &Setting,
+) -> (Vec<OperatorPrediction>, Vec<(String, String)>) {
     let questions: Vec<_> = operators.into_iter().map(|operator| (operator, setting.clone())).collect();
     let (mut answered, mut refused) = (Vec::new(), Vec::new());
-    for (answer, (operator, _)) in asking::ask_each(predictor, &questions).into_iter().zip(&questions) {
-        match answer {
-            Ok(answer) => answered.push(Answered { operator: operator.text.clone(), count: operator.count, answer }),
+    for (prediction, (operator, _)) in queries::predict_each(predictor, &questions).into_iter().zip(&questions) {
+        match prediction {
+            Ok(prediction) => {
+                answered.push(OperatorPrediction { operator: operator.text.clone(), count: operator.count, prediction })
+            }
             Err(error) => refused.push((operator.text.clone(), error.to_string())),
         }
     }
@@ -87,22 +91,23 @@ fn batch(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict:
     let question = |row: usize| {
         let cells: Vec<_> =
             table.columns.iter().map(|column| (column.name.clone(), cell(&column.cells, row))).collect();
-        asking::row(&cells, &usual, mapping).map_err(|error| Error::table(path, format!("row {}: {error}", row + 1)))
+        queries::row(&cells, &usual, mapping).map_err(|error| Error::table(path, format!("row {}: {error}", row + 1)))
     };
     let questions = (0..table.rows).map(question).collect::<Result<Vec<_>>>()?;
-    let answers = asking::ask_each(predictor, &questions);
-    let refused = answers.iter().filter(|answer| answer.is_err()).count();
+    let predictions = queries::predict_each(predictor, &questions);
+    let refused = predictions.iter().filter(|prediction| prediction.is_err()).count();
     let mut documents = Vec::new();
     let mut text = "row,operator,time_ns,low_ns,high_ns,reasons".to_owned();
-    for (row, ((operator, _), answer)) in questions.iter().zip(answers).enumerate() {
-        let reasons = answer.as_ref().map_or_else(Error::to_string, |answer| answer.outside.join("; "));
+    for (row, ((operator, _), prediction)) in questions.iter().zip(predictions).enumerate() {
+        let reasons = prediction.as_ref().map_or_else(Error::to_string, |prediction| prediction.outside.join("; "));
         if predict.json {
-            let answer = answer.ok();
-            documents.push(json!({ "operator": operator.text, "answer": answer, "reasons": reasons }));
+            let prediction = prediction.ok();
+            documents.push(json!({ "operator": operator.text, "answer": prediction, "reasons": reasons }));
             continue;
         }
-        let numbers =
-            answer.map_or(",,".to_owned(), |answer| format!("{},{},{}", answer.time_ns, answer.low_ns, answer.high_ns));
+        let numbers = prediction.map_or(",,".to_owned(), |prediction| {
+            format!("{},{},{}", prediction.time_ns, prediction.low_ns, prediction.high_ns)
+        });
         let _ = write!(text, "\n{},{},{numbers},{}", row + 1, quoted(&operator.text), quoted(&reasons));
     }
     if predict.json {
@@ -140,19 +145,19 @@ fn best(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
         Error::table(path, either)
     })?;
     let [op] = &predict.op[..] else {
-        return Err(Error::Question("--space needs one --op".to_owned()));
+        return Err(Error::Query("--space needs one --op".to_owned()));
     };
-    let operator = asking::operator(op, None)?;
+    let operator = queries::operator(op, None)?;
     let schedules = listed
         .schedules(&operator.text)
         .ok_or_else(|| Error::table(path, format!("it has no schedule of `{}`", operator.text)))?;
     let setting = setting(predict)?;
-    let device = asking::device(predictor, &setting)?;
+    let device = queries::device(predictor, &setting)?;
     let mut ranked = Vec::new();
     for (schedule, extras) in schedules {
-        let ask =
-            Ask { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
-        ranked.push((predictor.ask(&ask)?.time_ns, schedule));
+        let query =
+            Query { operator: &operator.name, work: &operator.work, device, threads: setting.threads, extras: &extras };
+        ranked.push((predictor.predict(&query)?.time_ns, schedule));
     }
     ranked.sort_by(|one, two| one.0.total_cmp(&two.0));
     ranked.truncate(predict.best);
@@ -262,10 +267,10 @@ fn setting(predict: &Predict) -> Result<Setting> {
 pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
     for knob in knobs {
         let (name, value) =
-            knob.split_once('=').ok_or_else(|| Error::Question(format!("`--knob {knob}` is not NAME=VALUE")))?;
+            knob.split_once('=').ok_or_else(|| Error::Query(format!("`--knob {knob}` is not NAME=VALUE")))?;
         let is_same = |other: &&String| other.split_once('=').is_some_and(|(other, _)| other == name);
         if knobs.iter().filter(is_same).count() > 1 {
-            return Err(Error::Question(format!("the knob `{name}` is given twice")));
+            return Err(Error::Query(format!("the knob `{name}` is given twice")));
         }
         let cell = value.parse().map_or_else(|_| Cell::Word(value.to_owned()), Cell::Number);
         setting.set_extra(&format!("knob.{name}"), &cell);
@@ -273,7 +278,7 @@ pub fn set_knobs(setting: &mut Setting, knobs: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn of_operators(answers: &[Answered]) -> String {
+fn of_operators(predictions: &[OperatorPrediction]) -> String {
     let mut table = Table::new([
         words("operator").least(20),
         figures("time"),
@@ -282,22 +287,22 @@ fn of_operators(answers: &[Answered]) -> String {
         words("bound by").least(6).drops(1),
         words("remarks"),
     ]);
-    for one in answers {
-        let answer = &one.answer;
+    for one in predictions {
+        let prediction = &one.prediction;
         table.row([
             one.operator.as_str().into(),
-            duration(answer.time_ns).into(),
-            interval(answer),
-            duration(answer.attainable_ns).into(),
-            answer.bound.into(),
-            remarks(answer),
+            duration(prediction.time_ns).into(),
+            interval(prediction),
+            duration(prediction.attainable_ns).into(),
+            prediction.bound.into(),
+            remarks(prediction),
         ]);
     }
     table.on(&paper())
 }
 
 /// The layers of a model that are alike are one line; in the order of the graph.
-fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> String {
+fn of_model(name: &str, batch: i64, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
         words("layer").least(20),
         figures("×"),
@@ -308,18 +313,18 @@ fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> Stri
         words("bound by").least(6).drops(1),
         words("remarks"),
     ]);
-    for one in answers {
-        let answer = &one.answer;
-        let all_ns = one.count as f64 * answer.time_ns;
+    for one in predictions {
+        let prediction = &one.prediction;
+        let all_ns = one.count as f64 * prediction.time_ns;
         table.row([
             one.operator.as_str().into(),
             one.count.to_string().into(),
-            duration(answer.time_ns).into(),
-            interval(answer),
+            duration(prediction.time_ns).into(),
+            interval(prediction),
             duration(all_ns).into(),
             percent(all_ns / total.operators_ns).into(),
-            answer.bound.into(),
-            remarks(answer),
+            prediction.bound.into(),
+            remarks(prediction),
         ]);
     }
     let mut text = format!(
@@ -333,7 +338,8 @@ fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> Stri
         let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
     }
     let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
-    let count = |basis: Basis| answers.iter().filter(|one| one.answer.basis == basis).map(|one| one.count).sum::<u64>();
+    let count =
+        |basis: Basis| predictions.iter().filter(|one| one.prediction.basis == basis).map(|one| one.count).sum::<u64>();
     if total.extrapolated_ns > 0.0 {
         let (share, calls) = (share(total.extrapolated_ns), count(Basis::Extrapolated));
         let _ = write!(text, "\n{share} of it is extrapolated ({calls} of {} operators)", total.calls);
@@ -350,27 +356,27 @@ fn of_model(name: &str, batch: i64, answers: &[Answered], total: &Total) -> Stri
 }
 
 /// The interval; one that is wider than its time says little.
-fn interval(answer: &Answer) -> report::Cell {
-    let cell = report::Cell::from(between(answer.low_ns, answer.high_ns));
-    let is_narrow = answer.high_ns - answer.low_ns <= answer.time_ns;
+fn interval(prediction: &Prediction) -> report::Cell {
+    let cell = report::Cell::from(between(prediction.low_ns, prediction.high_ns));
+    let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
     if is_narrow { cell } else { cell.uncertain() }
 }
 
-fn remarks(answer: &Answer) -> report::Cell {
+fn remarks(prediction: &Prediction) -> report::Cell {
     /// Names of kernels may be whole signatures.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
         Some((end, _)) => format!("by `{}…`", &name[..end]),
         None => format!("by `{name}`"),
     };
-    let choice = answer.choice.iter().map(short);
-    let outside = (!answer.outside.is_empty()).then(|| match answer.basis {
-        Basis::Learned => format!("outside: {}", answer.outside.join("; ")),
-        Basis::Extrapolated => format!("extrapolated: {}", answer.outside.join("; ")),
-        Basis::Bound => answer.outside.join("; "),
+    let choice = prediction.choice.iter().map(short);
+    let outside = (!prediction.outside.is_empty()).then(|| match prediction.basis {
+        Basis::Learned => format!("outside: {}", prediction.outside.join("; ")),
+        Basis::Extrapolated => format!("extrapolated: {}", prediction.outside.join("; ")),
+        Basis::Bound => prediction.outside.join("; "),
     });
-    let is_beyond = answer.time_ns < answer.attainable_ns;
+    let is_beyond = prediction.time_ns < prediction.attainable_ns;
     let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
     let cell = report::Cell::from(choice.chain(outside).chain(beyond).collect::<Vec<_>>().join("; "));
-    if answer.outside.is_empty() { cell } else { cell.uncertain() }
+    if prediction.outside.is_empty() { cell } else { cell.uncertain() }
 }

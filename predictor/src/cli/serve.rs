@@ -2,9 +2,9 @@
 
 use super::arguments::Serve;
 use super::print;
-use crate::asking;
 use crate::bundle;
 use crate::error::{Error, Result};
+use crate::queries;
 use crate::serve::{PATIENCE, Service, serve};
 use crate::table::Mapping;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ pub fn run(arguments: &Serve) -> Result<u8> {
     let mut predictor = bundle::read(&arguments.predictor)?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
     if let Some(mapping) = &mapping {
-        asking::describe_devices(&mut predictor, mapping);
+        queries::describe_devices(&mut predictor, mapping);
     }
     let failed = |error| Error::io("listen on", Path::new(&arguments.address), error);
     let listener = TcpListener::bind(&arguments.address).map_err(failed)?;

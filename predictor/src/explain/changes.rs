@@ -4,7 +4,7 @@
 use super::background;
 use crate::error::{Error, Result};
 use crate::learn::operator::OperatorEnsemble;
-use crate::learn::predictor::{Ask, Predictor};
+use crate::learn::predictor::{Predictor, Query};
 use crate::samples::Samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,19 +25,19 @@ pub struct Change {
 
 /// What the time becomes while one feature takes values over the range it was learned from. Threads and knobs are asked
 /// anew, so that what follows from them changes, too; of any other feature all else stays. Of knobs, `feature` may name the axis.
-pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<Change>> {
-    let operator = predictor.operator(ask.operator)?;
-    if let Some(knob) = knob(predictor, ask, feature)? {
-        return schedules(predictor, ask, &knob);
+pub fn sweep(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
+    let operator = predictor.operator(query.operator)?;
+    if let Some(knob) = knob(predictor, query, feature)? {
+        return schedules(predictor, query, &knob);
     }
     let column = column(&predictor.about.names, feature)?;
-    let now_ns = predictor.ask(ask)?.time_ns;
+    let now_ns = predictor.predict(query)?.time_ns;
     let change = |value: f32| {
         let factor = match feature {
-            "threads" => asked(predictor, ask, Some(f64::from(value)), ask.extras)? / now_ns,
+            "threads" => asked(predictor, query, Some(f64::from(value)), query.extras)? / now_ns,
             _ => {
-                let row = predictor.row(ask)?;
-                let is_known = operator.statistics.has_seen(ask.device);
+                let row = predictor.row(query)?;
+                let is_known = operator.statistics.has_seen(query.device);
                 let log = |row: &[f32]| operator.log_ratio(row, is_known);
                 (log(&with(&row, column, value)) - log(&row)).exp()
             }
@@ -48,36 +48,41 @@ pub fn sweep(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Vec<
 }
 
 /// The knob that a feature names, with or without what tells knobs from other features; nothing where it is another feature.
-fn knob(predictor: &Predictor, ask: &Ask<'_>, feature: &str) -> Result<Option<String>> {
-    let schedules = &predictor.operator(ask.operator)?.statistics.schedules;
+fn knob(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Option<String>> {
+    let schedules = &predictor.operator(query.operator)?.statistics.schedules;
     let name = feature.strip_prefix("knob.").unwrap_or(feature);
     let name = name.split_once('=').map_or(name, |(name, _)| name);
     let is_knob =
-        feature.starts_with("knob.") || schedules.names(ask.work, ask.device).iter().any(|known| known == name);
+        feature.starts_with("knob.") || schedules.names(query.work, query.device).iter().any(|known| known == name);
     Ok(is_knob.then(|| name.to_owned()))
 }
 
 /// What the time becomes with each setting of a knob, all others as they are asked for. What is compared is answered by what was
 /// learned of knobs, the question itself, too.
-fn schedules(predictor: &Predictor, ask: &Ask<'_>, knob: &str) -> Result<Vec<Change>> {
-    let schedules = &predictor.operator(ask.operator)?.statistics.schedules;
-    let refused = |problem: String| Error::Question(format!("`{}`: {problem}", ask.operator));
-    let named = |given: &BTreeMap<String, f64>| schedules.complete(ask.work, ask.device, given).map_err(refused);
-    let now_ns = asked(predictor, ask, ask.threads, &named(ask.extras)?.knobs)?;
+fn schedules(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
+    let schedules = &predictor.operator(query.operator)?.statistics.schedules;
+    let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));
+    let named = |given: &BTreeMap<String, f64>| schedules.complete(query.work, query.device, given).map_err(refused);
+    let now_ns = asked(predictor, query, query.threads, &named(query.extras)?.knobs)?;
     let change = |(feature, value): (String, f64)| {
-        let mut given = ask.extras.clone();
+        let mut given = query.extras.clone();
         let is_other = |name: &String| name.split_once('=').map_or(&**name, |(name, _)| name) != format!("knob.{knob}");
         given.retain(|name, _| is_other(name));
         given.insert(feature.clone(), value);
-        let factor = asked(predictor, ask, ask.threads, &named(&given)?.knobs)? / now_ns;
+        let factor = asked(predictor, query, query.threads, &named(&given)?.knobs)? / now_ns;
         Ok(Change { feature, value: value as f32, factor })
     };
-    schedules.settings(ask.work, ask.device, knob).map_err(refused)?.into_iter().map(change).collect()
+    schedules.settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
 }
 
 /// The time of a question with other threads and knobs.
-fn asked(predictor: &Predictor, ask: &Ask<'_>, threads: Option<f64>, extras: &BTreeMap<String, f64>) -> Result<f64> {
-    predictor.ask(&Ask { threads, extras, ..ask.clone() }).map(|answer| answer.time_ns)
+fn asked(
+    predictor: &Predictor,
+    query: &Query<'_>,
+    threads: Option<f64>,
+    extras: &BTreeMap<String, f64>,
+) -> Result<f64> {
+    predictor.predict(&Query { threads, extras, ..query.clone() }).map(|prediction| prediction.time_ns)
 }
 
 /// The thread counts that were learned from, all between the smallest and the largest.
@@ -86,13 +91,13 @@ pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> 
 }
 
 /// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.
-pub fn improvements(predictor: &Predictor, ask: &Ask<'_>) -> Result<Vec<Change>> {
+pub fn improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Change>> {
     const ENOUGH: f64 = 0.9;
     let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
-    let mut found: Vec<Change> = best(sweep(predictor, ask, "threads")?).into_iter().collect();
-    for knob in predictor.operator(ask.operator)?.statistics.schedules.names(ask.work, ask.device) {
+    let mut found: Vec<Change> = best(sweep(predictor, query, "threads")?).into_iter().collect();
+    for knob in predictor.operator(query.operator)?.statistics.schedules.names(query.work, query.device) {
         let (words, numbers): (Vec<Change>, Vec<Change>) =
-            schedules(predictor, ask, &knob)?.into_iter().partition(|change| change.feature.contains('='));
+            schedules(predictor, query, &knob)?.into_iter().partition(|change| change.feature.contains('='));
         found.extend(best(numbers));
         found.extend(words);
     }
@@ -262,8 +267,8 @@ mod tests {
     fn what_saves_a_tenth_is_found_and_nothing_else() {
         let (predictor, work) = (learned(), work());
         let of = |extras: &BTreeMap<String, f64>| {
-            let ask = Ask { operator: "product", work: &work, device: "here", threads: None, extras };
-            improvements(&predictor, &ask).expect("changes")
+            let query = Query { operator: "product", work: &work, device: "here", threads: None, extras };
+            improvements(&predictor, &query).expect("changes")
         };
         let improvements = |order: &str, tile: f64| of(&knobs(order, tile));
         let found = improvements("yx", 4.0);

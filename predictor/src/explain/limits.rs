@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::features;
-use crate::learn::predictor::{Answer, Ask, Predictor};
+use crate::learn::predictor::{Prediction, Predictor, Query};
 use serde::Serialize;
 
 /// Shares of an operator's time, and a word for what limits it.
@@ -25,29 +25,29 @@ pub struct Limits {
 }
 
 /// Why the time of an answer is what it is, by the device's figures and what was learned.
-pub fn limits(predictor: &Predictor, ask: &Ask<'_>, answer: &Answer) -> Result<Limits> {
-    let device = &predictor.about.devices[ask.device];
-    let threads = ask.threads.unwrap_or(device.units);
-    let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
-    let overhead_ns = answer.overhead_ns;
-    let bytes_of_cache = ask.work.bytes() / device.cache_bytes;
-    let utilisation = answer.attainable_ns / answer.time_ns;
-    let parallel_efficiency = match threads > 1.0 && has_learned_threads(predictor, ask.operator) {
+pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
+    let device = &predictor.about.devices[query.device];
+    let threads = query.threads.unwrap_or(device.units);
+    let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
+    let overhead_ns = prediction.overhead_ns;
+    let bytes_of_cache = query.work.bytes() / device.cache_bytes;
+    let utilisation = prediction.attainable_ns / prediction.time_ns;
+    let parallel_efficiency = match threads > 1.0 && has_learned_threads(predictor, query.operator) {
         true => {
-            let alone = predictor.ask(&Ask { threads: Some(1.0), ..ask.clone() })?;
-            Some(alone.time_ns / (answer.time_ns * threads))
+            let alone = predictor.predict(&Query { threads: Some(1.0), ..query.clone() })?;
+            Some(alone.time_ns / (prediction.time_ns * threads))
         }
         false => None,
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let (limit, reason) = match parallel_efficiency {
-        _ if overhead_ns > 0.5 * answer.time_ns => {
-            let share = percent((overhead_ns / answer.time_ns).min(1.0));
+        _ if overhead_ns > 0.5 * prediction.time_ns => {
+            let share = percent((overhead_ns / prediction.time_ns).min(1.0));
             ("overhead", format!("starting any such operator takes {share} of the time"))
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
-            (side, beyond(predictor, ask.operator, &percent(utilisation)))
+            (side, beyond(predictor, query.operator, &percent(utilisation)))
         }
         _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
             ("memory", format!("it moves its bytes at {} of the bandwidth", percent(utilisation)))

@@ -17,7 +17,7 @@ pub use neighbours::{Neighbour, neighbours};
 use crate::error::{Error, Result};
 use crate::features::Matrix;
 use crate::learn::operator::OperatorEnsemble;
-use crate::learn::predictor::{Answer, Ask, Predictor};
+use crate::learn::predictor::{Prediction, Predictor, Query};
 use crate::samples::Samples;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -37,7 +37,8 @@ pub struct Contribution {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The answer.
-    pub answer: Answer,
+    #[serde(rename = "answer")]
+    pub prediction: Prediction,
     /// What multiplies: the time no implementation can beat, overhead included.
     pub bound_ns: f64,
     /// What the average row that was learned from takes, as a multiple of its bound.
@@ -50,11 +51,11 @@ pub struct Explanation {
 }
 
 /// Takes the answer to a question apart.
-pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
-    let answer = predictor.ask(ask)?;
-    let row = predictor.row(ask)?;
-    let operator = predictor.operator(ask.operator)?;
-    let is_known = operator.statistics.has_seen(ask.device);
+pub fn explain(predictor: &Predictor, query: &Query<'_>) -> Result<Explanation> {
+    let prediction = predictor.predict(query)?;
+    let row = predictor.row(query)?;
+    let operator = predictor.operator(query.operator)?;
+    let is_known = operator.statistics.has_seen(query.device);
     let values = contributions(operator, &row, is_known)?;
     let (average, logs) = values.split_last().expect("there is a value for the average");
     let part = |((feature, value), log): ((&str, &f32), &f64)| Contribution {
@@ -64,9 +65,9 @@ pub fn explain(predictor: &Predictor, ask: &Ask<'_>) -> Result<Explanation> {
     };
     let mut parts: Vec<Contribution> = names(predictor).zip(&row).zip(logs).map(part).collect();
     parts.sort_by(|one, two| two.factor.ln().abs().total_cmp(&one.factor.ln().abs()));
-    let bound_ns = answer.reference_ns;
-    let rest = answer.time_ns / (bound_ns * values.iter().sum::<f64>().exp());
-    Ok(Explanation { bound_ns, average: average.exp(), parts, rest, answer })
+    let bound_ns = prediction.reference_ns;
+    let rest = prediction.time_ns / (bound_ns * values.iter().sum::<f64>().exp());
+    Ok(Explanation { bound_ns, average: average.exp(), parts, rest, prediction })
 }
 
 /// The names of all that the trees see.
@@ -78,7 +79,7 @@ fn names(predictor: &Predictor) -> impl Iterator<Item = &str> {
 fn contributions(operator: &OperatorEnsemble, row: &[f32], is_known: bool) -> Result<Vec<f64>> {
     let mut trees = operator.trees(is_known).peekable();
     if trees.peek().is_none() {
-        return Err(Error::Question("there are no trees to explain".to_owned()));
+        return Err(Error::Query("there are no trees to explain".to_owned()));
     }
     let mut sums = vec![0.0; row.len() + 1];
     for (weight, trees) in trees {

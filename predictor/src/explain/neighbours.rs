@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::features::{FEATURES, Origin};
-use crate::learn::predictor::{Ask, Predictor};
+use crate::learn::predictor::{Predictor, Query};
 use crate::samples::Samples;
 use serde::Serialize;
 
@@ -26,15 +26,15 @@ pub struct Neighbour {
 }
 
 /// The `most` nearest shapes of the question's operator, of several schedules the fastest.
-pub fn neighbours(predictor: &Predictor, ask: &Ask<'_>, samples: &Samples, most: usize) -> Result<Vec<Neighbour>> {
-    let row = predictor.row(ask)?;
+pub fn neighbours(predictor: &Predictor, query: &Query<'_>, samples: &Samples, most: usize) -> Result<Vec<Neighbour>> {
+    let row = predictor.row(query)?;
     let sizes: Vec<usize> = (0..FEATURES.len())
         .filter(|column| FEATURES[*column].origin == Origin::Sizes && FEATURES[*column].unit.starts_with("log2"))
         .collect();
     let threads = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
     let mut found: std::collections::BTreeMap<(u64, u64), Neighbour> = Default::default();
     for (place, sample) in samples.rows.iter().enumerate() {
-        if samples.operators[sample.operator as usize] != ask.operator {
+        if samples.operators[sample.operator as usize] != query.operator {
             continue;
         }
         let values = samples.features.row(place);

@@ -48,7 +48,7 @@ pub struct Predictor {
 
 /// One question.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct Query<'a> {
     /// The operator's name, as the data has it.
     pub operator: &'a str,
     /// Its sizes and costs.
@@ -75,7 +75,7 @@ pub enum Basis {
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answer {
+pub struct Prediction {
     /// The time in nanoseconds.
     pub time_ns: f64,
     /// 90 % of measurements should lie between this …
@@ -103,55 +103,55 @@ pub struct Answer {
 
 impl Predictor {
     /// Answers one question; refuses what was never learned.
-    pub fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
-        let mut situated = self.situate(ask)?;
-        self.fill_choices(&mut [&mut situated]);
-        let log = situated.operator.log_ratio(&situated.features, situated.is_known);
-        Ok(situated.answer(log))
+    pub fn predict(&self, query: &Query<'_>) -> Result<Prediction> {
+        let mut resolved = self.resolve(query)?;
+        self.fill_choices(&mut [&mut resolved]);
+        let log = resolved.operator.log_ratio(&resolved.features, resolved.is_known);
+        Ok(resolved.prediction(log))
     }
 
     /// The features of a question, as the trees see them.
-    pub fn row(&self, ask: &Ask<'_>) -> Result<Vec<f32>> {
-        let mut situated = self.situate(ask)?;
-        self.fill_choices(&mut [&mut situated]);
-        Ok(situated.features)
+    pub fn row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
+        let mut resolved = self.resolve(query)?;
+        self.fill_choices(&mut [&mut resolved]);
+        Ok(resolved.features)
     }
 
     /// Answers many questions; each that cannot be answered has its own error.
-    pub fn ask_all(&self, asks: &[Ask<'_>]) -> Vec<Result<Answer>> {
-        let mut situations: Vec<Result<Situated<'_>>> = asks.iter().map(|ask| self.situate(ask)).collect();
-        let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut Situated<'_>)>> = BTreeMap::new();
-        for (place, situation) in situations.iter_mut().enumerate() {
-            if let Ok(situation) = situation {
-                groups.entry((asks[place].operator, situation.is_known)).or_default().push((place, situation));
+    pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
+        let mut resolved: Vec<Result<ResolvedQuery<'_>>> = queries.iter().map(|query| self.resolve(query)).collect();
+        let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut ResolvedQuery<'_>)>> = BTreeMap::new();
+        for (place, resolved) in resolved.iter_mut().enumerate() {
+            if let Ok(resolved) = resolved {
+                groups.entry((queries[place].operator, resolved.is_known)).or_default().push((place, resolved));
             }
         }
-        let mut log_ratios = vec![0.0; asks.len()];
+        let mut log_ratios = vec![0.0; queries.len()];
         for group in groups.into_values() {
-            let (places, mut group): (Vec<usize>, Vec<&mut Situated<'_>>) = group.into_iter().unzip();
+            let (places, mut group): (Vec<usize>, Vec<&mut ResolvedQuery<'_>>) = group.into_iter().unzip();
             self.fill_choices(&mut group);
             let Some(first) = group.first() else { continue };
             let found = first.operator.log_ratios(&matrix(&group), first.is_known);
             places.into_iter().zip(found).for_each(|(place, log)| log_ratios[place] = log);
         }
-        situations
+        resolved
             .into_iter()
             .zip(log_ratios)
-            .map(|(situation, log)| situation.map(|mut one| one.answer(log)))
+            .map(|(resolved, log)| resolved.map(|mut one| one.prediction(log)))
             .collect()
     }
 
     /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
-    pub fn bound(&self, ask: &Ask<'_>) -> Result<Answer> {
-        let (device, threads) = self.place(ask)?;
-        let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(ask.device, threads));
+    pub fn bound(&self, query: &Query<'_>) -> Result<Prediction> {
+        let (device, threads) = self.place(query)?;
+        let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(query.device, threads));
         let overhead_ns = starts.reduce(f64::min).unwrap_or(0.0);
-        let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
         let attainable_ns = arithmetic_ns.max(memory_ns);
         let time_ns = attainable_ns + overhead_ns;
-        let few = self.about.not_learned.get(ask.operator);
+        let few = self.about.not_learned.get(query.operator);
         let few = few.map_or(String::new(), |shapes| format!(" ({shapes} of {PARTS} shapes that are needed)"));
-        Ok(Answer {
+        Ok(Prediction {
             time_ns,
             low_ns: time_ns,
             high_ns: f64::NAN,
@@ -164,23 +164,23 @@ impl Predictor {
             basis: Basis::Bound,
             outside: vec![format!(
                 "nothing was learned of `{}`{few}: this is its bound, the least it can take",
-                ask.operator
+                query.operator
             )],
         })
     }
 
     /// The device and the threads of a question that makes sense.
-    fn place(&self, ask: &Ask<'_>) -> Result<(&Device, f64)> {
-        let device = self.about.devices.get(ask.device).ok_or_else(|| {
+    fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
+        let device = self.about.devices.get(query.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
-            Error::Question(format!("the device `{}` is not described; described: {}", ask.device, known.join(", ")))
+            Error::Query(format!("the device `{}` is not described; described: {}", query.device, known.join(", ")))
         })?;
-        if !ask.work.is_sound() {
-            return Err(Error::Question("the operator's sizes must be positive numbers".to_owned()));
+        if !query.work.is_sound() {
+            return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
         }
-        let threads = ask.threads.unwrap_or(device.units);
+        let threads = query.threads.unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Question(format!("{threads} threads make no sense")));
+            return Err(Error::Query(format!("{threads} threads make no sense")));
         }
         Ok((device, threads))
     }
@@ -189,28 +189,28 @@ impl Predictor {
     pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
             let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
-            Error::Question(format!("nothing was learned of the operator `{name}`; {hint}"))
+            Error::Query(format!("nothing was learned of the operator `{name}`; {hint}"))
         })
     }
 
     /// Everything about a question that its answer needs.
-    fn situate<'a>(&'a self, ask: &Ask<'a>) -> Result<Situated<'a>> {
-        let operator = self.operator(ask.operator)?;
-        let (device, threads) = self.place(ask)?;
-        let is_known = operator.statistics.has_seen(ask.device);
-        let correction = operator.corrections.get(ask.device);
-        let mut extras = std::borrow::Cow::Borrowed(ask.extras);
-        let Derived { busy_threads, estimated_ns } = match ask.extras.is_empty() {
+    fn resolve<'a>(&'a self, query: &Query<'a>) -> Result<ResolvedQuery<'a>> {
+        let operator = self.operator(query.operator)?;
+        let (device, threads) = self.place(query)?;
+        let is_known = operator.statistics.has_seen(query.device);
+        let correction = operator.corrections.get(query.device);
+        let mut extras = std::borrow::Cow::Borrowed(query.extras);
+        let Derived { busy_threads, estimated_ns } = match query.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
-            false => features::derive(ask.work, device, threads, extras.to_mut()),
+            false => features::derive(query.work, device, threads, extras.to_mut()),
         };
-        let view = View::of_extras(ask.extras);
-        let usual_ns = || operator.statistics.overhead_ns(ask.device, busy_threads);
+        let view = View::of_extras(query.extras);
+        let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);
         let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
-        let (arithmetic_ns, memory_ns) = features::roofline_ns(ask.work, device, threads);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
         let roofline_ns = arithmetic_ns.max(memory_ns);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
-        features::describe(ask.work, device, threads, &mut row);
+        features::describe(query.work, device, threads, &mut row);
         let extra = |name: &String| match name.as_str() {
             features::KNOWN => view.number(),
             features::CHOICE => 0.0,
@@ -218,19 +218,19 @@ impl Predictor {
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let mut outside = outside(&operator.statistics, ask.work.form, &row, is_known);
+        let mut outside = outside(&operator.statistics, query.work.form, &row, is_known);
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && correction.is_none() {
             outside.insert(0, "the device was not learned from".to_owned());
         }
-        let half_width = operator.statistics.half_width_of(ask.device, view, &row);
+        let half_width = operator.statistics.half_width_of(query.device, view, &row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
         let correction = correction.map_or(0.0, corrected);
-        Ok(Situated {
+        Ok(ResolvedQuery {
             correction,
             operator,
-            device: ask.device,
+            device: query.device,
             features: row,
             reference_ns: estimated_ns.unwrap_or(roofline_ns) + overhead_ns,
             roofline_ns,
@@ -246,21 +246,21 @@ impl Predictor {
     }
 
     /// Fills in what libraries are expected to choose in questions of one operator, and its names.
-    fn fill_choices(&self, group: &mut [&mut Situated<'_>]) {
+    fn fill_choices(&self, group: &mut [&mut ResolvedQuery<'_>]) {
         let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
             return;
         };
         if operator.choice_classifiers.is_empty() {
             return;
         }
-        let devices: Vec<&str> = group.iter().map(|situated| situated.device).collect();
+        let devices: Vec<&str> = group.iter().map(|resolved| resolved.device).collect();
         let mut matrix = matrix(group);
         operator.fill_choices(&mut matrix, column, &devices);
-        for (row, situated) in group.iter_mut().enumerate() {
+        for (row, resolved) in group.iter_mut().enumerate() {
             let choice = matrix.row(row)[column];
-            situated.features[column] = choice;
+            resolved.features[column] = choice;
             let place = (choice as usize).checked_sub(1);
-            situated.choice = place.and_then(|place| operator.statistics.choices.get(place).cloned());
+            resolved.choice = place.and_then(|place| operator.statistics.choices.get(place).cloned());
         }
     }
 
@@ -271,7 +271,7 @@ impl Predictor {
 }
 
 /// A question with everything its answer needs.
-struct Situated<'a> {
+struct ResolvedQuery<'a> {
     operator: &'a OperatorEnsemble,
     device: &'a str,
     features: Vec<f32>,
@@ -289,18 +289,18 @@ struct Situated<'a> {
 }
 
 /// The features of some questions.
-fn matrix(group: &[&mut Situated<'_>]) -> Matrix {
+fn matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
     let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
-    group.iter().for_each(|situated| matrix.push(&situated.features));
+    group.iter().for_each(|resolved| matrix.push(&resolved.features));
     matrix
 }
 
-impl Situated<'_> {
-    fn answer(&mut self, log: f64) -> Answer {
+impl ResolvedQuery<'_> {
+    fn prediction(&mut self, log: f64) -> Prediction {
         let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
         let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
         let wide = self.half_width.map_or(f64::NAN, f64::exp);
-        Answer {
+        Prediction {
             time_ns,
             low_ns: time_ns / wide,
             high_ns: time_ns * wide,

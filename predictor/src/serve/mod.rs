@@ -7,9 +7,9 @@ mod http;
 
 pub use http::serve;
 
-use crate::asking::{self, Cell, Operator, Run, Setting};
 use crate::error::{Error, Result};
 use crate::learn::predictor::Predictor;
+use crate::queries::{self, Cell, Operator, Run, Setting};
 use crate::table::Mapping;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub struct Service {
 /// A question as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct Request {
     /// Operators in words.
     #[serde(default)]
     operators: Vec<String>,
@@ -86,7 +86,7 @@ fn about(service: &Service) -> Value {
 /// Status and document for the body of a question.
 pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
     match serde_json::from_slice(body) {
-        Ok(question) => match predict(question, service) {
+        Ok(request) => match predict(request, service) {
             Ok(document) => (200, document),
             Err(error) => (422, json!({ "error": error.to_string() })),
         },
@@ -97,41 +97,41 @@ pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
     }
 }
 
-fn predict(question: Question, service: &Service) -> Result<Value> {
-    if question.operators.len() > MOST_OPERATORS {
-        return Err(Error::Question(format!("there are more than {MOST_OPERATORS} operators")));
+fn predict(request: Request, service: &Service) -> Result<Value> {
+    if request.operators.len() > MOST_OPERATORS {
+        return Err(Error::Query(format!("there are more than {MOST_OPERATORS} operators")));
     }
     let mut operators: Vec<Operator> = Vec::new();
-    for text in &question.operators {
-        operators.push(asking::operator(text, service.mapping.as_ref())?);
+    for text in &request.operators {
+        operators.push(queries::operator(text, service.mapping.as_ref())?);
     }
-    let of_model = match &question.model {
-        Some(model) => asking::model(model, question.batch.unwrap_or(1))?,
+    let of_model = match &request.model {
+        Some(model) => queries::model(model, request.batch.unwrap_or(1))?,
         None => Vec::new(),
     };
     if operators.is_empty() && of_model.is_empty() {
-        return Err(Error::Question("say what to predict: `operators` or `model`".to_owned()));
+        return Err(Error::Query("say what to predict: `operators` or `model`".to_owned()));
     }
     let mut setting = Setting {
-        device: question.device,
-        threads: question.threads,
-        extrapolate: question.extrapolate,
+        device: request.device,
+        threads: request.threads,
+        extrapolate: request.extrapolate,
         ..Setting::default()
     };
-    for (name, value) in &question.knobs {
+    for (name, value) in &request.knobs {
         let cell = match (value.as_f64(), value.as_str()) {
             (Some(number), _) => Cell::Number(number),
             (None, Some(word)) => Cell::Word(word.to_owned()),
-            (None, None) => return Err(Error::Question(format!("the knob `{name}` is neither a number nor a word"))),
+            (None, None) => return Err(Error::Query(format!("the knob `{name}` is neither a number nor a word"))),
         };
         setting.set_extra(&format!("knob.{name}"), &cell);
     }
-    let mut answers = asking::ask(&service.predictor, &operators, &setting)?;
+    let mut answers = queries::predict(&service.predictor, &operators, &setting)?;
     if !of_model.is_empty() {
-        answers.extend(asking::ask_model(&service.predictor, &of_model, &setting)?);
+        answers.extend(queries::predict_model(&service.predictor, &of_model, &setting)?);
         operators.extend(of_model);
     }
-    let total = asking::total(&operators, &answers, &Run::default());
+    let total = queries::total(&operators, &answers, &Run::default());
     Ok(json!({ "operators": answers, "total": total }))
 }
 

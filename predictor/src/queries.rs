@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::features::Work;
-use crate::learn::predictor::{Answer, Ask, Basis, Predictor};
+use crate::learn::predictor::{Basis, Prediction, Predictor, Query};
 use crate::learn::schedules::CompleteSchedule;
 use crate::records::work_of;
 use crate::table::Mapping;
@@ -39,14 +39,14 @@ pub struct Setting {
 
 /// An operator and its answer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Answered {
+pub struct OperatorPrediction {
     /// The question as a person reads it.
     pub operator: String,
     /// How often it occurs.
     pub count: u64,
     /// The answer.
     #[serde(flatten)]
-    pub answer: Answer,
+    pub prediction: Prediction,
 }
 
 /// A cell of a table of questions.
@@ -69,7 +69,7 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
     let mut text = None;
     let mut sizes = BTreeMap::new();
     for (name, cell) in cells {
-        let wrong = |kind: &str| Error::Question(format!("the column `{name}` should hold {kind}"));
+        let wrong = |kind: &str| Error::Query(format!("the column `{name}` should hold {kind}"));
         match (name.as_str(), cell) {
             (_, Cell::Absent) => {}
             (name, Cell::Word(word)) if [operator_column, "operator"].contains(&name) => text = Some(word.as_str()),
@@ -93,11 +93,11 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
                     Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
                 };
                 let problem = format!("the column `{}` means nothing here; columns are {others}", excerpt(name));
-                return Err(Error::Question(problem));
+                return Err(Error::Query(problem));
             }
         }
     }
-    let text = text.ok_or_else(|| Error::Question(format!("there is no `{operator_column}`")))?;
+    let text = text.ok_or_else(|| Error::Query(format!("there is no `{operator_column}`")))?;
     match mapping.filter(|_| !text.contains(':')) {
         Some(mapping) => {
             let work = mapping.work(text, &sizes).map_err(|problem| unreadable(text, problem))?;
@@ -128,7 +128,7 @@ impl Setting {
     fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<CompleteSchedule> {
         let device = device(predictor, self)?;
         let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
-        let refused = |problem: String| Error::Question(format!("`{}`: {problem}", operator.text));
+        let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
         schedules.complete(&operator.work, device, &self.extras).map_err(refused)
     }
 
@@ -142,7 +142,7 @@ impl Setting {
 }
 
 fn unreadable(text: &str, problem: String) -> Error {
-    Error::Question(format!("cannot read the operator `{}`: {problem}", excerpt(text)))
+    Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt(text)))
 }
 
 /// How a whole model is run.
@@ -183,24 +183,24 @@ pub struct Total {
 /// Starting operators and running them are two queues: without overlap they take their sum, with full overlap the longer
 /// of the two. Errors of operators of one kind are taken to be the same, as one set of trees answers for them; those of
 /// different kinds to be independent.
-pub fn total(operators: &[Operator], answers: &[Answered], run: &Run) -> Total {
+pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
     let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
     let mut halves: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for (operator, Answered { count, answer, .. }) in operators.iter().zip(answers) {
+    for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
         let times = *count as f64;
-        let start = answer.overhead_ns.min(answer.time_ns);
+        let start = prediction.overhead_ns.min(prediction.time_ns);
         starting += times * (start + run.dispatch_ns);
-        running += times * (answer.time_ns - start);
+        running += times * (prediction.time_ns - start);
         calls += count;
-        match answer.basis {
+        match prediction.basis {
             Basis::Learned => {}
-            Basis::Extrapolated => extrapolated_ns += times * answer.time_ns,
-            Basis::Bound => bounds_ns += times * answer.time_ns,
+            Basis::Extrapolated => extrapolated_ns += times * prediction.time_ns,
+            Basis::Bound => bounds_ns += times * prediction.time_ns,
         }
         let half = halves.entry(&operator.name).or_default();
-        half.0 += times * (answer.time_ns - answer.low_ns);
-        half.1 += times * (answer.high_ns - answer.time_ns);
+        half.0 += times * (prediction.time_ns - prediction.low_ns);
+        half.1 += times * (prediction.high_ns - prediction.time_ns);
     }
     let hidden_ns = run.overlap * f64::min(starting, running);
     let time_ns = starting + running - hidden_ns;
@@ -237,7 +237,7 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
 
 /// The operators of a neural network of the zoo.
 pub fn model(name: &str, batch: i64) -> Result<Vec<Operator>> {
-    let graph = models::zoo::build(name, batch).map_err(|error| Error::Question(error.to_string()))?;
+    let graph = models::zoo::build(name, batch).map_err(|error| Error::Query(error.to_string()))?;
     of_graph(&graph)
 }
 
@@ -278,15 +278,15 @@ pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Res
         ModelSource::Tflite => models::tflite::load(file, &options).map(|imported| imported.graph),
         ModelSource::Torch => models::torch::load(file, &options).map(|imported| imported.graph),
     };
-    of_graph(&graph.map_err(|error| Error::Question(error.to_string()))?)
+    of_graph(&graph.map_err(|error| Error::Query(error.to_string()))?)
 }
 
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
-    let refused = |error: models::Error| Error::Question(error.to_string());
+    let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = models::passes::simplify(graph).map_err(refused)?;
     let tasks = models::tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     let operator = |found: &models::TaskUse| {
-        let work = work_of(&found.task).map_err(Error::Question)?;
+        let work = work_of(&found.task).map_err(Error::Query)?;
         Ok(Operator {
             name: found.task.kind().to_owned(),
             text: found.task.describe(),
@@ -309,38 +309,46 @@ fn numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
 }
 
 /// Answers for some operators in one setting, in their order; all or none.
-pub fn ask(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<Answered>> {
+pub fn predict(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<OperatorPrediction>> {
     let questions: Vec<(Operator, Setting)> =
         operators.iter().map(|operator| (operator.clone(), setting.clone())).collect();
-    let answers = operators.iter().zip(ask_each(predictor, &questions)).map(|(operator, answer)| {
-        answer.map(|answer| Answered { operator: operator.text.clone(), count: operator.count, answer })
+    let predictions = operators.iter().zip(predict_each(predictor, &questions)).map(|(operator, prediction)| {
+        prediction.map(|prediction| OperatorPrediction {
+            operator: operator.text.clone(),
+            count: operator.count,
+            prediction,
+        })
     });
-    answers.collect()
+    predictions.collect()
 }
 
 /// Answers for the operators of a whole model at their default schedules: what lies outside of what was learned is
 /// extrapolated, and what nothing was learned of is answered by its bound. Both say so.
-pub fn ask_model(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<Answered>> {
+pub fn predict_model(
+    predictor: &Predictor,
+    operators: &[Operator],
+    setting: &Setting,
+) -> Result<Vec<OperatorPrediction>> {
     if !setting.extras.is_empty() {
         let problem =
             "knobs name a schedule of one operator; a model's operators are asked about at their default ones";
-        return Err(Error::Question(problem.to_owned()));
+        return Err(Error::Query(problem.to_owned()));
     }
     let device = device(predictor, setting)?;
     let (known, others): (Vec<&Operator>, Vec<&Operator>) =
         operators.iter().partition(|operator| predictor.learned.operators.contains_key(&operator.name));
     let setting = Setting { extrapolate: true, ..setting.clone() };
     let known: Vec<Operator> = known.into_iter().cloned().collect();
-    let mut learned = ask(predictor, &known, &setting)?.into_iter();
+    let mut learned = predict(predictor, &known, &setting)?.into_iter();
     let mut bounds = others.into_iter().map(|operator| {
         let (threads, extras) = (setting.threads, &setting.extras);
-        predictor.bound(&Ask { operator: &operator.name, work: &operator.work, device, threads, extras })
+        predictor.bound(&Query { operator: &operator.name, work: &operator.work, device, threads, extras })
     });
     let answered = |operator: &Operator| match predictor.learned.operators.contains_key(&operator.name) {
         true => Ok(learned.next().expect("all that are known were asked")),
         false => {
-            let answer = bounds.next().expect("all others have a bound")?;
-            Ok(Answered { operator: operator.text.clone(), count: operator.count, answer })
+            let prediction = bounds.next().expect("all others have a bound")?;
+            Ok(OperatorPrediction { operator: operator.text.clone(), count: operator.count, prediction })
         }
     };
     operators.iter().map(answered).collect()
@@ -348,38 +356,40 @@ pub fn ask_model(predictor: &Predictor, operators: &[Operator], setting: &Settin
 
 /// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
 /// as in the default schedule.
-pub fn ask_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
+pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked = |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.asked(predictor, operator)?));
-    ask_some(predictor, questions.iter().map(asked).collect())
+    predict_some(predictor, questions.iter().map(asked).collect())
 }
 
 /// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
 /// they can be compared.
-pub fn ask_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Answer>> {
+pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked =
         |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.complete(predictor, operator)?));
-    ask_some(predictor, questions.iter().map(asked).collect())
+    predict_some(predictor, questions.iter().map(asked).collect())
 }
 
 /// Answers for those questions that are any.
-fn ask_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Answer>> {
-    let asks: Vec<Option<Result<Ask<'_>>>> = questions
+fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
+    let queries: Vec<Option<Result<Query<'_>>>> = questions
         .iter()
-        .map(|question| question.as_ref().ok().map(|(operator, setting)| to_ask(predictor, operator, setting)))
+        .map(|question| question.as_ref().ok().map(|(operator, setting)| to_query(predictor, operator, setting)))
         .collect();
-    let sound: Vec<Ask<'_>> = asks.iter().flatten().flatten().cloned().collect();
-    let mut answers = predictor.ask_all(&sound).into_iter();
-    let mut answer = |ask: Result<Ask<'_>>| ask.and_then(|_| answers.next().expect("all that can be asked were"));
-    let answered: Vec<Option<Result<Answer>>> = asks.into_iter().map(|ask| ask.map(&mut answer)).collect();
-    let told = |(question, answer): (Result<(Operator, Setting)>, Option<Result<Answer>>)| {
+    let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
+    let mut predictions = predictor.predict_all(&sound).into_iter();
+    let mut prediction =
+        |query: Result<Query<'_>>| query.and_then(|_| predictions.next().expect("all that can be asked were"));
+    let answered: Vec<Option<Result<Prediction>>> =
+        queries.into_iter().map(|query| query.map(&mut prediction)).collect();
+    let told = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
         let (operator, setting) = question?;
-        let answer = answer.expect("what is a question was asked")?;
-        match answer.outside.first().filter(|_| answer.basis != Basis::Learned && !setting.extrapolate) {
-            None => Ok(answer),
-            Some(_) => Err(Error::Question(format!(
+        let prediction = prediction.expect("what is a question was asked")?;
+        match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
+            None => Ok(prediction),
+            Some(_) => Err(Error::Query(format!(
                 "`{}` is outside of what was learned ({}); measure something like it, or ask to extrapolate",
                 operator.text,
-                answer.outside.join("; ")
+                prediction.outside.join("; ")
             ))),
         }
     };
@@ -387,8 +397,8 @@ fn ask_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) 
 }
 
 /// A question as the predictor takes it.
-fn to_ask<'a>(predictor: &'a Predictor, operator: &'a Operator, setting: &'a Setting) -> Result<Ask<'a>> {
-    Ok(Ask {
+fn to_query<'a>(predictor: &'a Predictor, operator: &'a Operator, setting: &'a Setting) -> Result<Query<'a>> {
+    Ok(Query {
         operator: &operator.name,
         work: &operator.work,
         device: device(predictor, setting)?,
@@ -415,7 +425,7 @@ pub fn device<'a>(predictor: &'a Predictor, setting: &'a Setting) -> Result<&'a 
     known.dedup();
     match known[..] {
         [one] => Ok(one),
-        _ => Err(Error::Question(format!(
+        _ => Err(Error::Query(format!(
             "say which device; learned: {}",
             known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
         ))),
@@ -448,11 +458,11 @@ mod tests {
         assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
     }
 
-    fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<Answered>) {
+    fn asked(times: &[(f64, u64)]) -> (Vec<Operator>, Vec<OperatorPrediction>) {
         let one = |(place, (time_ns, count)): (usize, &(f64, u64))| {
             let name = format!("kind {}", place % 2);
             let work = Work::of_form(Form::Other);
-            let answer = Answer {
+            let prediction = Prediction {
                 time_ns: *time_ns,
                 low_ns: time_ns * 0.9,
                 high_ns: time_ns * 1.1,
@@ -466,15 +476,15 @@ mod tests {
                 outside: Vec::new(),
             };
             let operator = Operator { name, text: String::new(), work, count: *count };
-            (operator, Answered { operator: String::new(), count: *count, answer })
+            (operator, OperatorPrediction { operator: String::new(), count: *count, prediction })
         };
         times.iter().enumerate().map(one).unzip()
     }
 
     #[test]
     fn starting_adds_and_hides() {
-        let (operators, answers) = asked(&[(100.0, 2), (50.0, 1)]);
-        let of = |dispatch_ns, overlap| total(&operators, &answers, &Run { dispatch_ns, overlap });
+        let (operators, predictions) = asked(&[(100.0, 2), (50.0, 1)]);
+        let of = |dispatch_ns, overlap| total(&operators, &predictions, &Run { dispatch_ns, overlap });
         assert_eq!(of(0.0, 0.0).time_ns, 250.0);
         assert_eq!(of(10.0, 0.0).time_ns, 280.0);
         // Starting takes 60, running 190: all of the starting is hidden.
@@ -492,8 +502,8 @@ mod tests {
             dispatch_ns in 0.0f64..1e4,
             overlap in 0.0f64..=1.0,
         ) {
-            let (operators, answers) = asked(&times);
-            let total = total(&operators, &answers, &Run { dispatch_ns, overlap });
+            let (operators, predictions) = asked(&times);
+            let total = total(&operators, &predictions, &Run { dispatch_ns, overlap });
             let sum = total.operators_ns + dispatch_ns * total.calls as f64;
             prop_assert!(total.time_ns <= sum * (1.0 + 1e-9) && total.time_ns >= sum / 2.0 * (1.0 - 1e-9), "{total:?}");
             prop_assert!(total.low_ns <= total.time_ns && total.time_ns <= total.high_ns);
