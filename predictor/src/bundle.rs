@@ -35,6 +35,7 @@ struct Header {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Operator {
+    #[serde(rename = "facts")]
     statistics: OperatorStatistics,
     known: usize,
     transfer: usize,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct Measured {
     /// Median time.
     pub time_ns: f64,
-    /// Standardisation deviation over mean, where it is known.
+    /// Standard deviation over mean, where it is known.
     pub cv: Option<f64>,
     /// Half of the median's 95 % interval over the median, where it is known.
     pub uncertainty: Option<f64>,

@@ -11,7 +11,7 @@ use serde::Serialize;
 const SHARED_VARIANCE: f64 = 0.7;
 /// Doublings over which the rest agrees.
 const LENGTH_SCALE: f64 = 1.0;
-/// LogInterval that is assumed where predictions come without intervals, as a logarithm.
+/// Spread that is assumed where predictions come without intervals, as a logarithm.
 const PRIOR_SPREAD: f64 = 0.3;
 /// Half-width of 90 % in standard deviations.
 const HALF_WIDTH_OF_90: f64 = 1.645;
@@ -27,7 +27,7 @@ pub struct Probe {
     pub predicted_ns: f64,
     /// What was measured.
     pub measured_ns: f64,
-    /// LogInterval of the measurement, standard deviation over mean, where it is known.
+    /// Spread of the measurement, standard deviation over mean, where it is known.
     pub cv: Option<f64>,
     /// Half of the median's 95 % interval over the median, where it is known.
     pub uncertainty: Option<f64>,

@@ -19,7 +19,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         );
     }
     if let Some(spread) = evaluation.mean_cv {
-        let _ = write!(body, "<p>LogInterval within a measurement (CV), mean: {spread:.2} %.</p>");
+        let _ = write!(body, "<p>Spread within a measurement (CV), mean: {spread:.2} %.</p>");
     }
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
