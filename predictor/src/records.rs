@@ -7,8 +7,7 @@ mod device;
 use crate::error::{Error, Result};
 use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
-use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, shape};
-use crate::statistics::median;
+use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
 use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
 use models::{Fuse, Graph, Op, Task, TensorType, transformers};
@@ -102,10 +101,8 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
-        let mut measured_ns: Vec<f64> = records.iter().map(|record| record.median_ns.unwrap_or(f64::NAN)).collect();
-        let mut cvs: Vec<f64> = records.iter().filter_map(|record| record.cv).collect();
         match question(record, place as u32) {
-            Ok(question) => builder.push(question, &mut measured_ns, (!cvs.is_empty()).then(|| median(&mut cvs))),
+            Ok(question) => builder.push(question, timing(&records)),
             Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
     }
@@ -183,6 +180,18 @@ fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
         }
     }
     experiments
+}
+
+/// What was measured in an experiment: of several measurements the one that stores choose, too.
+fn timing(records: &[&Record]) -> Timing {
+    let of = |record: &Record| Timing::once(record.median_ns.unwrap_or(f64::NAN), record.cv);
+    if let [only] = records {
+        return of(only);
+    }
+    let chosen = datasets::choose(records.iter().copied().cloned().collect(), Choose::Middle);
+    let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
+    measured_ns.sort_unstable_by(f64::total_cmp);
+    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
 }
 
 /// What the neural networks in records are made of.

@@ -5,7 +5,6 @@
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, View, Work};
 use crate::learn::schedules::Schedules;
-use crate::statistics::median;
 use std::collections::{BTreeMap, HashMap};
 
 /// One measured row, as far as splitting and scoring see it.
@@ -27,7 +26,7 @@ pub struct Sample {
     pub busy_threads: f64,
     /// Whether the schedule is the one that is taken where none is asked for.
     pub is_default: bool,
-    /// Measured median time; the middle of them where it was measured several times.
+    /// Measured median time; of several measurements that of the chosen one.
     pub time_ns: f64,
     /// The medians of all its measurements where there are several, ascending.
     pub measured_ns: Vec<f64>,
@@ -41,14 +40,14 @@ pub struct Sample {
     pub flops: f64,
     /// Bytes moved at least once.
     pub bytes: f64,
-    /// LogInterval of the measurement, standard deviation over mean, where it is known; the middle one of several.
+    /// Spread of the measurement, standard deviation over mean, where it is known; of several that of the chosen one.
     pub cv: Option<f64>,
     /// Index into `Samples::choices`: what a library chose, where the data says it. Known only after the run.
     pub choice: Option<u32>,
 }
 
 impl Sample {
-    /// How far the furthest of several measurements is from the middle one, as a share of it.
+    /// How far the furthest of several measurements is from the chosen one, as a share of it.
     pub fn max_deviation(&self) -> Option<f64> {
         let far = |time: &f64| (time / self.time_ns - 1.0).abs();
         self.measured_ns.iter().map(far).max_by(f64::total_cmp)
@@ -235,6 +234,24 @@ pub struct RawSample {
     pub choice: Option<String>,
 }
 
+/// What was measured of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// The median time; of several measurements that of the chosen one.
+    pub time_ns: f64,
+    /// The medians of all measurements where there are several, ascending.
+    pub measured_ns: Vec<f64>,
+    /// Spread of the chosen measurement, standard deviation over mean, where it is known.
+    pub cv: Option<f64>,
+}
+
+impl Timing {
+    /// Of a single measurement.
+    pub fn once(time_ns: f64, cv: Option<f64>) -> Timing {
+        Timing { time_ns, measured_ns: Vec::new(), cv }
+    }
+}
+
 /// Gathers samples whose extras are only known together.
 pub struct SamplesBuilder {
     samples: Samples,
@@ -279,9 +296,9 @@ impl SamplesBuilder {
         self.samples.filter_hints = filter_hints;
     }
 
-    /// Adds a row with the medians of its measurements.
-    pub fn push(&mut self, mut question: RawSample, measured_ns: &mut [f64], cv: Option<f64>) {
-        let time_ns = median(measured_ns);
+    /// Adds a row with what was measured of it.
+    pub fn push(&mut self, mut question: RawSample, timing: Timing) {
+        let Timing { time_ns, measured_ns, cv } = timing;
         if !(time_ns.is_finite() && time_ns > 0.0) {
             return self.leave_out("time is not a positive number");
         }
@@ -310,7 +327,7 @@ impl SamplesBuilder {
             busy_threads,
             is_default: question.is_default,
             time_ns,
-            measured_ns: if measured_ns.len() > 1 { measured_ns.to_vec() } else { Vec::new() },
+            measured_ns,
             attainable_ns,
             estimated_ns,
             form: question.work.form,

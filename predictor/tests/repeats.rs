@@ -52,6 +52,18 @@ fn measurements_of_one_experiment_are_one_sample() {
 }
 
 #[test]
+fn the_middle_of_measurements_is_the_one_that_stores_choose() {
+    let at = |started_at_us, median_ns| Record { started_at_us, ..record(64, median_ns) };
+    for times in [vec![130.0, 100.0], vec![90.0, 130.0, 100.0, 140.0], vec![100.0, 130.0]] {
+        let records: Vec<Record> = (1..).zip(&times).map(|(second, time)| at(second, *time)).collect();
+        let samples = gather(&records, &[], &Policy::default()).expect("samples");
+        let chosen = datasets::choose(records, datasets::Choose::Middle).remove(0);
+        assert_eq!((Some(samples.rows[0].time_ns), samples.rows[0].cv), (chosen.median_ns, chosen.cv), "{times:?}");
+        assert!(times.contains(&samples.rows[0].time_ns), "it is a measurement: {times:?}");
+    }
+}
+
+#[test]
 fn another_machine_is_another_experiment() {
     let records = [record(64, 100.0), record_on("there", 64, 300.0)];
     let samples = gather(&records, &[], &Policy::default()).expect("samples");
@@ -68,13 +80,13 @@ fn only_what_measurements_agree_about_is_asked() {
         let found = evaluate(&samples, &Plan { score_apart: most, ..plan.clone() }).expect("an evaluation");
         found.learners["roofline"].rows
     };
-    assert_eq!((asked(None), asked(Some(0.03)), asked(Some(0.3))), (3, 2, 3));
+    assert_eq!((asked(None), asked(Some(0.03)), asked(Some(0.5))), (3, 2, 3));
     assert!(evaluate(&samples, &Plan { score_apart: Some(0.001), ..plan }).is_err());
 }
 
-/// Each division asks everything once; together they are no larger tasks.
+/// Each split asks everything once; together they are no larger tasks.
 #[test]
-fn schedules_are_ranked_within_a_division() {
+fn schedules_are_ranked_within_a_split() {
     let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
     let samples = gather(&records, &[], &Policy::default()).expect("samples");
     let plan = Plan { seeds: (0..5).collect(), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };

@@ -5,7 +5,7 @@ use predictor::features::{Device, View, Work};
 use predictor::learn::Learner;
 use predictor::learn::predictor::Query;
 use predictor::queries::{Cell, Operator, Setting, predict};
-use predictor::samples::{RawSample, Samples, SamplesBuilder};
+use predictor::samples::{RawSample, Samples, SamplesBuilder, Timing};
 use std::collections::BTreeMap;
 
 fn device() -> Device {
@@ -25,6 +25,21 @@ fn device() -> Device {
 fn work(step: u64) -> Work {
     let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 300) as f64;
     Work::contraction(1.0, size(1), size(2), size(3), true)
+}
+
+/// A product on one thread, with these features of its schedule.
+fn product(work: &Work, is_default: bool, extras: &[(&str, f64)]) -> RawSample {
+    RawSample {
+        operator: "product".to_owned(),
+        device: 0,
+        model: String::new(),
+        detail: String::new(),
+        work: work.clone(),
+        threads: 1.0,
+        is_default,
+        extras: extras.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        choice: None,
+    }
 }
 
 /// Products whose default schedule takes three times the bound. Of others, those with a large tile take twice as long as the
@@ -52,18 +67,8 @@ fn samples() -> Samples {
                 ("code.code_cycles", cycles),
                 ("code.code_spill_loads", spills * work.flops),
             ];
-            let question = RawSample {
-                operator: "product".to_owned(),
-                device: 0,
-                model: String::new(),
-                detail: String::new(),
-                work: work.clone(),
-                threads: 1.0,
-                is_default,
-                extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-                choice: None,
-            };
-            builder.push(question, &mut [bound_ns * factor * (1.0 + 4.0 * spills)], Some(0.01));
+            let time_ns = bound_ns * factor * (1.0 + 4.0 * spills);
+            builder.push(product(&work, is_default, &extras), Timing::once(time_ns, Some(0.01)));
         }
     }
     builder.finish().expect("samples")
@@ -118,19 +123,8 @@ fn unrolled() -> Samples {
             let (tile, unroll) =
                 if is_default { (4.0, 1.0) } else { ([1.0, 4.0, 16.0][schedule as usize % 3], (schedule % 2) as f64) };
             let extras = [("knob.from=template", 1.0), ("knob.split_r", tile), ("knob.unroll", unroll)];
-            let question = RawSample {
-                operator: "product".to_owned(),
-                device: 0,
-                model: String::new(),
-                detail: String::new(),
-                work: work.clone(),
-                threads: 1.0,
-                is_default,
-                extras: extras.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-                choice: None,
-            };
             let factor = (1.0 + tile.log2()) * if unroll == 1.0 { 1.0 } else { 8.0 };
-            builder.push(question, &mut [bound_ns * factor], Some(0.01));
+            builder.push(product(&work, is_default, &extras), Timing::once(bound_ns * factor, Some(0.01)));
         }
     }
     builder.finish().expect("samples")

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Repeats {
     /// Candidates that were measured more than once.
     pub candidates: usize,
-    /// Mean absolute distance of a measurement from the median of its candidate, in percent of it.
+    /// Mean absolute distance of a measurement from the time that is learned of its candidate, in percent of it.
     pub mape: f64,
     /// 90th percentile of the same.
     pub p90: f64,
@@ -18,19 +18,21 @@ pub struct Repeats {
 
 /// The noise floor of samples; nothing where nothing was measured twice.
 pub fn repeats(samples: &Samples) -> Option<Repeats> {
-    let mut groups: BTreeMap<(u64, Vec<u32>), Vec<f64>> = BTreeMap::new();
+    // The times of samples, and of all their measurements.
+    let mut groups: BTreeMap<(u64, Vec<u32>), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();
-        let times = groups.entry((sample.task, bits)).or_default();
+        let (of_samples, times) = groups.entry((sample.task, bits)).or_default();
+        of_samples.push(sample.time_ns);
         match &sample.measured_ns[..] {
             [] => times.push(sample.time_ns),
             several => times.extend(several),
         }
     }
-    groups.retain(|_, times| times.len() > 1);
+    groups.retain(|_, (_, times)| times.len() > 1);
     let mut errors: Vec<f64> = Vec::new();
-    for times in groups.values_mut() {
-        let middle = median(times);
+    for (of_samples, times) in groups.values_mut() {
+        let middle = median(of_samples);
         errors.extend(times.iter().map(|time| 100.0 * (time / middle - 1.0).abs()));
     }
     let mape = errors.iter().sum::<f64>() / errors.len() as f64;

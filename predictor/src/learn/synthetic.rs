@@ -1,7 +1,7 @@
 //! Synthetic samples for checking learners beside those of another library: products on one device, whose times follow a law.
 
 use crate::features::{Device, Work};
-use crate::samples::{RawSample, Samples, SamplesBuilder};
+use crate::samples::{RawSample, Samples, SamplesBuilder, Timing};
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
             extras: BTreeMap::new(),
             choice: None,
         };
-        builder.push(question, &mut [time_ns], None);
+        builder.push(question, Timing::once(time_ns, None));
     }
     let samples = builder.finish().expect("samples");
     let (learned, asked) = ((0..LEARNED).collect(), (LEARNED..samples.rows.len()).collect());

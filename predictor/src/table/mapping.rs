@@ -7,7 +7,7 @@ use super::plausible::Rows;
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
-use crate::samples::{RawSample, Samples, SamplesBuilder};
+use crate::samples::{RawSample, Samples, SamplesBuilder, Timing};
 use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub struct Mapping {
     time: Time,
     /// The neural network a row comes from.
     model: Option<String>,
-    /// LogInterval of the measurement, standard deviation over mean.
+    /// Spread of the measurement, standard deviation over mean.
     cv: Option<String>,
     /// What a library chose, such as the name of its kernel. Known only after the run, so it is guessed for questions.
     choice: Option<String>,
@@ -325,7 +325,7 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
         rows.check()?.into_iter().for_each(|warning| builder.warn(warning));
         for (row, question) in questions.into_iter().enumerate() {
-            builder.push(question, &mut [times_ns[row]], cvs.map(|cvs| cvs[row]));
+            builder.push(question, Timing::once(times_ns[row], cvs.map(|cvs| cvs[row])));
         }
     }
     builder.finish()
