@@ -45,7 +45,9 @@ pub use contents::Contents;
 pub use error::{Error, Result};
 pub use fuse::{Call, Fuse, Plan, plan, tasks};
 pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
-pub use operator::{BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp};
+pub use operator::{
+    BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp, Windows,
+};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
 pub use variation::variation;

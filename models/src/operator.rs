@@ -327,6 +327,21 @@ pub enum Class {
     View,
 }
 
+/// How an operator slides windows over the spatial dimensions of its first input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows<'a> {
+    /// Extents of a window; none where its weight has them.
+    pub kernel: &'a [i64],
+    /// Elements from one window to the next.
+    pub strides: &'a [i64],
+    /// All heads, then all tails.
+    pub pads: &'a [i64],
+    /// Groups of channels that do not mix; 1 where channels never mix.
+    pub groups: i64,
+    /// Whether strides are those of the output.
+    pub is_transposed: bool,
+}
+
 impl Op {
     /// The operator's name in texts.
     pub fn name(&self) -> &'static str {
@@ -502,6 +517,21 @@ impl Op {
             | Op::Rope { .. } => Class::Movement,
             Op::Reshape { .. } | Op::Flatten { .. } | Op::Identity => Class::View,
         }
+    }
+
+    /// The windows it slides; nothing where it has none, or finds them from extents.
+    pub fn windows(&self) -> Option<Windows<'_>> {
+        let is_transposed = matches!(self, Op::ConvTranspose { .. });
+        if let Op::Pool { kernel, strides, pads, .. } = self {
+            return Some(Windows { kernel, strides, pads, groups: 1, is_transposed });
+        }
+        let (Op::Conv { strides, pads, groups, .. }
+        | Op::QConv { strides, pads, groups, .. }
+        | Op::ConvTranspose { strides, pads, groups, .. }) = self
+        else {
+            return None;
+        };
+        Some(Windows { kernel: &[], strides, pads, groups: *groups, is_transposed })
     }
 
     /// Whether an input at this position usually is a constant of the model.

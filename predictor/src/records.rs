@@ -10,7 +10,7 @@ use crate::features::{Device, Form, Work};
 use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
 use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
-use models::{Fuse, Graph, Op, Task, TensorType, transformers};
+use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows, transformers};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -348,92 +348,70 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
     let input = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
     work = work.with_input(&input.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
-    match &anchor.op {
-        Op::Conv { strides, groups, pads, .. }
-        | Op::QConv { strides, groups, pads, .. }
-        | Op::ConvTranspose { strides, groups, pads, .. } => {
-            work.groups = *groups as f64;
-            work.batch = work.groups;
-            work.columns = extents.get(1).copied().unwrap_or(1) as f64 / work.groups;
-            work.rows = elements / extents.get(1).copied().unwrap_or(1).max(1) as f64;
-            // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
-            let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
-            work.stride = if is_transposed { 1.0 } else { strides.first().copied().unwrap_or(1) as f64 };
-            work.width = last;
-            work.pad = last_head(pads);
-            work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
+    let op = &anchor.op;
+    match op.class() {
+        Class::Contraction => match op.windows() {
+            Some(windows) => convolve(&mut work, &windows, task, &extents),
+            None if matches!(op, Op::MatMul { .. } | Op::QMatMul { .. }) => {
+                let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
+                work.batch = (work.rows / rows.max(1.0)).max(1.0);
+                work.rows = rows;
+            }
+            None => {}
+        },
+        Class::Normalisation => {
+            if matches!(op, Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. }) {
+                work.depth = last;
+            }
         }
-        Op::Pool { kernel, strides, pads, .. } => {
-            work.pad = last_head(pads);
-            work.taps = kernel.iter().map(|extent| *extent as f64).product();
-            work.stride = strides.first().copied().unwrap_or(1) as f64;
-            work.width = last;
-        }
-        Op::MatMul { .. } | Op::QMatMul { .. } => {
-            let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
-            work.batch = (work.rows / rows.max(1.0)).max(1.0);
-            work.rows = rows;
-        }
-        // Only what is taken is read.
-        Op::Gather { .. } => work.bytes_in = work.bytes_in.min(work.bytes_out),
-        Op::Slice { .. } => {
-            work.bytes_in = work.bytes_in.min(work.bytes_out);
-            work.moved(&Movement::of(&anchor.op, &input, &extents));
-        }
-        Op::Transpose { .. } | Op::Concat { .. } => work.moved(&Movement::of(&anchor.op, &input, &extents)),
-        Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. } => work.depth = last,
-        Op::GlobalPool { .. } => {
-            work.taps = input.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
-        }
-        // Each output takes its share of the inputs.
-        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } => work.depth = share_of_input(&input, elements),
-        Op::AdaptivePool { .. } => {
+        Class::Pool => {
+            // Windows that are not given are what there is of the input for each output.
             work.taps = share_of_input(&input, elements);
-            work.width = last;
+            if let Some(windows) = op.windows() {
+                slide(&mut work, &windows);
+            }
+            if !matches!(op, Op::GlobalPool { .. }) {
+                work.width = last;
+            }
         }
-        // Rows and columns say it all. An operator that is new stands nowhere here until somebody has thought of it.
-        Op::Dense
-        | Op::QDense { .. }
-        | Op::Einsum { .. }
-        | Op::Attention { .. }
-        | Op::BatchNorm { .. }
-        | Op::ScaleShift { .. }
-        | Op::GroupNorm { .. }
-        | Op::MeanVarianceNorm { .. }
-        | Op::LpNorm { .. }
-        | Op::Lrn { .. }
-        | Op::CumSum { .. }
-        | Op::BiasAdd { .. }
-        | Op::Unary { .. }
-        | Op::Clip { .. }
-        | Op::Binary { .. }
-        | Op::Cast { .. }
-        | Op::Compare { .. }
-        | Op::Where
-        | Op::PRelu
-        | Op::Quantize { .. }
-        | Op::Dequantize { .. }
-        | Op::Requantize { .. }
-        | Op::Reshape { .. }
-        | Op::Flatten { .. }
-        | Op::Pad { .. }
-        | Op::BorderPad { .. }
-        | Op::Expand { .. }
-        | Op::Tile { .. }
-        | Op::GatherElements { .. }
-        | Op::GatherNd { .. }
-        | Op::ScatterElements { .. }
-        | Op::ScatterNd { .. }
-        | Op::OneHot { .. }
-        | Op::Trilu { .. }
-        | Op::Rope { .. }
-        | Op::Resize { .. }
-        | Op::Identity => {}
+        Class::Reduction => work.depth = share_of_input(&input, elements),
+        Class::Movement => {
+            // Only what is taken is read.
+            if matches!(op, Op::Slice { .. }) {
+                work.bytes_in = work.bytes_in.min(work.bytes_out);
+            }
+            if let Some(movement) = Movement::of(op, &input, &extents) {
+                work.moved(&movement);
+            }
+        }
+        // Rows and columns say it all.
+        Class::Pointwise | Class::View => {}
     }
     match work.is_sound() {
         true => Ok(work),
         false => Err("its sizes are empty".to_owned()),
     }
+}
+
+/// What is known of a convolution beside its cost.
+fn convolve(work: &mut Work, windows: &Windows<'_>, task: &Task, extents: &[i64]) {
+    let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
+    let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;
+    slide(work, windows);
+    work.groups = windows.groups as f64;
+    work.batch = work.groups;
+    work.columns = channels / work.groups;
+    work.rows = elements / channels;
+    work.width = extents.last().copied().unwrap_or(1) as f64;
+    work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
+}
+
+/// How windows step.
+fn slide(work: &mut Work, windows: &Windows<'_>) {
+    // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
+    work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
+    work.pad = last_head(windows.pads);
+    work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
 }
 
 /// How many elements of the first input there are for each of the output.
@@ -442,13 +420,12 @@ fn share_of_input(input: &[i64], elements: f64) -> f64 {
 }
 
 fn form_of(op: &Op) -> Form {
-    use models::Class;
-    match (op, op.class()) {
-        (Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. }, _) => Form::Convolution,
-        (_, Class::Contraction) => Form::Contraction,
-        (_, Class::Normalisation) => Form::Rows,
-        (_, Class::Pointwise) => Form::Pointwise,
-        (_, Class::Pool | Class::Reduction | Class::Movement | Class::View) => Form::Other,
+    match op.class() {
+        Class::Contraction if op.windows().is_some() => Form::Convolution,
+        Class::Contraction => Form::Contraction,
+        Class::Normalisation => Form::Rows,
+        Class::Pointwise => Form::Pointwise,
+        Class::Pool | Class::Reduction | Class::Movement | Class::View => Form::Other,
     }
 }
 

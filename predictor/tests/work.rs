@@ -23,6 +23,29 @@ fn a_transposed_convolution_has_channels_for_columns() {
 }
 
 #[test]
+fn sizes_of_every_operator_multiply_to_its_result() {
+    for form in models::simple::list() {
+        let found = model_of_form(form.example);
+        let Work { batch, rows, columns, depth, output, .. } = found;
+        let elements: f64 = output.iter().product();
+        assert_eq!(batch * rows * columns, elements, "{}: {found:?}", form.example);
+        // What is multiplied and added up is counted by `models`; a sum has no fewer terms than what is summed of.
+        let is_product = matches!(found.form, Form::Contraction | Form::Convolution);
+        assert!(!is_product || found.flops >= 2.0 * elements * depth * 0.99, "{}: {found:?}", form.example);
+        let is_convolution = form.name.contains("conv");
+        assert_eq!(found.form == Form::Convolution, is_convolution, "{}", form.example);
+        let has_windows = is_convolution || form.name.contains("pool");
+        assert!(has_windows || found.taps == 1.0 && found.width == 0.0, "{}: {found:?}", form.example);
+    }
+}
+
+fn model_of_form(example: &str) -> Work {
+    let graph = models::simple::build(example).expect(example);
+    let task = models::tasks(&graph, models::Fuse::Epilogue).expect(example).remove(0).task;
+    predictor::records::work_of(&task).expect(example)
+}
+
+#[test]
 fn convolutions_and_products_have_their_own() {
     let conv = work("conv2d:n=2,ci=16,hw=28,co=40,k=3,p=1");
     assert_eq!((conv.columns, conv.rows, conv.depth, conv.taps, conv.width), (40.0, 1568.0, 144.0, 9.0, 28.0));

@@ -15,18 +15,20 @@ pub struct Movement {
 }
 
 impl Movement {
-    const WHOLE: Movement = Movement { run: 1, step: 1, offset: 0 };
+    /// Elements that are picked one by one.
+    const SINGLE: Movement = Movement { run: 1, step: 1, offset: 0 };
 
-    /// What an operator that moves data does with its first input.
-    pub fn of(op: &Op, input: &[i64], output: &[i64]) -> Movement {
+    /// What an operator does with its first input that takes a part of it, transposes it or puts it behind others; of others it
+    /// is not told.
+    pub fn of(op: &Op, input: &[i64], output: &[i64]) -> Option<Movement> {
         match op {
-            Op::Slice { axes, starts, steps, .. } => sliced(input, output, axes, starts, steps),
-            Op::Transpose { permutation } => transposed(input, permutation),
+            Op::Slice { axes, starts, steps, .. } => Some(sliced(input, output, axes, starts, steps)),
+            Op::Transpose { permutation } => Some(transposed(input, permutation)),
             Op::Concat { axis } => {
                 let axis = place(*axis, input.len());
-                Movement { run: product(&input[axis.min(input.len())..]), ..Movement::WHOLE }
+                Some(Movement { run: product(&input[axis.min(input.len())..]), ..Movement::SINGLE })
             }
-            _ => Movement::WHOLE,
+            _ => None,
         }
     }
 }
@@ -41,7 +43,7 @@ impl Work {
 }
 
 fn sliced(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], steps: &[i64]) -> Movement {
-    let mut movement = Movement::WHOLE;
+    let mut movement = Movement::SINGLE;
     let mut stride = 1i64;
     let mut is_together = true;
     for axis in (0..input.len().min(output.len())).rev() {
@@ -90,7 +92,7 @@ mod tests {
         let slice = |axes: &[i64], starts: &[i64], steps: &[i64], output: &[i64]| {
             let (axes, starts, steps) = (axes.to_vec(), starts.to_vec(), steps.to_vec());
             let stops = vec![i64::MAX; axes.len()];
-            Movement::of(&Op::Slice { axes, starts, stops, steps }, &[2, 6, 5, 4], output)
+            Movement::of(&Op::Slice { axes, starts, stops, steps }, &[2, 6, 5, 4], output).expect("a movement")
         };
         // Half of the channels: all pixels of three channels lie together.
         assert_eq!(slice(&[1], &[3], &[1], &[2, 3, 5, 4]), Movement { run: 60, step: 1, offset: 60 });
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn transposed_data_is_picked_up_in_steps() {
         let transpose = |permutation: &[i64]| {
-            Movement::of(&Op::Transpose { permutation: permutation.to_vec() }, &[2, 6, 5, 4], &[])
+            Movement::of(&Op::Transpose { permutation: permutation.to_vec() }, &[2, 6, 5, 4], &[]).expect("a movement")
         };
         assert_eq!(transpose(&[0, 2, 1, 3]), Movement { run: 4, step: 1, offset: 0 });
         assert_eq!(transpose(&[0, 2, 3, 1]), Movement { run: 1, step: 20, offset: 0 });
