@@ -29,14 +29,38 @@ def raised(act):
 
 
 def models():
-    """Whole networks: the learned operators are not those of the zoo, so there are bounds, which say so."""
+    """Whole networks: their dense layers were learned, of the rest there are bounds, which say so."""
     ask = predictor.model
     found = ask("mlp", device="small")
-    assert {layer["basis"] for layer in found["layers"]} == {"bound"}, found
-    assert all("nothing was learned of" in layer["outside"][0] for layer in found["layers"]), found
+    assert (found["model"], found["batch"]) == ("mlp", 1), found
+    dense = [layer for layer in found["layers"] if layer["operator"].startswith("dense")]
+    rest = [layer for layer in found["layers"] if layer not in dense]
+    assert dense and rest, found
+    assert {layer["basis"] for layer in dense} == {"learned"} and not any(layer["outside"] for layer in dense), dense
+    assert all(layer["attainable_ns"] < layer["time_ns"] for layer in dense), dense
+    assert all(layer["low_ns"] < layer["time_ns"] < layer["high_ns"] for layer in dense), dense
+    assert {layer["basis"] for layer in rest} == {"bound"}, rest
+    assert all("nothing was learned of" in layer["outside"][0] for layer in rest), rest
     total = found["total"]
-    assert total["time_ns"] > 0 and abs(total["bounds_ns"] / total["operators_ns"] - 1) < 1e-9, total
+    sums = [sum(layer["count"] * layer["time_ns"] for layer in layers) for layers in (found["layers"], rest)]
+    assert abs(total["operators_ns"] / sums[0] - 1) < 1e-9 and abs(total["bounds_ns"] / sums[1] - 1) < 1e-9, total
+    assert total["calls"] == sum(layer["count"] for layer in found["layers"]), total
     assert total["high_ns"] is None and total["extrapolated_ns"] == 0, total
+
+    # More at once take longer, and are more than was learned from; another device has its own times.
+    many = ask("mlp", batch=64, device="small")
+    assert many["batch"] == 64 and many["total"]["time_ns"] > total["time_ns"], many
+    assert many["total"]["extrapolated_ns"] > 0, many
+    assert ask("mlp", device="large")["total"]["time_ns"] != total["time_ns"]
+    alone = ask("mlp", batch=64, device="small", threads=1)
+    assert alone["layers"][0]["attainable_ns"] > many["layers"][0]["attainable_ns"], alone
+    # Tokens are those of a transformer, whose layers come from a shipped configuration.
+    short, long = (
+        ask("gpt2:n_layer=1", source="transformers", sequence=tokens, device="small") for tokens in (16, 64)
+    )
+    assert len(short["layers"]) == len(long["layers"]), (short, long)
+    assert short["total"]["time_ns"] < long["total"]["time_ns"], (short["total"], long["total"])
+
     assert "did you mean `resnet-18`" in raised(lambda: ask("resnet-19"))
     assert "did you mean `local`" in raised(lambda: ask("mlp", source="locl"))
     assert raised(lambda: ask("mlp", batch="many")) == "`batch` is 'many'; give a whole number"
@@ -50,8 +74,8 @@ def alone():
         except ImportError:
             continue
         raise AssertionError(f"this environment has {missing}")
-    assert predictor.operators == ["product", "soft"] and predictor.devices == ["large", "small"]
-    assert repr(predictor) == "<oppredict.Predictor: 2 operators, 2 devices, 480 samples>"
+    assert predictor.operators == ["dense", "product", "soft"] and predictor.devices == ["large", "small"]
+    assert repr(predictor) == "<oppredict.Predictor: 3 operators, 2 devices, 720 samples>"
     one = predictor.predict(TEXT, device="small")
     assert list(one) == COLUMNS and one["reasons"] == [], one
     assert one["attainable_ns"] < one["time_ns"] and one["low_ns"] < one["time_ns"] < one["high_ns"], one
