@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use predictor::asking::{self, Cell, Setting};
 use predictor::features::attainable_ns;
+use predictor::queries::{self, Cell, Setting};
 use predictor::table::{Mapping, samples};
 use std::path::Path;
 
@@ -16,8 +16,8 @@ fuzz_target!(|text: &str| {
     let Ok(mapping) = Mapping::parse(mapping, Path::new("fuzz.toml")) else { return };
     let cells: Vec<(String, Cell)> =
         mapping.columns().into_iter().map(|name| (name.to_owned(), Cell::Number(64.0))).collect();
-    let _ = asking::row(&cells, &Setting::default(), Some(&mapping));
-    if let Ok(operator) = asking::operator(table.lines().next().unwrap_or_default(), Some(&mapping)) {
+    let _ = queries::row(&cells, &Setting::default(), Some(&mapping));
+    if let Ok(operator) = queries::operator(table.lines().next().unwrap_or_default(), Some(&mapping)) {
         for device in mapping.devices().values() {
             let _ = attainable_ns(&operator.work, device, 2.0);
         }

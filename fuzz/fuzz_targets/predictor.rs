@@ -13,7 +13,7 @@ mod common;
 use libfuzzer_sys::fuzz_target;
 use predictor::bundle;
 use predictor::features::Work;
-use predictor::learn::predictor::Ask;
+use predictor::learn::predictor::Query;
 use predictor::serve::{PATIENCE, Service, answer};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -39,9 +39,9 @@ fuzz_target!(|bytes: &[u8]| {
     let extras = BTreeMap::from([("knob.tile_x".to_owned(), 4.0)]);
     for operator in predictor.learned.operators.keys() {
         for device in predictor.about.devices.keys() {
-            let ask = Ask { operator, work: &work, device, threads: None, extras: &extras };
-            let _ = predictor.ask(&ask);
-            let _ = predictor::explain::explain(&predictor, &ask);
+            let query = Query { operator, work: &work, device, threads: None, extras: &extras };
+            let _ = predictor.predict(&query);
+            let _ = predictor::explain::explain(&predictor, &query);
         }
     }
 });
