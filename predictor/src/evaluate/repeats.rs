@@ -16,22 +16,30 @@ pub struct Repeats {
     pub p90: f64,
 }
 
+/// The times of a candidate.
+#[derive(Default)]
+struct Times {
+    /// Those that are learned.
+    of_samples: Vec<f64>,
+    /// Those of all measurements.
+    all: Vec<f64>,
+}
+
 /// The noise floor of samples; nothing where nothing was measured twice.
 pub fn repeats(samples: &Samples) -> Option<Repeats> {
-    // The times of samples, and of all their measurements.
-    let mut groups: BTreeMap<(u64, Vec<u32>), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(u64, Vec<u32>), Times> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();
-        let (of_samples, times) = groups.entry((sample.task, bits)).or_default();
+        let Times { of_samples, all: times } = groups.entry((sample.task, bits)).or_default();
         of_samples.push(sample.time_ns);
         match &sample.measured_ns[..] {
             [] => times.push(sample.time_ns),
             several => times.extend(several),
         }
     }
-    groups.retain(|_, (_, times)| times.len() > 1);
+    groups.retain(|_, times| times.all.len() > 1);
     let mut errors: Vec<f64> = Vec::new();
-    for (of_samples, times) in groups.values_mut() {
+    for Times { of_samples, all: times } in groups.values_mut() {
         let middle = median(of_samples);
         errors.extend(times.iter().map(|time| 100.0 * (time / middle - 1.0).abs()));
     }
