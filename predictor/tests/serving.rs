@@ -231,6 +231,11 @@ fn the_page_asks_and_shows() {
     for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
         assert!(answered.contains(part), "{part}\n{answered}");
     }
+    // Of a network's operators some have only a bound, whose interval has no upper end.
+    let bounds = dump("model=mlp&device=middle").expect("a browser");
+    for part in ["<td class=\"\">total</td>", " … unknown</td>", "nothing was learned of"] {
+        assert!(bounds.contains(part), "{part}\n{bounds}");
+    }
     let refused = dump("operators=product:b%3D3&device=middle").expect("a browser");
     assert!(
         refused.contains("class=\"error\">cannot read the operator `product:b=3`: `m` is missing</p>"),

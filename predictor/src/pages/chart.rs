@@ -21,6 +21,26 @@ impl Scale {
     }
 }
 
+/// The beginning of a picture of this size: narrower windows make it smaller as long as its letters can be read, and then move
+/// over it.
+pub fn svg(width: f64, height: f64, label: &str) -> String {
+    /// The smallest scale at which letters of twelve can be read.
+    const SMALLEST: f64 = 0.64;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",
+        super::escape(label),
+        SMALLEST * width
+    )
+}
+
+/// Powers of ten in a range, or its ends where there is none.
+pub fn decades(low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
+    let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
+    if found.is_empty() { vec![low, high] } else { found }
+}
+
 /// Room for the widest of some labels, at the size of letters in a chart.
 pub fn label_width<'a>(labels: impl IntoIterator<Item = &'a str>) -> f64 {
     /// The letters of names and numbers are narrower than this on average, whatever the system's face.

@@ -1,9 +1,9 @@
 //! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
 
-use super::chart::{Scale, ticks};
+use super::chart::{Scale, decades, svg, ticks};
 use super::{escape, page};
 use crate::knee::Knee;
-use report::{plain, unit};
+use report::{duration, plain, unit};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -12,6 +12,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
+/// Times that are so many times as long as the shortest would press the curve flat: their scale is logarithmic.
+const FLAT: f64 = 40.0;
 
 /// A page of curves of one operator.
 pub fn curves(operator: &str, device: &str, knees: &[Knee]) -> String {
@@ -62,11 +64,22 @@ fn picture(knee: &Knee) -> String {
     // Knobs go in doublings.
     let is_log = knee.over != "threads" && first > 0.0;
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
-    let up = Scale { range: (0.0, 1.04 * most / divisor), places: (HEIGHT - BOTTOM, TOP), is_log: false };
+    let least = knee.curve.iter().map(|point| if point.low_ns > 0.0 { point.low_ns } else { point.time_ns });
+    let least = least.chain(knee.probes.iter().map(|probe| probe.measured_ns)).fold(f64::INFINITY, f64::min);
+    let shortest = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
+    let is_flat = least > 0.0 && most > FLAT * shortest;
+    let range = if is_flat { (0.8 * least / divisor, 1.25 * most / divisor) } else { (0.0, 1.04 * most / divisor) };
+    let up = Scale { range, places: (HEIGHT - BOTTOM, TOP), is_log: is_flat };
+    let marks: Vec<(f64, String)> = match is_flat {
+        true => {
+            decades(divisor * range.0, divisor * range.1).iter().map(|time| (time / divisor, duration(*time))).collect()
+        }
+        false => ticks(range.0, range.1, 6).into_iter().map(|tick| (tick, plain(tick))).collect(),
+    };
+    let name = if is_flat { "" } else { name };
     let (x, y) = (|at: f64| across.place(at), |time_ns: f64| up.place(time_ns / divisor));
-    let mut svg =
-        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" height=\"{HEIGHT}\">");
-    for tick in ticks(up.range.0, up.range.1, 6) {
+    let mut svg = svg(WIDTH, HEIGHT, &format!("time over {}", knee.over));
+    for (tick, text) in marks {
         let place = up.place(tick);
         let _ = write!(
             svg,
@@ -74,7 +87,7 @@ fn picture(knee: &Knee) -> String {
             WIDTH - RIGHT,
             LEFT - 8.0,
             place + 4.0,
-            plain(tick)
+            text
         );
     }
     let mut free = f64::NEG_INFINITY;
@@ -136,22 +149,22 @@ fn picture(knee: &Knee) -> String {
     for point in &knee.curve {
         let _ = write!(
             svg,
-            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {:.3} {name}</title></circle>",
+            "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} = {}: {}</title></circle>",
             x(point.at),
             y(point.time_ns),
             if knee.curve.len() > 40 { 2.0 } else { 3.4 },
             escape(&knee.over),
             plain(point.at),
-            point.time_ns / divisor
+            duration(point.time_ns)
         );
     }
     for probe in &knee.probes {
         let _ = write!(
             svg,
-            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) translate(-4.5 -4.5)\"><title>measured: {:.3} {name}</title></rect>",
+            "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) translate(-4.5 -4.5)\"><title>measured: {}</title></rect>",
             x(probe.at),
             y(probe.measured_ns),
-            probe.measured_ns / divisor
+            duration(probe.measured_ns)
         );
     }
     svg + &legend(knee) + "</svg>"

@@ -3,7 +3,7 @@
 use super::evaluation_charts::charts;
 use super::{escape, page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// The tables of an evaluation.
@@ -34,18 +34,22 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         if groups.is_empty() {
             continue;
         }
+        let has_intervals = groups.values().flat_map(BTreeMap::values).any(|one| one.interval.is_some());
+        let of_intervals = if has_intervals { "<th>90 % interval holds<th>its width" } else { "" };
         let _ = write!(
             body,
-            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %<th>90 % interval holds<th>its width"
+            "<h2>{title}</h2><div class=\"wide\"><table><tr><th><th>learner<th>rows<th>MAPE %<th>95 % of it<th>median %<th>p90 %<th>RMSPE %<th>hit@5 %<th>hit@10 %<th>hit@20 %<th>weighted %<th>bias %{of_intervals}"
         );
         for (group, learners) in groups {
             let mut sorted: Vec<_> = learners.iter().collect();
             sorted.sort_by(|one, two| one.1.mape.total_cmp(&two.1.mape));
             for (learner, one) in sorted {
                 let class = if learner.starts_with("ours") { " class=\"ours\"" } else { "" };
-                let interval = one.interval.as_ref().map_or("<td><td>".to_owned(), |interval| {
-                    format!("<td>{:.1} %<td>±\u{a0}{:.1}\u{a0}%", interval.coverage, interval.half_width)
-                });
+                let interval = match &one.interval {
+                    Some(one) => format!("<td>{:.1} %<td>±\u{a0}{:.1}\u{a0}%", one.coverage, one.half_width),
+                    None if has_intervals => "<td><td>".to_owned(),
+                    None => String::new(),
+                };
                 let _ = write!(
                     body,
                     "<tr{class}><td>{}<td>{}<td>{}<td>{:.2}<td>{:.2}\u{a0}…\u{a0}{:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.2}<td>{:+.2}{interval}",

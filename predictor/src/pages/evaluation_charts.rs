@@ -1,7 +1,7 @@
 //! The charts of an evaluation: what we predicted against what was measured, our error by operator, and how often
 //! intervals that promise 90 % hold the time.
 
-use super::chart::{Scale, label_width, ticks};
+use super::chart::{Scale, decades, label_width, svg, ticks};
 use super::escape;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
@@ -83,9 +83,7 @@ fn scatter(points: &[ScatterPoint]) -> String {
     let across = Scale { range: (low, high), places: (LEFT, LEFT + SIDE), is_log: true };
     let up = Scale { range: (low, high), places: (MARGIN + SIDE, MARGIN), is_log: true };
     let (width, height) = (LEFT + SIDE + MARGIN + 30.0, SIDE + MARGIN + BOTTOM);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"predicted against measured\" width=\"{width}\" height=\"{height}\">"
-    );
+    let mut svg = svg(width, height, "predicted against measured");
     let (right, floor) = (LEFT + SIDE, MARGIN + SIDE);
     for time in decades(low, high) {
         let (x, y) = (across.place(time), up.place(time));
@@ -124,13 +122,6 @@ fn scatter(points: &[ScatterPoint]) -> String {
     svg + "</svg>"
 }
 
-/// Powers of ten in a range, or its ends where there is none.
-fn decades(low: f64, high: f64) -> Vec<f64> {
-    let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
-    let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
-    if found.is_empty() { vec![low, high] } else { found }
-}
-
 fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
     let left = label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0;
     let most = bars.iter().map(|bar| bar.value.max(bar.range.map_or(0.0, |range| range.1)));
@@ -138,11 +129,7 @@ fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
     let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{}\" height=\"{}\">",
-        left + BARS + says + 28.0,
-        floor + 28.0
-    );
+    let mut svg = svg(left + BARS + says + 28.0, floor + 28.0, "a bar for each operator");
     for tick in ticks(0.0, most, 5) {
         let x = across.place(tick);
         let _ = write!(

@@ -1,6 +1,6 @@
 //! Correlations as colours: features down, operators and devices across, one map for each measure.
 
-use super::chart::label_width;
+use super::chart::{label_width, svg};
 use super::{escape, page};
 use crate::correlate::Correlation;
 use std::collections::BTreeMap;
@@ -100,11 +100,7 @@ fn map(
     let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
     let left = label_width(features.iter().copied()) as usize + 20;
     let right = label_width(groups.iter().map(String::as_str)) as usize;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" width=\"{}\" height=\"{}\">",
-        left + width * groups.len() + right,
-        top + height * features.len() + 10
-    );
+    let mut svg = svg((left + width * groups.len() + right) as f64, (top + height * features.len() + 10) as f64, name);
     for (across, group) in groups.iter().enumerate() {
         let x = left + width * across + width / 2;
         let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));

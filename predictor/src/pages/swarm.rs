@@ -1,6 +1,6 @@
 //! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
 
-use super::chart::{Scale, factor, label_width};
+use super::chart::{Scale, factor, label_width, svg};
 use super::{escape, page};
 use crate::explain::{FeatureSummary, Summary};
 use std::fmt::Write;
@@ -40,10 +40,7 @@ fn picture(features: &[FeatureSummary]) -> String {
     let width = left + MIDDLE + RIGHT;
     let across = Scale { range: (1.0 / most, most), places: (left, left + MIDDLE), is_log: true };
     let bottom = TOP + LANE * features.len() as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{width}\" height=\"{}\">",
-        bottom + 46.0
-    );
+    let mut svg = svg(width, bottom + 46.0, "what features multiply times by");
     for tick in factor_ticks(most) {
         let x = across.place(tick);
         let _ = write!(
