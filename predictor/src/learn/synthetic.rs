@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// So many samples are learned from; the others are asked.
 pub(super) const LEARNED: usize = 240;
-const ALL: u64 = 300;
+const ALL: u64 = 480;
 
 /// The samples, those that are learned from, and those that are asked.
 pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
