@@ -12,19 +12,13 @@ pub use evaluation::evaluation;
 pub use heat_map::{SIGNIFICANT, heat_map};
 pub use swarm::swarms;
 
+use report::page::escaped as escape;
+
 /// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
 pub const KEPT: f64 = 85.0;
 
 const STYLE: &str = include_str!("style.css");
 
 fn page(title: &str, body: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-        <title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
-    )
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    report::page::page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

@@ -21,7 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Operators in one request.
 const MOST_OPERATORS: usize = 1000;
 
-const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
+const BODY: &str = include_str!("body.html");
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// What answers are made of.
@@ -61,7 +62,9 @@ struct Reply {
 
 fn route(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
     match (method, path) {
-        ("GET", "/") => Reply { status: 200, kind: "text/html; charset=utf-8", body: PAGE.to_owned() },
+        ("GET", "/") => {
+            Reply { status: 200, kind: "text/html; charset=utf-8", body: report::page::page("oppredict", STYLE, BODY) }
+        }
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
         ("GET", "/about") => of_json(200, &about(service)),
         ("POST", "/predict") => {
