@@ -381,7 +381,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         |query: Result<Query<'_>>| query.and_then(|_| predictions.next().expect("all that can be asked were"));
     let answered: Vec<Option<Result<Prediction>>> =
         queries.into_iter().map(|query| query.map(&mut prediction)).collect();
-    let told = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
+    let result = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
         let (operator, setting) = question?;
         let prediction = prediction.expect("what is a question was asked")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
@@ -393,7 +393,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
             ))),
         }
     };
-    questions.into_iter().zip(answered).map(told).collect()
+    questions.into_iter().zip(answered).map(result).collect()
 }
 
 /// A question as the predictor takes it.

@@ -55,7 +55,7 @@ impl IntervalScore {
     /// Of predictions, measurements and how far the interval of each reaches; of those that have one, nothing where none has.
     pub fn of(predicted: &[f64], measured: &[f64], intervals: &[Option<LogInterval>]) -> Option<IntervalScore> {
         assert!(predicted.len() == measured.len() && intervals.len() == measured.len(), "one place per measurement");
-        let logs = predicted.iter().zip(measured).map(|(guess, truth)| (truth / guess).ln());
+        let logs = predicted.iter().zip(measured).map(|(prediction, truth)| (truth / prediction).ln());
         let is_finite = |reach: &LogInterval| (reach.below + reach.above).is_finite();
         let known: Vec<(f64, LogInterval)> =
             logs.zip(intervals).filter_map(|(log, reach)| Some((log, reach.filter(is_finite)?))).collect();
@@ -72,12 +72,13 @@ impl IntervalScore {
 pub fn metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
     assert!(predicted.len() == measured.len() && groups.len() == measured.len(), "one prediction per measurement");
     let count = measured.len() as f64;
-    let signed: Vec<f64> = predicted.iter().zip(measured).map(|(guess, truth)| 100.0 * (guess / truth - 1.0)).collect();
+    let signed: Vec<f64> =
+        predicted.iter().zip(measured).map(|(prediction, truth)| 100.0 * (prediction / truth - 1.0)).collect();
     let mut errors: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
     let mape_interval = bootstrap(&errors, groups);
     let hit = |within: f64| 100.0 * errors.iter().filter(|error| **error <= within).count() as f64 / count;
     let (hit5, hit10, hit20) = (hit(5.0), hit(10.0), hit(20.0));
-    let off: f64 = predicted.iter().zip(measured).map(|(guess, truth)| (guess - truth).abs()).sum();
+    let off: f64 = predicted.iter().zip(measured).map(|(prediction, truth)| (prediction - truth).abs()).sum();
     Metrics {
         rows: measured.len(),
         mape: errors.iter().sum::<f64>() / count,

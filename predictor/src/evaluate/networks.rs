@@ -119,17 +119,18 @@ fn network_result(
 fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
     type Times = (Vec<f64>, Vec<f64>);
     let mut all: BTreeMap<Setting, BTreeMap<u64, Times>> = BTreeMap::new();
-    for (row, guess) in rows.iter().zip(predicted) {
+    for (row, prediction) in rows.iter().zip(predicted) {
         let sample = &samples.rows[*row];
         if sample.is_default {
             let of_setting = all.entry((sample.device, sample.threads.to_bits())).or_default();
-            let (measured, guesses) = of_setting.entry(sample.shape).or_default();
+            let (measured, predictions) = of_setting.entry(sample.shape).or_default();
             measured.push(sample.time_ns);
-            guesses.push(*guess);
+            predictions.push(*prediction);
         }
     }
-    let middle =
-        |(shape, (mut measured, mut guesses)): (u64, Times)| (shape, (median(&mut measured), median(&mut guesses)));
+    let middle = |(shape, (mut measured, mut predictions)): (u64, Times)| {
+        (shape, (median(&mut measured), median(&mut predictions)))
+    };
     all.into_iter().map(|(setting, shapes)| (setting, shapes.into_iter().map(middle).collect())).collect()
 }
 

@@ -31,8 +31,8 @@ pub struct Ranking {
 pub(super) fn ranking(samples: &Samples, answers: &HeldOutPredictions) -> Option<Ranking> {
     let mut tasks: BTreeMap<(usize, u64), Vec<(f64, f64)>> = BTreeMap::new();
     for (round, (_, range)) in answers.splits.iter().enumerate() {
-        for (row, guess) in answers.rows[range.clone()].iter().zip(&answers.predicted[range.clone()]) {
-            tasks.entry((round, samples.rows[*row].task)).or_default().push((*guess, samples.rows[*row].time_ns));
+        for (row, prediction) in answers.rows[range.clone()].iter().zip(&answers.predicted[range.clone()]) {
+            tasks.entry((round, samples.rows[*row].task)).or_default().push((*prediction, samples.rows[*row].time_ns));
         }
     }
     tasks.retain(|_, schedules| schedules.len() >= FEWEST);
@@ -49,9 +49,9 @@ pub(super) fn ranking(samples: &Samples, answers: &HeldOutPredictions) -> Option
         top1 += best / best_of(1) / count;
         top5 += best / best_of(5) / count;
         regret10 += 100.0 * (best_of(10) / best - 1.0) / count;
-        let (guesses, times): (Vec<f64>, Vec<f64>) = schedules.iter().copied().unzip();
-        kendalls.push(crate::correlate::kendall(&guesses, &times));
-        spearmans.push(crate::correlate::spearman(&guesses, &times));
+        let (predictions, times): (Vec<f64>, Vec<f64>) = schedules.iter().copied().unzip();
+        kendalls.push(crate::correlate::kendall(&predictions, &times));
+        spearmans.push(crate::correlate::spearman(&predictions, &times));
     }
     kendalls.retain(|value| value.is_finite());
     spearmans.retain(|value| value.is_finite());
