@@ -24,7 +24,8 @@ fn is_glue(name: &str) -> bool {
 #[derive(Default)]
 pub struct Builder {
     target: Option<(String, CompileTarget)>,
-    lowered: Option<(String, Layout, Task, Lowered)>,
+    task: Option<(String, Task)>,
+    lowered: Option<(Layout, Lowered)>,
     spaces: SpaceCache,
     nvrtc: Option<Nvrtc>,
 }
@@ -47,7 +48,8 @@ impl Builder {
         let target = self.target(&job.target)?;
         let sums = if target.architectures.is_empty() { Sums::Own } else { Sums::Wide };
         self.lower(&job.task, schedule.layout(), sums)?;
-        let (_, _, task, lowered) = self.lowered.as_ref().expect("just lowered");
+        let (_, task) = self.task.as_ref().expect("just read");
+        let (_, lowered) = self.lowered.as_ref().expect("just lowered");
         let moves = apply(task, lowered, &schedule, &target, &mut self.spaces)?;
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
         let module = moves.module()?;
@@ -128,13 +130,17 @@ impl Builder {
 
     /// What products are summed in follows from the target, and a new target forgets what was lowered.
     fn lower(&mut self, text: &str, layout: Layout, sums: Sums) -> Result<()> {
-        if matches!(&self.lowered, Some((known, with, ..)) if known == text && *with == layout) {
-            return Ok(());
+        if self.task.as_ref().is_none_or(|(known, _)| known != text) {
+            self.lowered = None;
+            let task = serde_json::from_str(text).context("cannot read the task")?;
+            self.task = Some((text.to_owned(), task));
         }
-        let task: Task = serde_json::from_str(text).context("cannot read the task")?;
-        let lowered = lower(&task, layout, sums).context("cannot lower the task")?;
-        self.spaces.clear();
-        self.lowered = Some((text.to_owned(), layout, task, lowered));
+        if self.lowered.as_ref().is_none_or(|(known, _)| *known != layout) {
+            let (_, task) = self.task.as_ref().expect("just read");
+            let lowered = lower(task, layout, sums).context("cannot lower the task")?;
+            self.spaces.clear();
+            self.lowered = Some((layout, lowered));
+        }
         Ok(())
     }
 }

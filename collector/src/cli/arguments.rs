@@ -463,7 +463,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
         store: PathBuf,
         /// Of several attempts, count the middle, latest or all
-        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = choose)]
+        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::named)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
@@ -481,7 +481,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
         /// Of several attempts, write the middle, latest or all
-        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = choose)]
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
@@ -756,10 +756,4 @@ fn some_percent(text: &str) -> Result<f64, String> {
 fn some_seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
-}
-
-/// A way to choose, by its word.
-fn choose(word: &str) -> std::result::Result<datasets::Choose, String> {
-    let allowed = datasets::Choose::ALL.iter().map(|choose| choose.name()).collect::<Vec<_>>().join(", ");
-    datasets::Choose::from_name(word).ok_or_else(|| format!("allowed are {allowed}"))
 }

@@ -41,8 +41,7 @@ pub fn failed(error: datasets::Error) -> Failure {
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     let allowed = "csv, parquet or jsonl";
     match name {
-        Some(name) => Format::from_name(name)
-            .ok_or_else(|| Failure::usage(format!("unknown format `{name}`; allowed are {allowed}"))),
+        Some(name) => Format::named(name).map_err(Failure::usage),
         None => Format::of_path(path).ok_or_else(|| {
             Failure::usage(format!("the name `{}` does not say the format", path.display()))
                 .with_hint(format!("add `--format` with {allowed}"))
@@ -233,9 +232,7 @@ fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
 fn schema(sql: Option<&str>) -> Result<u8> {
     match sql {
         Some(engine) => {
-            let engine = Dialect::from_name(engine).ok_or_else(|| {
-                Failure::usage(format!("unknown engine `{engine}`; allowed are postgres, clickhouse and duckdb"))
-            })?;
+            let engine = Dialect::named(engine).map_err(Failure::usage)?;
             print(datasets::sql::schema(engine).trim_end())?;
         }
         None => {

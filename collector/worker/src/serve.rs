@@ -3,7 +3,6 @@
 //! Two steps, because confinement must come before the first library is loaded, and the greeting after the last:
 //!
 //! ```no_run
-//! # use crate;
 //! let entry = worker::enter()?;
 //! let versions = Default::default(); // load libraries here, and say which
 //! entry.serve(versions, |request: String| request.len())?;

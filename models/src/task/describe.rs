@@ -142,6 +142,7 @@ fn label(op: &Op) -> &'static str {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each operator")]
 fn describe_attributes(op: &Op, line: &mut String) {
     match op {
         Op::Conv { strides, pads, dilations, groups } => {

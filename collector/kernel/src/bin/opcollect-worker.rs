@@ -7,7 +7,6 @@ use kernel::runner::Runner;
 use kernel::tvm::{compile, library, names::Role};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use worker;
 
 fn main() -> ExitCode {
     worker::end(serve())

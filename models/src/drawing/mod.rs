@@ -19,9 +19,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 /// What the page looks like.
-const STYLE: &str = include_str!("drawing/style.css");
+const STYLE: &str = include_str!("style.css");
 /// Its body; the places of the drawing and its facts are marked.
-const BODY: &str = include_str!("drawing/body.html");
+const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
 /// Letters of a line in a box.
 const LONGEST: usize = 48;

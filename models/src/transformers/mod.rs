@@ -133,7 +133,7 @@ macro_rules! shipped {
         Entry {
             name: $name,
             aliases: &[$($alias),*],
-            text: include_str!(concat!("../../configs/transformers/", $name, ".json")),
+            text: include_str!(concat!("../../../configs/transformers/", $name, ".json")),
         }
     };
 }
