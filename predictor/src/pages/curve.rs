@@ -54,42 +54,70 @@ pub fn summary(knee: &Knee) -> String {
     text
 }
 
+/// The scale of times: what is drawn of one is its part of the unit.
+struct Times {
+    scale: Scale,
+    /// Where lines are drawn across, and what stands beside them.
+    marks: Vec<(f64, String)>,
+    unit_ns: f64,
+    /// The name of the unit, where it does not stand beside each line.
+    name: &'static str,
+}
+
+impl Times {
+    fn of(knee: &Knee) -> Times {
+        let probes = || knee.probes.iter().map(|probe| probe.measured_ns);
+        let highs =
+            knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
+        let lows = knee.curve.iter().map(|point| if point.low_ns > 0.0 { point.low_ns } else { point.time_ns });
+        let most = highs.chain(probes()).fold(0.0, f64::max);
+        let least = lows.chain(probes()).fold(f64::INFINITY, f64::min);
+        let shortest = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
+        let (unit_ns, name) = unit(most);
+        let places = (HEIGHT - BOTTOM, TOP);
+        if least > 0.0 && most > FLAT * shortest {
+            let (low, high) = (0.8 * least, 1.25 * most);
+            let marks = decades(low, high).into_iter().map(|time| (time / unit_ns, duration(time))).collect();
+            let scale = Scale { range: (low / unit_ns, high / unit_ns), places, is_log: true };
+            return Times { scale, marks, unit_ns, name: "" };
+        }
+        let scale = Scale { range: (0.0, 1.04 * most / unit_ns), places, is_log: false };
+        let marks = ticks(scale.range.0, scale.range.1, 6).into_iter().map(|tick| (tick, plain(tick))).collect();
+        Times { scale, marks, unit_ns, name }
+    }
+
+    fn place(&self, time_ns: f64) -> f64 {
+        self.scale.place(time_ns / self.unit_ns)
+    }
+
+    /// Lines across and what stands beside them.
+    fn lines(&self) -> String {
+        let mut svg = String::new();
+        for (tick, text) in &self.marks {
+            let place = self.scale.place(*tick);
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                WIDTH - RIGHT,
+                LEFT - 8.0,
+                place + 4.0
+            );
+        }
+        svg
+    }
+}
+
 fn picture(knee: &Knee) -> String {
-    let highs = knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
-    let probes = knee.probes.iter().map(|probe| probe.measured_ns);
-    let most = highs.chain(probes).fold(0.0, f64::max);
-    let (divisor, name) = unit(most);
     let (first, last) =
         (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
     // Knobs go in doublings.
     let is_log = knee.over != "threads" && first > 0.0;
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
-    let least = knee.curve.iter().map(|point| if point.low_ns > 0.0 { point.low_ns } else { point.time_ns });
-    let least = least.chain(knee.probes.iter().map(|probe| probe.measured_ns)).fold(f64::INFINITY, f64::min);
-    let shortest = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
-    let is_flat = least > 0.0 && most > FLAT * shortest;
-    let range = if is_flat { (0.8 * least / divisor, 1.25 * most / divisor) } else { (0.0, 1.04 * most / divisor) };
-    let up = Scale { range, places: (HEIGHT - BOTTOM, TOP), is_log: is_flat };
-    let marks: Vec<(f64, String)> = match is_flat {
-        true => {
-            decades(divisor * range.0, divisor * range.1).iter().map(|time| (time / divisor, duration(*time))).collect()
-        }
-        false => ticks(range.0, range.1, 6).into_iter().map(|tick| (tick, plain(tick))).collect(),
-    };
-    let name = if is_flat { "" } else { name };
-    let (x, y) = (|at: f64| across.place(at), |time_ns: f64| up.place(time_ns / divisor));
+    let times = Times::of(knee);
+    let name = times.name;
+    let (x, y) = (|at: f64| across.place(at), |time_ns: f64| times.place(time_ns));
     let mut svg = svg(WIDTH, HEIGHT, &format!("time over {}", knee.over));
-    for (tick, text) in marks {
-        let place = up.place(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 8.0,
-            place + 4.0,
-            text
-        );
-    }
+    svg += &times.lines();
     let mut free = f64::NEG_INFINITY;
     for point in &knee.curve {
         let place = x(point.at);
