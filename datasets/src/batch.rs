@@ -5,8 +5,9 @@
 
 use crate::error::RowError;
 use crate::record::cell::Cell;
-use crate::record::column::{Column, Kind};
+use crate::record::column::Kind;
 use crate::record::key::Key;
+use crate::record::table::Column;
 use crate::record::table::{COLUMNS, ColumnId, Record};
 use std::ops::Range;
 

@@ -3,9 +3,9 @@
 //! The prose around the table lives here too, because the file is written as a whole and a test compares it.
 
 use crate::record::SCHEMA_VERSION;
-use crate::record::column::Column;
 use crate::record::experiment::EXPERIMENT;
 use crate::record::table::COLUMNS;
+use crate::record::table::Column;
 use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use std::fmt::Write;
 

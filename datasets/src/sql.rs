@@ -1,7 +1,8 @@
 //! The table of columns in the words of three databases, and how to load parts into each.
 
-use crate::record::column::{Column, Kind};
+use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
+use crate::record::table::Column;
 use models::names;
 use std::fmt::Write;
 

@@ -10,7 +10,6 @@ use crate::contents::Contents;
 use crate::graph::{Computed, Const};
 use crate::infer::infer;
 use crate::operator::{Class, Op};
-use crate::quantise;
 use crate::reference::{self, Tensor};
 use crate::types::TensorType;
 
@@ -25,7 +24,7 @@ pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     }
     // What was stored as integers can still be found, so that integers may be computed with.
     let is_stored = matches!(op, Op::Dequantize { .. })
-        || (matches!(op, Op::Transpose { .. }) && inputs.first().is_some_and(|(_, data)| quantise::is_stored(data)));
+        || (matches!(op, Op::Transpose { .. }) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
     if is_stored {
         infer(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
         return written_down(op, inputs);
@@ -78,6 +77,18 @@ pub fn contents_of(tensor: &Tensor) -> Const {
         }
         short if short.len() <= SHORT => Const::Small(numbers),
         _ => Const::Bytes(Contents::new(tensor.bytes().to_vec())),
+    }
+}
+
+/// Whether a constant is stored as integers.
+fn is_stored(data: &Const) -> bool {
+    match data {
+        Const::Computed(computed) => match computed.op {
+            Op::Dequantize { .. } => true,
+            Op::Transpose { .. } => is_stored(&computed.inputs[0].1),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

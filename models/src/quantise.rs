@@ -21,18 +21,6 @@ pub(crate) struct Stored {
     pub axis: usize,
 }
 
-/// Whether a constant is stored as integers.
-pub(crate) fn is_stored(data: &Const) -> bool {
-    match data {
-        Const::Computed(computed) => match computed.op {
-            Op::Dequantize { .. } => true,
-            Op::Transpose { .. } => is_stored(&computed.inputs[0].1),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 /// The integers behind a constant, if there are any.
 pub(crate) fn stored(data: &Const) -> Option<Stored> {
     let Const::Computed(computed) = data else { return None };

@@ -5,8 +5,9 @@
 
 use super::SCHEMA_VERSION;
 use super::cell::Cell;
-use super::column::{Column, Kind};
+use super::column::Kind;
 use super::key::Key;
+use super::table::Column;
 use super::table::{COLUMNS, Record};
 use super::words::Outcome;
 use crate::error::RowError;

@@ -1,30 +1,6 @@
-//! What is known about a column.
+//! How columns are stored, and when their values are known.
 
 use super::cell::Storage;
-use super::table::{COLUMNS, ColumnId};
-
-/// One column of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
-    /// Its place in the table.
-    pub id: ColumnId,
-    /// Its name in every file and engine.
-    pub name: &'static str,
-    /// The group it is documented under.
-    pub group: &'static str,
-    /// How it is stored.
-    pub kind: Kind,
-    /// Unit of its numbers, or the form of its texts.
-    pub unit: &'static str,
-    /// Whether a row may lack it.
-    pub nullable: bool,
-    /// What it means; may begin with a space, see `text`.
-    pub doc: &'static str,
-    /// First schema version that has it.
-    pub since: i64,
-    /// Whether a predictor that answers before the run may see it.
-    pub known: Known,
-}
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +32,6 @@ pub enum Known {
     Before,
     /// Only after it ran.
     After,
-}
-
-impl Column {
-    /// What the column means, trimmed.
-    pub fn text(&self) -> &'static str {
-        self.doc.trim()
-    }
 }
 
 impl Kind {
@@ -103,17 +72,5 @@ impl Known {
             Known::Before => "before",
             Known::After => "after",
         }
-    }
-}
-
-impl ColumnId {
-    /// What is known about the column.
-    pub fn column(self) -> &'static Column {
-        &COLUMNS[self as usize]
-    }
-
-    /// The column's name.
-    pub fn name(self) -> &'static str {
-        self.column().name
     }
 }

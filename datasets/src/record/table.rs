@@ -9,7 +9,7 @@
 //! predictor that answers before the run.
 
 use super::cell::{Cell, Field};
-use super::column::{Column, Kind, Known};
+use super::column::{Kind, Known};
 use super::columns;
 use super::json::Json;
 use super::key::Key;
@@ -233,5 +233,47 @@ columns! {
         seed: Option<i64> = Integer, "number", Before, since 1;
         /// Settings of measuring: warm-up, repeats, stopping rule, deadlines.
         plan: Option<Json> = Json, "JSON", Before, since 1;
+    }
+}
+
+/// One column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its place in the table.
+    pub id: ColumnId,
+    /// Its name in every file and engine.
+    pub name: &'static str,
+    /// The group it is documented under.
+    pub group: &'static str,
+    /// How it is stored.
+    pub kind: Kind,
+    /// Unit of its numbers, or the form of its texts.
+    pub unit: &'static str,
+    /// Whether a row may lack it.
+    pub nullable: bool,
+    /// What it means; may begin with a space, see `text`.
+    pub doc: &'static str,
+    /// First schema version that has it.
+    pub since: i64,
+    /// Whether a predictor that answers before the run may see it.
+    pub known: Known,
+}
+
+impl Column {
+    /// What the column means, trimmed.
+    pub fn text(&self) -> &'static str {
+        self.doc.trim()
+    }
+}
+
+impl ColumnId {
+    /// What is known about the column.
+    pub fn column(self) -> &'static Column {
+        &COLUMNS[self as usize]
+    }
+
+    /// The column's name.
+    pub fn name(self) -> &'static str {
+        self.column().name
     }
 }

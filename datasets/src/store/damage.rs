@@ -2,8 +2,8 @@
 
 use super::Store;
 use super::files::{list, make_folder, sync_folder};
+use super::hashing::hash_file;
 use super::names::{is_part, part_name};
-use super::transfer::hash_file;
 use crate::error::{Error, IoContext, Result};
 use rayon::prelude::*;
 use serde::Serialize;

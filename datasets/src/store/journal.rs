@@ -9,10 +9,10 @@
 
 use super::files::{Kept, Scratch, make_folder};
 use super::identity::Identity;
-use super::journal_reader::JournalReader;
+use super::journal_reader::{JournalHeader, JournalReader};
 use super::lease::{LEASE, Renewal};
 use super::names::encode;
-use super::seal::seal_journal;
+use super::seal::{SEAL_AT_ROWS, seal_journal};
 use super::{SealReport, Store, checksum};
 use crate::codec::json_lines::write_line;
 use crate::error::{Error, IoContext, Result};
@@ -28,9 +28,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Zeros laid down at once.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Rows after which a journal is sealed and a new one begun.
-pub(super) const SEAL_AT_ROWS: usize = 50_000;
-
 /// Bytes of lines after which it is, because they are kept in memory until then.
 const SEAL_AT_BYTES: usize = 128 << 20;
 
@@ -43,28 +40,6 @@ pub struct Origin {
     pub program: String,
     /// The command line, for people who find the journal.
     pub command: String,
-}
-
-/// The first line of a journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalHeader {
-    /// Schema version of its records.
-    pub schema_version: i64,
-    /// Whether every line ends in a checksum.
-    #[serde(default)]
-    pub(super) has_checksums: bool,
-    /// Name of the host.
-    pub host: String,
-    /// Name and version of the program.
-    pub program: String,
-    /// The command line.
-    pub command: String,
-    /// When it was begun, in microseconds since 1970-01-01 UTC.
-    pub started_at_us: i64,
-    pub(super) process: Identity,
-    /// Seconds within which the process promises to change the file; nothing where it promises none.
-    #[serde(default)]
-    pub(super) lease_seconds: Option<u64>,
 }
 
 /// The journal this process writes.

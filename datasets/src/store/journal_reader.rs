@@ -2,7 +2,7 @@
 
 use super::checksum;
 use super::damage::Damage;
-use super::journal::JournalHeader;
+use super::identity::Identity;
 use crate::codec::json_lines::{Line, Lines, parse_line, too_long};
 use crate::error::{Error, IoContext, Result, RowError};
 use crate::record::SCHEMA_VERSION;
@@ -16,6 +16,28 @@ use std::time::SystemTime;
 
 /// Lines that are in memory before they are parsed.
 const PARSED_AT_ONCE: usize = 2048;
+
+/// The first line of a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalHeader {
+    /// Schema version of its records.
+    pub schema_version: i64,
+    /// Whether every line ends in a checksum.
+    #[serde(default)]
+    pub(super) has_checksums: bool,
+    /// Name of the host.
+    pub host: String,
+    /// Name and version of the program.
+    pub program: String,
+    /// The command line.
+    pub command: String,
+    /// When it was begun, in microseconds since 1970-01-01 UTC.
+    pub started_at_us: i64,
+    pub(super) process: Identity,
+    /// Seconds within which the process promises to change the file; nothing where it promises none.
+    #[serde(default)]
+    pub(super) lease_seconds: Option<u64>,
+}
 
 /// The end of a journal that was being written when its process died; it is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@
 use super::Store;
 use super::compact::Manifest;
 use super::damage::part_damage;
-use super::journal::SEAL_AT_ROWS;
+use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
 use super::verify::{is_of_content, wrong_key};
 use crate::codec::parquet::PartCursor;

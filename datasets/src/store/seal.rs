@@ -6,12 +6,11 @@
 use super::Store;
 use super::damage::Damage;
 use super::files::{HashedScratch, make_folder, remove, sync_folder};
+use super::hashing::hash_file;
 use super::identity::{Identity, Owner};
-use super::journal::SEAL_AT_ROWS;
 use super::journal_reader::{JournalReader, TornTail};
 use super::lease::{LEASE, Lease};
 use super::names::{part_folder, part_name};
-use super::transfer::hash_file;
 use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter};
 use crate::error::{Error, IoContext, Result};
@@ -24,6 +23,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// Rows after which a journal is sealed and a new one begun.
+pub(super) const SEAL_AT_ROWS: usize = 50_000;
 
 /// How to seal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::chosen::Chosen;
 use super::damage::{Damage, part_damage};
 use super::files::{HashedScratch, make_folder};
-use super::journal::SEAL_AT_ROWS;
 use super::journal_reader::{JournalReader, TornTail};
 use super::merge::Merged;
 use super::names::part_name;
+use super::seal::SEAL_AT_ROWS;
 use super::seal::seal_rows;
 use super::{Store, settled};
 use crate::codec::{Format, Writer, read};
@@ -169,18 +169,5 @@ impl Store {
         let parts = staged.parts()?;
         report.parts = parts.iter().map(|part| store.dataset_folder().join(staged.name_of(part))).collect();
         Ok(report)
-    }
-}
-
-/// The hash of a file's content.
-pub(super) fn hash_file(path: &Path) -> Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    let mut file = File::open(path).context("opening", path)?;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer).context("reading", path)? {
-            0 => return Ok(hasher.finalize()),
-            bytes => hasher.write_all(&buffer[..bytes]).context("hashing", path)?,
-        }
     }
 }

@@ -4,6 +4,7 @@
 //! Reading goes by batches of the columns asked for. The reader underneath was not written for hostile files: sizes
 //! are checked before it sees them (`pages`), and what it still trips over is caught and reported (`guard`).
 
+mod file;
 mod guard;
 mod pages;
 mod read;

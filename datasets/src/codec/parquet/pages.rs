@@ -3,7 +3,7 @@
 //! The library takes memory for as many bytes and values as a header claims. Headers are small structs in Thrift's
 //! compact form, so a short parser can walk them and refuse a claim that no honest file makes. Nothing is decoded.
 
-use super::read::PartFile;
+use super::file::PartFile;
 use crate::limits::{MAX_CHUNK_VALUES, MAX_PAGE_BYTES};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;

@@ -3,6 +3,7 @@
 //! Accepts what other programs write from our files too: columns in any order, optional where we require (a missing
 //! value is then an error of its row), nullable columns left out. Refuses unknown columns and other types.
 
+use super::file::PartFile;
 use super::guard::guard;
 use super::pages::check_pages;
 use super::schema::{KEY_BYTES, physical};
@@ -25,13 +26,6 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// An open file, read by position so that readers of several columns and threads do not disturb each other.
-#[derive(Clone)]
-pub(crate) struct PartFile {
-    file: Arc<File>,
-    pub(super) len: u64,
-}
 
 /// A file of records and the place up to which it was read.
 pub(crate) struct PartCursor {
@@ -332,76 +326,4 @@ fn lists(
 
 fn too_few(rows: usize, read: usize) -> ParquetError {
     ParquetError::General(format!("a column has {read} of {rows} rows"))
-}
-
-impl PartFile {
-    fn open(path: &Path) -> Result<PartFile> {
-        let file = File::open(path).context("opening", path)?;
-        let len = file.metadata().context("reading the size of", path)?.len();
-        Ok(PartFile { file: Arc::new(file), len })
-    }
-
-    /// Checks both ends of the file, and that the footer is one we are willing to read.
-    fn check_frame(&self, path: &Path) -> Result<()> {
-        let no_parquet = || Error::damaged(path, "the file is not Parquet or was cut off");
-        if self.len < 12 {
-            return Err(no_parquet());
-        }
-        let ends = self.read(0, 4).and_then(|head| Ok((head, self.read(self.len - 8, 8)?)));
-        let (head, tail) = ends.map_err(|error| Error::damaged(path, error.to_string()))?;
-        if &head[..] != b"PAR1" || &tail[4..] != b"PAR1" {
-            return Err(no_parquet());
-        }
-        let footer_bytes = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
-        if footer_bytes > self.len - 12 {
-            return Err(no_parquet());
-        }
-        if footer_bytes > MAX_FOOTER_BYTES {
-            return Err(Error::damaged(path, format!("its footer has {footer_bytes} bytes, more than any of ours")));
-        }
-        Ok(())
-    }
-
-    /// Bytes of the file, which must have them.
-    pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
-        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
-            return Err(ParquetError::EOF("something lies beyond the end of the file".to_owned()));
-        }
-        let mut buffer = vec![0; length];
-        self.file.read_exact_at(&mut buffer, start)?;
-        Ok(buffer.into())
-    }
-}
-
-impl Length for PartFile {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for PartFile {
-    type T = BufReader<Position>;
-
-    fn get_read(&self, start: u64) -> Parquet<BufReader<Position>> {
-        // The library asks for a reader to parse one page header, which is short.
-        Ok(BufReader::with_capacity(256, Position { file: Arc::clone(&self.file), offset: start }))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> Parquet<Bytes> {
-        self.read(start, length)
-    }
-}
-
-/// A place in a file from which it is read on.
-pub(crate) struct Position {
-    file: Arc<File>,
-    offset: u64,
-}
-
-impl Read for Position {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read_at(buffer, self.offset)?;
-        self.offset += read as u64;
-        Ok(read)
-    }
 }

@@ -3,8 +3,9 @@
 //! One leaf per column in the order of the table. Lists follow the three-level form that all readers know; times carry
 //! their unit, so that readers show them as times.
 
-use crate::record::column::{Column, Kind};
+use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
+use crate::record::table::Column;
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
 use std::sync::Arc;
