@@ -23,7 +23,7 @@ pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> 
     let parameters = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
     let parameters_of = |operator: &str| parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
     let options = FitOptions { seed, purpose, intervals: true };
-    let mut learned = ensemble::fit_with_options(samples, &all, &parameters_of, &options)?;
+    let mut learned = training::fit_with_options(samples, &all, &parameters_of, &options)?;
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
         of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();

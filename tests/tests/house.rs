@@ -48,7 +48,7 @@ fn every_dependency_has_its_reason() {
     let section = manifest.split_once("[workspace.dependencies]").expect("dependencies are the workspace's").1;
     let section = section.split("\n[").next().unwrap_or_default();
     let lines = section.lines().filter(|line| line.contains(" = ") && !line.contains("{ path = "));
-    let is_without = |line: &&str| line.split_once('#').is_none_or(|(_, why)| why.split_whitespace().count() < 3);
+    let is_without = |line: &&str| line.split_once('#').is_none_or(|(_, why)| why.trim().is_empty());
     no_faults(lines.filter(is_without).map(|line| format!("Cargo.toml: `{line}` says not what it is for")).collect());
     let mut wrong = Vec::new();
     for member in members() {
@@ -124,7 +124,7 @@ fn code(document: &str) -> Vec<(usize, String)> {
 
 /// What is wrong with a command line that begins with one of our programs.
 fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
-    let mut words = line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']));
+    let mut words = line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']) && *word != "--");
     let program = words.next()?.trim_start_matches("scripts/");
     if !["opcollect", "oppredict"].contains(&program) {
         return None;
@@ -192,5 +192,6 @@ fn what_counts_as_a_wrong_command() {
         wrong("opcollect dataset stats --target=x"),
         Some("`opcollect dataset stats` has no option `--target`".to_owned())
     );
+    assert_eq!(wrong("opcollect dataset stats -- theirs --nonsense"), None);
     assert_eq!(wrong("python --nonsense"), None);
 }

@@ -452,7 +452,7 @@ fn files_that_are_none() {
         bench.opcollect("dataset export --store store --out x.csv --format xls"),
         2,
         expect![[r#"
-        error: unknown format `xls`; allowed are csv, parquet or jsonl
+        error: unknown format `xls`; known: `csv`, `parquet`, `jsonl`
     "#]],
     );
     check_command(

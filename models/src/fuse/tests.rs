@@ -1,3 +1,5 @@
+//! Which operators become one task.
+
 use super::*;
 use crate::builder::GraphBuilder;
 use crate::operator::{BinaryOp, Op, UnaryOp};

@@ -1,3 +1,5 @@
+//! Shapes and types that follow from those of the inputs.
+
 use super::*;
 use crate::operator::{BinaryOp, Border, CompareOp, PoolMode, ReduceOp, ResizeMode, ScatterOp};
 use expect_test::{Expect, expect};

@@ -1,3 +1,5 @@
+//! ONNX files that are read, and those that are refused.
+
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
 use crate::operator::{BinaryOp, Op, UnaryOp};

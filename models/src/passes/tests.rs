@@ -1,3 +1,5 @@
+//! Passes keep what a graph computes.
+
 use super::*;
 use crate::builder::GraphBuilder;
 use crate::graph::{Const, ValueId};

@@ -1,3 +1,5 @@
+//! Reference computations beside numbers worked out by hand.
+
 use super::*;
 use crate::fuse::{Fuse, plan};
 use crate::graph::Const;

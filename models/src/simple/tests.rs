@@ -1,3 +1,5 @@
+//! Operators by their short texts.
+
 use super::*;
 use crate::fuse::{Fuse, tasks};
 use crate::passes::simplify;

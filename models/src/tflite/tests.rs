@@ -1,1 +1,2 @@
+//! TFLite files that are read, and those that are refused.
 

@@ -1,3 +1,5 @@
+//! Programs of PyTorch that are read, and those that are refused.
+
 use super::*;
 use crate::{reference, safetensors};
 use std::path::PathBuf;

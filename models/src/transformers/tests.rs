@@ -1,3 +1,5 @@
+//! Configurations of transformers and the graphs they become.
+
 use super::*;
 use crate::graph::Const;
 use crate::{reference, safetensors};

@@ -1,3 +1,5 @@
+//! Networks of the zoo: sizes, parameters and work.
+
 use super::*;
 
 /// Learned parameters, and multiply-adds for one input, as counted on the reference library's own classes; the last block

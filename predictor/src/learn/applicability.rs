@@ -6,7 +6,7 @@
 //! tenth. What lies there is further from what is left than drawn shapes are from each other; by how much answers are
 //! further off for it says how intervals widen with that distance.
 
-use super::calibration::COVERAGE;
+use super::COVERAGE;
 use crate::features::FEATURES;
 use crate::samples::Samples;
 use crate::statistics::quantile;

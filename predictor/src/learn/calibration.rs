@@ -7,7 +7,7 @@
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
 use super::operator_statistics::OperatorStatistics;
-use super::{FitOptions, Fitted, by_operator};
+use super::{COVERAGE, UNSEEN, FitOptions, Fitted, by_operator};
 use crate::error::Result;
 use crate::features::View;
 use crate::samples::Samples;
@@ -15,10 +15,6 @@ use crate::split;
 use crate::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// The share of measurements that intervals should hold.
-pub const COVERAGE: f64 = 0.9;
-/// The name that half-widths of devices never seen stand under.
-pub const UNSEEN: &str = "";
 /// Devices with fewer scores share those of all.
 const FEWEST: usize = 30;
 

@@ -9,15 +9,13 @@
 //! relative to the device and answer for devices that were never measured; a few measurements of such a device then
 //! correct it (`gaussian_process`).
 
-use super::blend::fit_blend;
 use super::boosted::{self, BoostingParameters};
-use super::calibration::calibrate;
 use super::choice_classifier::ChoiceClassifier;
 use super::gaussian_process::{self, Correction};
 use super::operator::OperatorEnsemble;
 use super::operator_statistics::{self, ranges};
 use super::trees::Trees;
-use super::{FitOptions, Fitted, LogInterval, by_device, by_operator, predict_by_operator};
+use super::{Fitted, LogInterval, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
 use crate::features::{FEATURES, Feature, Matrix, Origin, View};
 use crate::samples::Samples;
@@ -178,23 +176,6 @@ fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParamete
         sets.push((value, boosted::fit(&matrix.select(&rows), &labels, parameters, seed)?));
     }
     Ok(Trees::gated_by(column as u16, &sets))
-}
-
-/// The same; the trees of single devices have the weight that is best in the blend, and there are intervals where the options want them.
-pub fn fit_with_options(
-    samples: &Samples,
-    train: &[usize],
-    parameters_of: ParametersOf<'_>,
-    options: &FitOptions,
-) -> Result<Ensemble> {
-    let mut fitted = fit(samples, train, parameters_of, options.seed, options.purpose)?;
-    if options.purpose != Purpose::Known {
-        fit_blend(&mut fitted, samples, train, parameters_of, options.seed)?;
-    }
-    if options.intervals {
-        calibrate(&mut fitted, samples, train, parameters_of, options)?;
-    }
-    Ok(fitted)
 }
 
 impl Ensemble {

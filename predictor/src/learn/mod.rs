@@ -19,6 +19,7 @@ pub mod schedules;
 mod support_vectors;
 #[cfg(test)]
 mod synthetic;
+pub mod training;
 pub mod trees;
 pub mod tune;
 
@@ -30,6 +31,11 @@ use boosted::BoostingParameters;
 use ensemble::Purpose;
 use std::collections::BTreeMap;
 use trees::Trees;
+
+/// The share of measurements that intervals should hold.
+pub const COVERAGE: f64 = 0.9;
+/// The name that half-widths of devices never seen stand under.
+pub const UNSEEN: &str = "";
 
 /// Something that can be fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,11 +116,11 @@ impl Learner {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
             Learner::Ensemble => {
-                Box::new(ensemble::fit_with_options(samples, train, &|_| BoostingParameters::usual(), options)?)
+                Box::new(training::fit_with_options(samples, train, &|_| BoostingParameters::usual(), options)?)
             }
             Learner::Tuned => {
                 let chosen = tune::search(samples, train, seed, purpose)?;
-                Box::new(ensemble::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
+                Box::new(training::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
             }
             Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
             Learner::Ranking => Box::new(ranking::fit(samples, train, seed)?),

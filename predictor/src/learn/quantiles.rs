@@ -6,7 +6,7 @@
 //! Romano and others, 2019).
 
 use super::boosted::{self, BoostingParameters, Objective};
-use super::calibration::COVERAGE;
+use super::COVERAGE;
 use super::ensemble::Ensemble;
 use super::trees::Trees;
 use super::{FitOptions, Fitted, LogInterval, by_operator, predict_by_operator};

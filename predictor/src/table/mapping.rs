@@ -3,7 +3,6 @@
 //! Every column must be spoken for, as a size, a key or under `after_run`; an unknown one is an error, because silently
 //! unused columns are how units get mixed up.
 
-use super::plausible::Rows;
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
@@ -311,27 +310,7 @@ impl Shape {
     }
 }
 
-/// The samples in tables that share a mapping.
-pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
-    let devices = mapping.devices.iter().map(|(name, device)| (name.clone(), device.clone())).collect();
-    let mut builder = SamplesBuilder::new(devices);
-    mapping.operators.iter().for_each(|(name, shape)| builder.set_size_names(name, shape.size_names()));
-    for path in paths {
-        let table = super::read(path)?;
-        let times = numbers(path, &table, &mapping.time.column)?;
-        let cvs = mapping.cv.as_ref().map(|name| numbers(path, &table, name)).transpose()?;
-        let questions = in_table(path, &table, mapping)?;
-        let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.nanoseconds()).collect();
-        let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
-        rows.check()?.into_iter().for_each(|warning| builder.warn(warning));
-        for (row, question) in questions.into_iter().enumerate() {
-            builder.push(question, Timing::once(times_ns[row], cvs.map(|cvs| cvs[row])));
-        }
-    }
-    builder.finish()
-}
-
-fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<RawSample>> {
+pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<RawSample>> {
     let known = mapping.columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!(

@@ -3,9 +3,11 @@
 mod csv;
 mod mapping;
 mod plausible;
+mod reading;
 
 pub use csv::read;
-pub use mapping::{Mapping, samples};
+pub use mapping::Mapping;
+pub use reading::samples;
 
 /// A table by column.
 #[derive(Clone, Debug, Default, PartialEq)]

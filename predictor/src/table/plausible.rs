@@ -42,7 +42,7 @@ impl Rows<'_> {
         let mut warnings = Vec::new();
         for (operator, rows) in self.by_operator() {
             let Some(shape) = self.mapping.shape(operator) else { continue };
-            let of = OperatorEnsemble { table: self, operator, shape, rows };
+            let of = OperatorRows { table: self, operator, shape, rows };
             warnings.extend(of.check_launches(launched.as_deref())?);
             warnings.extend(
                 of.check_rows("take less time than their device needs at its peak", |row| self.is_too_fast(row))?,
@@ -135,14 +135,14 @@ fn least_ns(work: &Work, device: &Device) -> f64 {
 }
 
 /// The usable rows of one operator.
-struct OperatorEnsemble<'a> {
+struct OperatorRows<'a> {
     table: &'a Rows<'a>,
     operator: &'a str,
     shape: &'a Shape,
     rows: Vec<usize>,
 }
 
-impl OperatorEnsemble<'_> {
+impl OperatorRows<'_> {
     /// Counts rows of a kind that should not be: few are let pass, more are doubtful, many are refused.
     fn check_rows(&self, what: &str, is_bad: impl Fn(usize) -> bool) -> Result<Option<String>> {
         let bad: Vec<usize> = self.rows.iter().copied().filter(|row| is_bad(*row)).collect();

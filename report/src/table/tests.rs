@@ -1,3 +1,5 @@
+//! Tables on papers of several widths.
+
 use super::*;
 use expect_test::expect;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! What the table of a model says of records.
+
 use super::*;
 use expect_test::{Expect, expect};
 

@@ -1,3 +1,5 @@
+//! Operators that files spell in many small ones.
+
 use crate::graph::Graph;
 use crate::passes::simplify;
 use crate::reference::{Tensor, Tolerance, compare, evaluate_graph};
