@@ -29,8 +29,8 @@ pub use record::column::{Kind, Known};
 pub use record::experiment::EXPERIMENT;
 pub use record::json::Json;
 pub use record::key::Key;
-use record::table::Column;
-pub use record::table::{COLUMNS, ColumnId, Record};
+
+pub use record::table::{COLUMNS, Column, ColumnId, Record};
 pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 pub use shard::{Shard, ShardError};
 pub use sql::Dialect;

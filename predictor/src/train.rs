@@ -3,9 +3,9 @@
 use crate::error::{Error, Result};
 use crate::features::Device;
 use crate::learn::boosted::BoostingParameters;
-use crate::learn::ensemble::{self, Purpose};
+use crate::learn::ensemble::Purpose;
 use crate::learn::predictor::{About, Predictor};
-use crate::learn::{FitOptions, by_operator, tune};
+use crate::learn::{FitOptions, by_operator, training, tune};
 use crate::samples::Samples;
 use crate::split::PARTS;
 use std::collections::{BTreeMap, BTreeSet};

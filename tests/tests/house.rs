@@ -124,7 +124,8 @@ fn code(document: &str) -> Vec<(usize, String)> {
 
 /// What is wrong with a command line that begins with one of our programs.
 fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
-    let mut words = line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']) && *word != "--");
+    let mut words =
+        line.split_whitespace().take_while(|word| !word.starts_with(['#', '|', '&', '>', ';']) && *word != "--");
     let program = words.next()?.trim_start_matches("scripts/");
     if !["opcollect", "oppredict"].contains(&program) {
         return None;

@@ -18,7 +18,6 @@ use crate::codec::json_lines::write_line;
 use crate::error::{Error, IoContext, Result};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -8,7 +8,7 @@ use crate::error::{Error, IoContext, Result, RowError};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};

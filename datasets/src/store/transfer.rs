@@ -15,7 +15,6 @@ use crate::output::Output;
 use crate::record::choose::Choose;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 

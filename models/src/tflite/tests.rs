@@ -1,2 +1,1 @@
 //! TFLite files that are read, and those that are refused.
-

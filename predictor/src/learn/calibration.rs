@@ -7,7 +7,7 @@
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
 use super::operator_statistics::OperatorStatistics;
-use super::{COVERAGE, UNSEEN, FitOptions, Fitted, by_operator};
+use super::{COVERAGE, FitOptions, Fitted, UNSEEN, by_operator};
 use crate::error::Result;
 use crate::features::View;
 use crate::samples::Samples;

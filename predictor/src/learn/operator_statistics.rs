@@ -1,7 +1,7 @@
 //! The statistics that are learned of an operator beside its trees. The names in files are those of their formats.
 
-use super::applicability::ApplicabilityDomain;
 use super::UNSEEN;
+use super::applicability::ApplicabilityDomain;
 use super::schedules::Schedules;
 use crate::features::{Matrix, View};
 use crate::samples::Samples;

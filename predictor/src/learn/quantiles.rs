@@ -5,8 +5,8 @@
 //! once, and the interval is margins until it holds the promised share of them (conformalised quantile regression,
 //! Romano and others, 2019).
 
-use super::boosted::{self, BoostingParameters, Objective};
 use super::COVERAGE;
+use super::boosted::{self, BoostingParameters, Objective};
 use super::ensemble::Ensemble;
 use super::trees::Trees;
 use super::{FitOptions, Fitted, LogInterval, by_operator, predict_by_operator};

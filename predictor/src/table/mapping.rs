@@ -6,11 +6,11 @@
 use super::{Cells, Column, Table};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
-use crate::samples::{RawSample, Samples, SamplesBuilder, Timing};
+use crate::samples::RawSample;
 use models::names;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A mapping file.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,29 +18,29 @@ use std::path::{Path, PathBuf};
 pub struct Mapping {
     operator: String,
     device: String,
-    time: Time,
+    pub(super) time: Time,
     /// The neural network a row comes from.
     model: Option<String>,
     /// Spread of the measurement, standard deviation over mean.
-    cv: Option<String>,
+    pub(super) cv: Option<String>,
     /// What a library chose, such as the name of its kernel. Known only after the run, so it is guessed for questions.
     choice: Option<String>,
     #[serde(default)]
     after_run: Vec<String>,
-    operators: BTreeMap<String, Shape>,
-    devices: BTreeMap<String, Device>,
+    pub(super) operators: BTreeMap<String, Shape>,
+    pub(super) devices: BTreeMap<String, Device>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Time {
-    column: String,
-    unit: Unit,
+pub(super) struct Time {
+    pub(super) column: String,
+    pub(super) unit: Unit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Unit {
+pub(super) enum Unit {
     Ns,
     Us,
     Ms,
@@ -48,7 +48,7 @@ enum Unit {
 }
 
 impl Unit {
-    fn nanoseconds(self) -> f64 {
+    pub(super) fn nanoseconds(self) -> f64 {
         match self {
             Unit::Ns => 1.0,
             Unit::Us => 1e3,
@@ -191,7 +191,7 @@ impl Mapping {
 
 impl Shape {
     /// What sizes are called that are columns of the table, by the names of their features, which are the mapping's words.
-    fn size_names(&self) -> BTreeMap<String, String> {
+    pub(super) fn size_names(&self) -> BTreeMap<String, String> {
         self.columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 

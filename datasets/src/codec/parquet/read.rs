@@ -8,24 +8,19 @@ use super::guard::guard;
 use super::pages::check_pages;
 use super::schema::{KEY_BYTES, physical};
 use crate::batch::{Batch, Data, Values};
-use crate::error::{Counted, Error, IoContext, Result, RowError};
-use crate::limits::{MAX_BATCH_TEXT_BYTES, MAX_FOOTER_BYTES, MAX_TEXT_BYTES};
+use crate::error::{Counted, Error, Result, RowError};
+use crate::limits::{MAX_BATCH_TEXT_BYTES, MAX_TEXT_BYTES};
 use crate::record::column::Kind;
 use crate::record::key::Key;
 use crate::record::serial::{missing_column, unknown_column};
 use crate::record::table::{COLUMNS, ColumnId};
-use bytes::Bytes;
 use parquet::basic::{LogicalType, Repetition, TimeUnit};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
-use std::fs::File;
-use std::io::{BufReader, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A file of records and the place up to which it was read.
 pub(crate) struct PartCursor {
