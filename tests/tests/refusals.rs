@@ -460,7 +460,7 @@ fn files_that_are_none() {
         bench.opcollect("dataset schema --sql oracle"),
         2,
         expect![[r#"
-        error: unknown engine `oracle`; allowed are postgres, clickhouse and duckdb
+        error: unknown engine `oracle`; known: `postgres`, `clickhouse`, `duckdb`
     "#]],
     );
     check_command(
