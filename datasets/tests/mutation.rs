@@ -2,23 +2,16 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "../../tests/damage.rs"]
+mod damage;
 
 use common::measured;
+use damage::Damage;
 use datasets::{Choose, Format, Origin, Record, SealOptions, Store};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-
-/// One damage to some bytes.
-#[derive(Clone, Debug)]
-enum Damage {
-    Truncate(prop::sample::Index),
-    Flip(prop::sample::Index, u8),
-    Overwrite(prop::sample::Index, Vec<u8>),
-    Copy { from: prop::sample::Index, to: prop::sample::Index, count: usize },
-    Insert(prop::sample::Index, Vec<u8>),
-}
 
 fn damage() -> impl Strategy<Value = Damage> {
     let index = any::<prop::sample::Index>;
@@ -36,28 +29,6 @@ fn damage() -> impl Strategy<Value = Damage> {
         2 => (index(), index(), 1..3000usize).prop_map(|(from, to, count)| Damage::Copy { from, to, count }),
         2 => (index(), bytes()).prop_map(|(at, bytes)| Damage::Insert(at, bytes)),
     ]
-}
-
-fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
-    let length = bytes.len();
-    if length == 0 {
-        return;
-    }
-    match damage {
-        Damage::Truncate(at) => bytes.truncate(at.index(length)),
-        Damage::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
-        Damage::Overwrite(at, others) => {
-            let start = at.index(length);
-            let end = length.min(start + others.len());
-            bytes[start..end].copy_from_slice(&others[..end - start]);
-        }
-        Damage::Copy { from, to, count } => {
-            let (from, to) = (from.index(length), to.index(length));
-            let count = (*count).min(length - from).min(length - to);
-            bytes.copy_within(from..from + count, to);
-        }
-        Damage::Insert(at, others) => drop(bytes.splice(at.index(length)..at.index(length), others.iter().copied())),
-    }
 }
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
@@ -92,7 +63,7 @@ fn bench() -> Bench {
 
 fn change(path: &Path, damages: &[Damage]) {
     let mut bytes = std::fs::read(path).unwrap();
-    damages.iter().for_each(|damage| apply(damage, &mut bytes));
+    damages.iter().for_each(|damage| damage.apply(&mut bytes));
     std::fs::write(path, bytes).unwrap();
 }
 

@@ -1,57 +1,21 @@
 //! A whole campaign over artifacts that a test gives.
 
-use bench::{Ability, Bench, Build, Done, Ticket, Versions, Work, Workers};
+use bench::{Bench, Build};
 use collector::campaign::collect::{Outside, claim_all};
 use collector::campaign::{
     Attempt, Bases, Campaign, Config, Outcomes, RawConfig, Sweep, attempts, collect, planned_tasks,
 };
 use datasets::{Record, RowError};
+use job::BuildJob;
 use job::revision::Revisions;
 use job::target::Target;
 use measure::affinity;
-use std::collections::{BTreeSet, VecDeque};
-use worker::Fault;
+use std::collections::BTreeSet;
 
-/// A bench that is given what it builds, by the number of the draw; the workers of this machine do the rest.
-pub struct Given<'a> {
-    workers: &'a mut Workers,
-    builds: VecDeque<Build>,
-    done: VecDeque<(Ticket, Build)>,
-}
-
-impl Given<'_> {
-    /// These builds, in the order in which they are asked for.
-    pub fn new(workers: &mut Workers, builds: impl IntoIterator<Item = Build>) -> Given<'_> {
-        Given { workers, builds: builds.into_iter().collect(), done: VecDeque::new() }
-    }
-}
-
-impl Bench for Given<'_> {
-    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
-        self.workers.capability(of)
-    }
-
-    fn submit(&mut self, ticket: Ticket, work: Work) {
-        match work {
-            Work::Build(_) => {
-                let build = self.builds.pop_front().expect("a build is given for each draw");
-                self.done.push_back((ticket, build));
-            }
-            run => self.workers.submit(ticket, run),
-        }
-    }
-
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
-        match self.done.pop_front() {
-            Some((ticket, build)) => Some((ticket, Done::Built(build))),
-            None => self.workers.next(goes_on),
-        }
-    }
-
-    fn abandon(&mut self) {
-        self.done.clear();
-        self.workers.abandon();
-    }
+/// Builds in the order in which they are asked for, by the number of the draw.
+pub fn given(builds: impl IntoIterator<Item = Build>) -> impl FnMut(&BuildJob) -> Option<Build> {
+    let mut builds = builds.into_iter();
+    move |_| Some(builds.next().expect("a build is given for each draw"))
 }
 
 /// One attempt per schedule of the task, on one CPU, each measured once and ended after so many seconds.

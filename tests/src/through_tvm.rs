@@ -4,8 +4,7 @@
 //! on inputs drawn from a seed, and its result is compared with the reference. Case by case data does not go through TVM:
 //! the reference computes it, and TVM must compute what the reference does.
 
-use bench::{Ability, Bench};
-use bench::{Build, WorkerLimits, Workers};
+use bench::{Ability, Bench, Build, WorkerLimits, Workers};
 use job::space::{self, Schedule};
 use job::target::{self, Target};
 use job::{Artifact, BuildJob, RunJob, RunReply};

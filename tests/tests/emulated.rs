@@ -12,8 +12,7 @@
 #[path = "../../collector/kernel/tests/common/mod.rs"]
 mod common;
 
-use bench::Bench;
-use bench::{Build, Workers};
+use bench::{Bench, Build, Prebuilt, Workers};
 use collector::doctor::{DoctorRequest, Status, doctor};
 use common::open;
 use cuda::cupti;
@@ -27,7 +26,7 @@ use measure::{Cache, Method, Plan, Warning};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use tests::campaigns::{self, Given};
+use tests::campaigns::{self, given};
 
 const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
 /// The folder of the driver, for the process that has it in its loader's path.
@@ -483,7 +482,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
     };
     let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
-    let (outcomes, records) = campaigns::run(&config, &target, &mut Given::new(workers, jobs.map(built)));
+    let (outcomes, records) = campaigns::run(&config, &target, &mut Prebuilt::new(workers, given(jobs.map(built))));
     let told = campaigns::told(&records);
     let lines: Vec<&str> = told.lines().collect();
     assert!(matches!(lines[..], ["ok: -", failed, "ok: -"] if failed.starts_with("run_failed: ")), "{told}");

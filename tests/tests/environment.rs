@@ -2,18 +2,7 @@
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use tests::workspace::{members, root};
-
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in folder.read_dir().expect("the folder is readable").flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
-        }
-    }
-}
+use tests::workspace::{files, members, root, text};
 
 /// The part of a source that is no test of its own.
 fn without_tests(text: &str) -> &str {
@@ -33,17 +22,18 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
 /// What the sources read, by literal or by a constant whose name ends in `VARIABLE`.
 fn read_by_sources() -> BTreeSet<String> {
     const CALLS: [&str; 5] = ["env::var(", "env::var_os(", "option_env!(", "env!(\"", "variable(\""];
-    let mut sources = Vec::new();
-    for room in members().into_iter().filter(|member| member.name != "tests").map(|member| root().join(member.folder)) {
-        files(&room.join("src"), &mut sources);
-        sources.extend([room.join("build.rs")].into_iter().filter(|path| path.is_file()));
-    }
+    let rooms: Vec<String> =
+        members().into_iter().filter(|member| member.name != "tests").map(|member| member.folder).collect();
+    let is_source = |path: &String| {
+        let of_room = |room: &String| {
+            let rest = path.strip_prefix(room.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            rest.is_some_and(|rest| rest.starts_with("src/") || rest == "build.rs")
+        };
+        rooms.iter().any(of_room) && !path.contains("/tests/") && !path.ends_with("/tests.rs")
+    };
     let mut read = BTreeSet::new();
-    for path in sources.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {
-        if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
-            continue;
-        }
-        let text = std::fs::read_to_string(path).expect("sources are text");
+    for path in files(".rs").into_iter().filter(is_source) {
+        let text = text(&path);
         let is_lookup = text.contains("lookup(");
         for line in without_tests(&text).lines() {
             let is_call = CALLS.iter().any(|call| line.contains(call));
@@ -54,11 +44,7 @@ fn read_by_sources() -> BTreeSet<String> {
             if let Some((_, argument)) = line.split_once("env::var").filter(|(_, rest)| rest.starts_with(['(', '_'])) {
                 let argument = argument.split_once('(').map_or("", |(_, argument)| argument);
                 let is_plain = argument.starts_with('"') || argument.starts_with("name)");
-                assert!(
-                    is_plain || argument.contains("VARIABLE"),
-                    "{}: name the constant …_VARIABLE: {line}",
-                    path.display()
-                );
+                assert!(is_plain || argument.contains("VARIABLE"), "{path}: name the constant …_VARIABLE: {line}");
             }
         }
     }
@@ -67,9 +53,8 @@ fn read_by_sources() -> BTreeSet<String> {
 
 /// What shell scripts take with a default: `${NAME:-…}`.
 fn read_by_scripts() -> BTreeSet<String> {
-    let mut scripts = Vec::new();
-    files(&root().join("scripts"), &mut scripts);
-    let texts = scripts.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let scripts = files("").into_iter().filter(|path| path.starts_with("scripts/"));
+    let texts = scripts.filter_map(|path| std::fs::read_to_string(root().join(path)).ok());
     let is_name = |text: &&str| text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let of = |text: String| {
         let starts = text.split("${").skip(1).filter_map(|rest| Some(rest.split_once(":-")?.0.to_owned()));
@@ -80,7 +65,7 @@ fn read_by_scripts() -> BTreeSet<String> {
 
 #[test]
 fn every_variable_is_documented() {
-    let page = std::fs::read_to_string(root().join("docs/environment.md")).expect("the page is there");
+    let page = text("docs/environment.md");
     let read: BTreeSet<String> = read_by_sources().union(&read_by_scripts()).cloned().collect();
     for known in ["OPCOLLECT_TVM", "NO_COLOR", "SLURM_ARRAY_TASK_ID", "XGBOOST_LIB_DIR", "CARGO_TARGET_DIR"] {
         assert!(read.contains(known), "the search finds `{known}`: {read:?}");

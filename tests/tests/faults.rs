@@ -7,8 +7,7 @@
 #[path = "../../collector/kernel/tests/common/mod.rs"]
 mod common;
 
-use bench::{Ability, Bench};
-use bench::{Build, WorkerLimits, Workers};
+use bench::{Ability, Bench, Build, Prebuilt, WorkerLimits, Workers};
 use collector::campaign::Config;
 use common::{PATIENCE, run_job, task};
 use datasets::{Outcome, Record};
@@ -21,7 +20,7 @@ use models::Task;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tests::campaigns::{self, Given, run as run_campaign, told};
+use tests::campaigns::{self, given, run as run_campaign, told};
 use worker::Fault;
 
 /// 256 bytes, so that the guard page begins where the output ends.
@@ -246,7 +245,7 @@ fn every_attempt_of_a_campaign_ends_in_a_record() {
     ];
     let config = config(TASK, "metaschedule", builds.len());
     let mut workers = common::workers();
-    let (outcomes, records) = run_campaign(&config, &cpu(), &mut Given::new(&mut workers, builds));
+    let (outcomes, records) = run_campaign(&config, &cpu(), &mut Prebuilt::new(&mut workers, given(builds)));
     expect![[r#"
         ok: -
         crashed: run: worker crashed with SIGSEGV (11)
@@ -297,7 +296,7 @@ fn workers_with_least_memory() -> Workers {
 #[test]
 fn a_campaign_without_workers_ends_and_says_why() {
     let mut workers = Workers::new(Path::new("/nonexistent/opcollect-worker"), &common::limits());
-    let mut given = Given::new(&mut workers, [built(""), built("")]);
+    let mut given = Prebuilt::new(&mut workers, given([built(""), built("")]));
     let (outcomes, records) = run_campaign(&config(TASK, "metaschedule", 2), &cpu(), &mut given);
     assert_eq!((records.len(), outcomes.left), (0, 2));
     let why = outcomes.broken.expect("a reason");

@@ -1,13 +1,15 @@
 //! Where code is built and run: one seam for every place.
 //!
 //! Whoever wants something built or run gives [`Work`] to a [`Bench`] and hears, in an order that the bench finds best,
-//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. Whoever already has an
-//! answer to some work stands in front of another bench, answers what it knows and passes on the rest.
+//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Prebuilt`] stands in
+//! front of another bench, answers the builds it knows and passes on the rest.
 
 mod builders;
+mod prebuilt;
 mod workers;
 
 pub use builders::Build;
+pub use prebuilt::Prebuilt;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
 
 use job::{BuildJob, LibraryJob, RunJob, RunReply};
@@ -93,20 +95,20 @@ pub trait Bench {
 
     /// Runs built code, where nothing else is in hand.
     fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        self.only(Work::Run(job.clone(), deadline))
+        only(self, Work::Run(job.clone(), deadline))
     }
 
     /// Runs something through a library, where nothing else is in hand.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
-        self.only(Work::Library(job.clone(), deadline))
+        only(self, Work::Library(job.clone(), deadline))
     }
+}
 
-    /// One run.
-    fn only(&mut self, work: Work) -> Result<RunReply, Fault> {
-        self.submit(0, work);
-        match self.next(&mut || true) {
-            Some((_, Done::Ran(ran))) => ran.reply,
-            other => unreachable!("one run was in hand, and there is {other:?}"),
-        }
+/// One run.
+fn only<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Result<RunReply, Fault> {
+    bench.submit(0, work);
+    match bench.next(&mut || true) {
+        Some((_, Done::Ran(ran))) => ran.reply,
+        other => unreachable!("one run was in hand, and there is {other:?}"),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Runs happen one at a time, and never on a CPU where something is being built. A run that leaves CPUs to builders goes
 //! as soon as it can, with builders at work beside it; one that takes them all waits until there are many like it or
-//! nothing is left to build, since builders rest meanwhile.
+//! nothing is left to build, since builders rest meanwhile. What builders beside a run do to its times was measured (see
+//! ARCHITECTURE.md).
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};

@@ -4,12 +4,12 @@
 #[allow(dead_code, reason = "other tests use all of it")]
 #[path = "tpu/card.rs"]
 mod card;
-#[path = "damage/mod.rs"]
+#[path = "../../../tests/damage.rs"]
 mod damage;
 
 use capture::tpu::{Reading, Timeline, loss::Losses, read, trace};
 use capture::trace::{Bounds, ask, load, query};
-use damage::{apply, damage, texts};
+use damage::with_words;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -60,19 +60,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
     fn host_traces_are_merged_or_refused(
-        damages in prop::collection::vec(damage(texts(&[
+        damages in prop::collection::vec(with_words(&[
             "1e300", "-1e18", "\"ts\":9e15", "\"dur\":-1", "null", "[", "]", "{", "}", "\"", "\"ph\":\"E\"", "\"ph\":\"B\"", "\u{0}",
-        ])), 1..6),
+        ]), 1..6),
         offset in -1_000_000_000_000_000i64..1_000_000_000_000_000,
     ) {
         let mut bytes = HOST.as_bytes().to_vec();
-        apply(&damages, &mut bytes);
+        damages.iter().for_each(|damage| damage.apply(&mut bytes));
         merge(&bytes, offset);
     }
 
     #[test]
     fn perfetto_traces_are_asked_or_refused(
-        damages in prop::collection::vec(damage(vec![
+        damages in prop::collection::vec(with_words(&[
             vec![0xff; 10], vec![0; 4], vec![0x0a, 0x00], vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f], vec![0x5b, 0x5a, 0x5a],
             vec![0x8a, 0x01, 0x02], vec![0x80; 9],
         ]), 1..8),
@@ -87,7 +87,7 @@ proptest! {
             std::fs::read(path).unwrap()
         });
         let mut bytes = original.clone();
-        apply(&damages, &mut bytes);
+        damages.iter().for_each(|damage| damage.apply(&mut bytes));
         let bounds = Bounds::default();
         if let Ok(mut database) = load(&bytes, &bounds) {
             let question = "select count(*), sum(1.0 * s.dur), max(t.name), max(a.display_value) from slice s

@@ -1,10 +1,10 @@
 //! Whatever the bytes: schedules are read or refused, and what is read can be used.
 #![allow(missing_docs)]
 
-#[path = "../../capture/tests/damage/mod.rs"]
+#[path = "../../../tests/damage.rs"]
 mod damage;
 
-use damage::{apply, damage, texts};
+use damage::with_words;
 use job::space::{Layout, Schedule};
 use proptest::prelude::*;
 
@@ -12,12 +12,12 @@ proptest! {
     #[test]
     fn schedules_are_read_or_refused(
         which in 0..3usize,
-        damages in prop::collection::vec(damage(texts(&[
+        damages in prop::collection::vec(with_words(&[
             "-9223372036854775808", "9223372036854775807", "0", "1e300", "null", "[[\"Tensorize\"]]", "\"tensor\"", "{", "}", "[",
-        ])), 0..6),
+        ]), 0..6),
     ) {
         let mut bytes = SCHEDULES[which].as_bytes().to_vec();
-        apply(&damages, &mut bytes);
+        damages.iter().for_each(|damage| damage.apply(&mut bytes));
         if let Ok(schedule) = Schedule::from_json(&String::from_utf8_lossy(&bytes)) {
             let _ = (schedule.describe(), schedule.layout(), schedule.rounding(), schedule.has_fragments());
             let again = Schedule::from_json(&schedule.to_json()).unwrap();

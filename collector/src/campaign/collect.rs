@@ -10,9 +10,8 @@ use datasets::{Key, Outcome, Record, RowError};
 use job::Artifact;
 use job::target::Target;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::collections::BTreeMap;
+use std::time::Instant;
 use worker::Fault;
 
 /// News of a campaign.
@@ -100,8 +99,8 @@ pub fn collect<E: From<RowError>>(
         start,
         outcomes: Outcomes::default(),
         in_hand: BTreeMap::new(),
-        batches: VecDeque::new(),
-        begun: 0,
+        open: 0,
+        newest: 0,
         tickets: 0,
     };
     let ended = pass.all();
@@ -110,7 +109,7 @@ pub fn collect<E: From<RowError>>(
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
-    outcomes.left = pass.source.left() + pass.batches.iter().sum::<usize>();
+    outcomes.left = pass.source.left() + pass.open;
     Ok(outcomes)
 }
 
@@ -124,10 +123,10 @@ struct Pass<'a, 'b, E> {
     outcomes: Outcomes,
     /// What the bench was given.
     in_hand: BTreeMap<Ticket, InHand>,
-    /// Tries of each batch under way that have no record yet.
-    batches: VecDeque<usize>,
-    /// Batches that ended, so that the first of `batches` has this number.
-    begun: usize,
+    /// Tries that have no record yet.
+    open: usize,
+    /// How many tries the newest batch has.
+    newest: usize,
     tickets: Ticket,
 }
 
@@ -135,8 +134,8 @@ struct Pass<'a, 'b, E> {
 enum InHand {
     /// A build, for these tries.
     Build(Vec<Try>),
-    /// A run, of what was built where something was.
-    Run(Try, Option<Arc<Artifact>>),
+    /// A run, with its record as far as it is known before.
+    Run(Try, Box<Record>),
 }
 
 /// An attempt that is ours to make.
@@ -144,8 +143,6 @@ struct Try {
     attempt: Attempt,
     /// Which try of its experiment it is, from 1.
     number: i64,
-    /// The number of its batch.
-    batch: usize,
 }
 
 /// Why a campaign ended before its last attempt.
@@ -174,19 +171,18 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                     (self.outside.listener)(Event::Built);
                     self.built(build, tries)?;
                 }
-                (Done::Ran(ran), Some(InHand::Run(one, artifact))) => {
+                (Done::Ran(ran), Some(InHand::Run(one, record))) => {
                     self.outcomes.run_ms += ms;
-                    self.ran(ran, &one, artifact.as_deref())?;
+                    self.ran(ran, &one, *record)?;
                 }
                 _ => unreachable!("a bench answers what it was asked, once"),
             }
         }
     }
 
-    /// Begins batches until two are in hand.
+    /// Begins batches while no more than the newest is in hand, so that there are two.
     fn fill(&mut self) -> Result<(), End<E>> {
-        const BATCHES: usize = 2;
-        while self.batches.iter().filter(|left| **left > 0).count() < BATCHES {
+        while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
             if proposed.is_empty() {
                 return Ok(());
@@ -200,14 +196,14 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn begin(&mut self, proposed: Vec<Attempt>) -> Result<(), End<E>> {
         let keys: Vec<Key> = proposed.iter().map(|attempt| attempt.key).collect();
         let numbers = (self.outside.claim)(&keys).map_err(End::Failed)?;
-        let batch = self.begun + self.batches.len();
         let all = proposed.len();
         let ours = proposed.into_iter().zip(numbers);
-        let ours: Vec<Try> =
-            ours.filter_map(|(attempt, number)| Some(Try { attempt, number: number?, batch })).collect();
+        let ours: Vec<Try> = ours.filter_map(|(attempt, number)| Some(Try { attempt, number: number? })).collect();
         self.outcomes.elsewhere += all - ours.len();
-        self.batches.push_back(ours.len());
-        self.forget_ended_batches();
+        if !ours.is_empty() {
+            self.newest = ours.len();
+            self.open += ours.len();
+        }
         let mut groups: Vec<Vec<Try>> = Vec::new();
         for one in ours {
             match groups.last_mut() {
@@ -215,24 +211,27 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                 _ => groups.push(vec![one]),
             }
         }
-        for group in groups {
-            self.submit(group);
+        groups.into_iter().try_for_each(|group| self.submit(group))
+    }
+
+    /// The build of a group, or its runs where nothing is built.
+    fn submit(&mut self, group: Vec<Try>) -> Result<(), End<E>> {
+        match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
+            Some(job) => self.give(Work::Build(job), InHand::Build(group)),
+            None => return group.into_iter().try_for_each(|one| self.run(one, None)),
         }
         Ok(())
     }
 
-    /// The build of a group, or its runs where nothing is built.
-    fn submit(&mut self, group: Vec<Try>) {
-        match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
-            Some(job) => self.give(Work::Build(job), InHand::Build(group)),
-            None => group.into_iter().for_each(|one| self.run(one, None)),
-        }
-    }
-
-    fn run(&mut self, one: Try, artifact: Option<&Arc<Artifact>>) {
+    fn run(&mut self, one: Try, artifact: Option<&Artifact>) -> Result<(), End<E>> {
         let Campaign { tasks, config, .. } = self.campaign;
-        let work = jobs::run(&one.attempt, artifact.map(AsRef::as_ref), tasks, config);
-        self.give(work, InHand::Run(one, artifact.cloned()));
+        let mut record = begin_record(&one).map_err(failed)?;
+        if let (Some(artifact), Code::Compiled { schedule, .. }) = (artifact, &one.attempt.code) {
+            record::describe_artifact(&mut record, schedule, artifact).map_err(failed)?;
+        }
+        let work = jobs::run(&one.attempt, artifact, tasks, config);
+        self.give(work, InHand::Run(one, Box::new(record)));
+        Ok(())
     }
 
     fn give(&mut self, work: Work, what: InHand) {
@@ -244,18 +243,15 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     /// Runs what was built, or records why nothing was.
     fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), End<E>> {
         let (outcome, why) = match build {
-            Build::Built(artifact) => {
-                let artifact = Arc::new(artifact);
-                tries.into_iter().for_each(|one| self.run(one, Some(&artifact)));
-                return Ok(());
-            }
+            Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.run(one, Some(&artifact))),
             Build::Failed(why) => (Outcome::BuildFailed, why),
             Build::Rejected(why) => (Outcome::Skipped, why),
             Build::Fault(Fault::CannotStart { why }) => return Err(self.broken(why)),
             Build::Fault(fault) => (record::outcome_of(&fault, Outcome::BuildFailed), format!("build: {fault}")),
         };
         for one in tries {
-            let mut record = self.begin_record(&one, SystemTime::now())?;
+            let mut record = begin_record(&one).map_err(failed)?;
+            record.started_at_us = record::now_us();
             record::fail(&mut record, outcome, why.clone());
             self.keep(&one, &record)?;
         }
@@ -263,24 +259,13 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Records what became of a run.
-    fn ran(&mut self, ran: Ran, one: &Try, artifact: Option<&Artifact>) -> Result<(), End<E>> {
+    fn ran(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), End<E>> {
         if let Err(Fault::CannotStart { why }) = ran.reply {
             return Err(self.broken(why));
         }
-        let mut record = self.begin_record(one, ran.began)?;
-        if let (Some(artifact), Code::Compiled { schedule, .. }) = (artifact, &one.attempt.code) {
-            record::describe_artifact(&mut record, schedule, artifact).map_err(failed)?;
-        }
+        record.started_at_us = record::microseconds(ran.began);
         record::describe_reply(&mut record, &ran.reply).map_err(failed)?;
         self.keep(one, &record)
-    }
-
-    /// The record of a try that began then.
-    fn begin_record(&self, one: &Try, began: SystemTime) -> Result<Record, End<E>> {
-        let mut record = record::of_attempt(&one.attempt).map_err(failed)?;
-        record.attempt = one.number;
-        record.started_at_us = record::microseconds(began);
-        Ok(record)
     }
 
     /// Lets everybody know of a record.
@@ -289,22 +274,19 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         *self.outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
         (self.outside.listener)(Event::Recorded(record));
         self.source.observe(&one.attempt, record);
-        self.batches[one.batch - self.begun] -= 1;
-        self.forget_ended_batches();
+        self.open -= 1;
         Ok(())
-    }
-
-    fn forget_ended_batches(&mut self) {
-        while self.batches.front() == Some(&0) {
-            self.batches.pop_front();
-            self.begun += 1;
-        }
     }
 
     fn broken(&mut self, why: String) -> End<E> {
         self.outcomes.broken = Some(why);
         End::Stopped
     }
+}
+
+/// The record of a try that has not begun.
+fn begin_record(one: &Try) -> Result<Record, RowError> {
+    Ok(Record { attempt: one.number, ..record::of_attempt(&one.attempt)? })
 }
 
 fn failed<E: From<RowError>>(error: RowError) -> End<E> {

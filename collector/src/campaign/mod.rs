@@ -1,9 +1,7 @@
 //! The loop: models → tasks → attempts → records.
 //!
-//! Every attempt ends in a record, whatever happened to it. Builds run on all builders at once; runs happen one at a
-//! time, and never on a CPU where something is being built. Beside a run, builders on other CPUs go on: what that does
-//! to the times was measured (see ARCHITECTURE.md). Nothing here prints or opens files: records go to a sink, news to
-//! a listener.
+//! Every attempt ends in a record, whatever happened to it. Where attempts come from is a source's to say, what is built and
+//! run when is a bench's. Nothing here prints or opens files: records go to a sink, news to a listener.
 
 pub mod again;
 pub mod attempt;

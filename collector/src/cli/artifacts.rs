@@ -14,7 +14,7 @@ use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
 use crate::campaign::jobs::build_job;
 use crate::campaign::{Bases, Campaign, Config, Event, PlannedTask, planned_tasks, record};
-use bench::{Ability, Bench, Build, Done, Ticket, Versions, Work};
+use bench::{Bench, Build, Prebuilt, Versions};
 use datasets::Record;
 use job::device::{Cubin, DeviceCode};
 use job::revision::Revisions;
@@ -22,11 +22,10 @@ use job::space::Schedule;
 use job::target::{Kind, Target};
 use job::{Artifact, BuildJob};
 use measure::host::Facts;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use worker::Fault;
 
 /// Compiles a model's tasks into a folder.
 pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
@@ -199,7 +198,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, as_json: boo
     let _exclusive = machine::exclusive(measuring.wait)?;
     let store = open_store(store)?;
     let job = Job { campaign, versions, revisions, store, shard: None, repeat, measuring, as_json, start };
-    job.run(&mut Shelf { bench: &mut workers, builds, done: VecDeque::new() })
+    job.run(&mut Prebuilt::new(&mut workers, |wanted| known(&builds, wanted)))
 }
 
 fn read_plan(dir: &Path) -> Result<Plan> {
@@ -277,42 +276,10 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A bench before which the artifacts of a folder lie: nothing is built, all else is done there.
-struct Shelf<'a> {
-    bench: &'a mut dyn Bench,
-    builds: Builds,
-    done: VecDeque<(Ticket, Build)>,
-}
-
-impl Bench for Shelf<'_> {
-    fn capability(&mut self, of: Ability) -> std::result::Result<Versions, Fault> {
-        self.bench.capability(of)
-    }
-
-    fn submit(&mut self, ticket: Ticket, work: Work) {
-        let Work::Build(job) = work else { return self.bench.submit(ticket, work) };
-        let known = self.builds.get(&(job.task.clone(), job.schedule.clone())).cloned();
-        let is_planned = self.builds.keys().any(|(task, _)| *task == job.task);
-        match known {
-            Some(build) => self.done.push_back((ticket, build)),
-            None if is_planned => {
-                let why = "the folder of artifacts has no such schedule".to_owned();
-                self.done.push_back((ticket, Build::Failed(why)));
-            }
-            // Not the plan's: what the peaks of this machine are measured by.
-            None => self.bench.submit(ticket, Work::Build(job)),
-        }
-    }
-
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
-        match self.done.pop_front() {
-            Some((ticket, build)) => Some((ticket, Done::Built(build))),
-            None => self.bench.next(goes_on),
-        }
-    }
-
-    fn abandon(&mut self) {
-        self.done.clear();
-        self.bench.abandon();
-    }
+/// What a folder has of a build; nothing of those that are not the plan's, such as what the peaks of this machine are
+/// measured by.
+fn known(builds: &Builds, job: &BuildJob) -> Option<Build> {
+    let built = builds.get(&(job.task.clone(), job.schedule.clone())).cloned();
+    let is_planned = || builds.keys().any(|(task, _)| *task == job.task);
+    built.or_else(|| is_planned().then(|| Build::Failed("the folder of artifacts has no such schedule".to_owned())))
 }

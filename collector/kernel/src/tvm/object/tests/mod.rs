@@ -1,5 +1,7 @@
 //! Objects from the system's C compiler and from TVM, and objects that nobody would emit.
 
+#[path = "../../../../../../tests/damage.rs"]
+mod damage;
 mod kernels;
 mod mutation;
 mod refusals;

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::super::load;
 use super::compile;
+use super::damage::Damage;
 
 /// Objects that together have every kind of section, symbol and relocation that loading knows.
 fn originals() -> &'static [Vec<u8>] {
@@ -29,15 +30,6 @@ fn originals() -> &'static [Vec<u8>] {
     })
 }
 
-/// One damage to the bytes.
-#[derive(Debug, Clone)]
-enum Damage {
-    Truncate(prop::sample::Index),
-    Flip(prop::sample::Index, u8),
-    Overwrite(prop::sample::Index, Vec<u8>),
-    Copy { from: prop::sample::Index, to: prop::sample::Index, count: usize },
-}
-
 fn damage() -> impl Strategy<Value = Damage> {
     let index = any::<prop::sample::Index>;
     // Values at the edges of the formats' fields, and any.
@@ -55,27 +47,6 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
-    if bytes.is_empty() {
-        return;
-    }
-    let length = bytes.len();
-    match damage {
-        Damage::Truncate(at) => bytes.truncate(at.index(length)),
-        Damage::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
-        Damage::Overwrite(at, word) => {
-            let start = at.index(length);
-            let end = length.min(start + word.len());
-            bytes[start..end].copy_from_slice(&word[..end - start]);
-        }
-        Damage::Copy { from, to, count } => {
-            let (from, to) = (from.index(length), to.index(length));
-            let count = (*count).min(length - from).min(length - to);
-            bytes.copy_within(from..from + count, to);
-        }
-    }
-}
-
 fn load_and_let_go(bytes: &[u8]) {
     if let Ok(loaded) = load(bytes) {
         // SAFETY: it is let go and never called.
@@ -89,7 +60,7 @@ proptest! {
     #[test]
     fn damaged_objects_load_or_fail(which in 0..2usize, damages in prop::collection::vec(damage(), 1..6)) {
         let mut bytes = originals()[which].clone();
-        damages.iter().for_each(|damage| apply(damage, &mut bytes));
+        damages.iter().for_each(|damage| damage.apply(&mut bytes));
         load_and_let_go(&bytes);
     }
 
