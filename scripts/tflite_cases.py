@@ -5,7 +5,7 @@ usage: tflite_cases.py FOLDER     (needs the packages tensorflow-cpu, ai-edge-li
 
 Of single quantised layers it also writes what other tools make of the same layer, in ONNX: `qdq.onnx` computes in real
 numbers between dequantisations and a quantisation, `dynamic.onnx` does so and quantises its weight at run time too, and
-`qlinear.onnx` names the integer operator. The results are committed below models/tests/tflite-cases, so the tests need
+`qlinear.onnx` names the integer operator. The results are committed below models/readers/tests/tflite-cases, so the tests need
 none of the packages.
 """
 

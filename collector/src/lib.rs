@@ -3,4 +3,5 @@
 pub mod campaign;
 pub mod cli;
 pub mod doctor;
+pub mod drawing;
 pub mod report;

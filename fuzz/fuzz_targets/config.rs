@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use models::transformers::{Options, Phase, from_config};
+use zoo::transformers::{Options, Phase, from_config};
 
 fuzz_target!(|text: &str| {
     for phase in [Phase::Prefill, Phase::Decode] {
@@ -13,8 +13,8 @@ fuzz_target!(|text: &str| {
         if let Ok(loaded) = from_config(text, "fuzz.json", None, &options)
             && loaded.graph.nodes.len() < 1000
         {
-            let simplified = models::passes::simplify(&loaded.graph).expect("a graph of a family has no rough edges");
-            let _ = models::passes::split_attention(&simplified);
+            let simplified = passes::simplify(&loaded.graph).expect("a graph of a family has no rough edges");
+            let _ = passes::split_attention(&simplified);
         }
     }
 });

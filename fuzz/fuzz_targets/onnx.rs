@@ -6,13 +6,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use models::onnx::{Options, import};
+use readers::Options;
+use readers::onnx::import;
 
 fuzz_target!(|bytes: &[u8]| {
     for skip_unsupported in [false, true] {
         let options = Options { skip_unsupported, ..Options::default() };
         if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.onnx", None, &options) {
-            let _ = models::passes::simplify(&imported.graph);
+            let _ = passes::simplify(&imported.graph);
         }
     }
 });

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use models::safetensors::parse;
+use zoo::safetensors::parse;
 
 fuzz_target!(|bytes: &[u8]| {
     let size = 1 << 20;

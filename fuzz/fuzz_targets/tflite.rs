@@ -1,18 +1,19 @@
 //! Feeds arbitrary bytes to the reader of TFLite files; it must answer with an error or a graph, whatever they are.
 //!
 //! Run with `. scripts/env` and `cargo +nightly fuzz run tflite`; a good start is a folder with the models below
-//! `models/tests/tflite-cases`.
+//! `models/readers/tests/tflite-cases`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use models::tflite::{Options, import};
+use readers::Options;
+use readers::tflite::import;
 
 fuzz_target!(|bytes: &[u8]| {
     for skip_unsupported in [false, true] {
         let options = Options { skip_unsupported, ..Options::default() };
         if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.tflite", &options) {
-            let _ = models::passes::simplify(&imported.graph);
+            let _ = passes::simplify(&imported.graph);
         }
     }
 });

@@ -77,7 +77,7 @@ impl GraphBuilder {
     }
 
     /// What the next value will be.
-    pub(crate) fn next(&self) -> ValueId {
+    pub fn next(&self) -> ValueId {
         ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX))
     }
 

@@ -1,6 +1,7 @@
-//! From names and files to operators: graphs, shape rules, passes and the tasks they become.
+//! Graphs of operators, their shape rules, and the tasks they are cut into.
 //!
-//! Knows nothing of TVM, files being measured or clocks.
+//! Knows nothing of TVM, files being measured or clocks, nor of what the crates in folders below do with graphs: compute
+//! them (`reference`), rewrite them (`passes`), build them by name (`zoo`) and read them from files (`readers`).
 
 #![forbid(unsafe_code)]
 
@@ -9,41 +10,25 @@ pub mod check;
 pub mod compose;
 pub mod contents;
 pub mod dot;
-pub mod drawing;
 pub mod einsum;
 pub mod error;
-mod files;
-pub mod fold;
 pub mod fuse;
 pub mod graph;
 pub mod infer;
-mod look;
 pub mod names;
-pub mod onnx;
 pub mod operator;
-pub mod partition;
-pub mod passes;
-pub mod pattern;
-pub mod quantise;
-pub mod reader;
-pub mod reference;
-pub mod safetensors;
-pub mod simple;
+pub mod partner;
 pub mod symbolic;
 pub mod task;
 pub mod text;
-pub mod tflite;
-pub mod torch;
-pub mod transformers;
 pub mod types;
 pub mod variation;
 pub mod work;
-pub mod zoo;
 
 pub use builder::GraphBuilder;
 pub use contents::Contents;
 pub use error::{Error, Result};
-pub use fuse::{Call, Fuse, Plan, plan, tasks};
+pub use fuse::{Call, Claim, Fuse, Plan, plan, tasks};
 pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
 pub use operator::{
     BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp, Windows,

@@ -10,10 +10,7 @@ const LONGEST: usize = 64;
 const LISTED: usize = 256;
 
 /// The index of the entry that has this name or alias; else the nearest names. Case, `-`, `_` and `.` never matter.
-pub(crate) fn find<'a>(
-    name: &str,
-    entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
-) -> Result<usize, String> {
+pub fn find<'a>(name: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone) -> Result<usize, String> {
     let wanted = bare(name);
     let is_wanted =
         |(name, aliases): (&str, &[&str])| spellings(name, aliases).any(|spelling| bare(spelling) == wanted);
@@ -22,12 +19,12 @@ pub(crate) fn find<'a>(
 }
 
 /// A name and its aliases.
-pub(crate) fn spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+pub fn spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     std::iter::once(name).chain(aliases.iter().copied())
 }
 
 /// A name without what people spell differently.
-pub(crate) fn bare(name: &str) -> String {
+pub fn bare(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 

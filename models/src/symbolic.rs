@@ -109,9 +109,6 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuse::{Fuse, tasks};
-    use crate::passes::simplify;
-    use crate::transformers::{self, Options};
 
     fn of(text: &str) -> Task {
         Task::from_text(text).unwrap()
@@ -160,21 +157,5 @@ mod tests {
             ],
             Err("change with the size"),
         );
-    }
-
-    /// A transformer at two lengths is one list of families.
-    #[test]
-    fn a_transformer_keeps_its_length() {
-        let cut = |sequence: i64| {
-            let options = Options { sequence, ..Options::default() };
-            let graph = transformers::load("bert-base-uncased:num_hidden_layers=1", &options).unwrap().graph;
-            tasks(&simplify(&graph).unwrap(), Fuse::Epilogue).unwrap()
-        };
-        let (short, long) = (cut(32), cut(96));
-        assert_eq!(short.len(), long.len());
-        let names = [("sequence", vec![32, 96])];
-        let families = short.iter().zip(&long).map(|(a, b)| unify(&[&a.task, &b.task], &names));
-        let kept = families.filter(|family| family.as_ref().is_ok_and(|family| !family.sizes[0].is_empty())).count();
-        assert!(kept + 3 >= short.len(), "{kept} of {}", short.len());
     }
 }

@@ -6,10 +6,11 @@ use crate::learn::predictor::{Basis, Prediction, Predictor, Query};
 use crate::learn::schedules::CompleteSchedule;
 use crate::records::work_of;
 use crate::table::Mapping;
-use models::{Fuse, transformers};
+use models::Fuse;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use zoo::transformers;
 
 /// An operator that can be asked about.
 #[derive(Clone, Debug)]
@@ -227,7 +228,7 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
         let work = numbers(sizes).and_then(|sizes| mapping.work(name, &sizes)).map_err(wrong)?;
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
-    let graph = models::simple::build(text).map_err(|error| wrong(error.to_string()))?;
+    let graph = zoo::simple::build(text).map_err(|error| wrong(error.to_string()))?;
     let mut operators = of_graph(&graph)?;
     match operators.len() {
         1 => Ok(operators.remove(0)),
@@ -237,7 +238,7 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
 
 /// The operators of a neural network of the zoo.
 pub fn model(name: &str, batch: i64) -> Result<Vec<Operator>> {
-    let graph = models::zoo::build(name, batch).map_err(|error| Error::Query(error.to_string()))?;
+    let graph = zoo::build(name, batch).map_err(|error| Error::Query(error.to_string()))?;
     of_graph(&graph)
 }
 
@@ -266,7 +267,7 @@ impl ModelSource {
 
 /// The operators of a neural network of any source; the number of tokens is that of transformers.
 pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Result<Vec<Operator>> {
-    let options = models::reader::Options { batch, ..models::reader::Options::default() };
+    let options = readers::Options { batch, ..readers::Options::default() };
     let file = Path::new(name);
     let graph = match source {
         ModelSource::Local => return model(name, batch),
@@ -274,16 +275,16 @@ pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Res
             let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
             transformers::load(name, &options).map(|loaded| loaded.graph)
         }
-        ModelSource::Onnx => models::onnx::load(file, &options).map(|imported| imported.graph),
-        ModelSource::Tflite => models::tflite::load(file, &options).map(|imported| imported.graph),
-        ModelSource::Torch => models::torch::load(file, &options).map(|imported| imported.graph),
+        ModelSource::Onnx => readers::onnx::load(file, &options).map(|imported| imported.graph),
+        ModelSource::Tflite => readers::tflite::load(file, &options).map(|imported| imported.graph),
+        ModelSource::Torch => readers::torch::load(file, &options).map(|imported| imported.graph),
     };
     of_graph(&graph.map_err(|error| Error::Query(error.to_string()))?)
 }
 
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
-    let graph = models::passes::simplify(graph).map_err(refused)?;
+    let graph = passes::simplify(graph).map_err(refused)?;
     let tasks = models::tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     let operator = |found: &models::TaskUse| {
         let work = work_of(&found.task).map_err(Error::Query)?;
@@ -444,7 +445,7 @@ mod tests {
 
     #[test]
     fn networks_come_from_every_source() {
-        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/tflite-cases/one_layer_int8");
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests/tflite-cases/one_layer_int8");
         let kinds = |source: ModelSource, name: &str| {
             let operators = model_of(source, name, 1, 16).expect("a network");
             operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()

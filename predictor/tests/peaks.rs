@@ -9,7 +9,7 @@ use predictor::samples::Samples;
 
 /// A well-known time of a product on some threads of a host with two CPUs.
 fn product(size: i64, threads: i64, median_ns: f64) -> Record {
-    let graph = models::simple::build(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
+    let graph = zoo::simple::build(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
     let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     let work = task.work().expect("sizes are known");
     let count = |number: u64| i64::try_from(number).ok();

@@ -15,7 +15,7 @@ fn record(elements: usize, median_ns: f64) -> Record {
 
 /// The same on some machine.
 fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
-    let graph = models::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
+    let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
     let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     let record = Record {
         task_hash: task.hash(),

@@ -24,7 +24,7 @@ fn a_transposed_convolution_has_channels_for_columns() {
 
 #[test]
 fn sizes_of_every_operator_multiply_to_its_result() {
-    for form in models::simple::list() {
+    for form in zoo::simple::list() {
         let found = model_of_form(form.example);
         let Work { batch, rows, columns, depth, output, .. } = found;
         let elements: f64 = output.iter().product();
@@ -40,7 +40,7 @@ fn sizes_of_every_operator_multiply_to_its_result() {
 }
 
 fn model_of_form(example: &str) -> Work {
-    let graph = models::simple::build(example).expect(example);
+    let graph = zoo::simple::build(example).expect(example);
     let task = models::tasks(&graph, models::Fuse::Epilogue).expect(example).remove(0).task;
     predictor::records::work_of(&task).expect(example)
 }

@@ -3,9 +3,9 @@
 //! A case folder is `model.onnx` with `test_data_set_0/{input,output}_K.pb`. Inputs that decide shapes are data to the
 //! suite and constants to us: they are bound only when the model cannot be read without, smallest set first.
 
-use models::onnx::{self, Options};
-use models::reference::{self, Tensor};
 use models::{DType, Error, Graph};
+use readers::{Options, onnx};
+use reference::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -139,7 +139,7 @@ impl Case {
     /// The graph after all passes.
     pub fn simplified(&self) -> Result<Graph, String> {
         let prepared = self.prepare().map_err(|verdict| format!("{verdict:?}"))?;
-        models::passes::simplify(&prepared.graph).map_err(|error| chain(&error))
+        passes::simplify(&prepared.graph).map_err(|error| chain(&error))
     }
 
     /// Evaluates the graph as read and after all passes with the reference.
@@ -148,7 +148,7 @@ impl Case {
             Ok(prepared) => prepared,
             Err(verdict) => return verdict,
         };
-        let simplified = match models::passes::simplify(&prepared.graph) {
+        let simplified = match passes::simplify(&prepared.graph) {
             Ok(simplified) => simplified,
             Err(error) => return Verdict::Failed(chain(&error)),
         };

@@ -1,20 +1,21 @@
 //! Operators that transformers and exported programs are made of, built by TVM and compared with the reference.
 //!
-//! The models' own numbers are checked in the crate `models`; here every distinct task of some of them, fused and split,
+//! The models' own numbers are checked in the crates `zoo` and `readers`; here every distinct task of some of them, fused and split,
 //! is built with its default schedule by the workers a campaign uses. `OPCOLLECT_EVERY_FAMILY=1` takes all of them.
 #![allow(missing_docs)]
 
-use models::passes::{simplify, split_attention};
-use models::transformers::{self, Options, Phase};
-use models::{Graph, torch};
+use models::Graph;
+use passes::{simplify, split_attention};
+use readers::torch;
 use std::path::{Path, PathBuf};
 use tests::{program, through_tvm::Tasks};
+use zoo::transformers::{self, Options, Phase};
 
 /// Between them these have every operator of the families.
 const SOME: &[&str] = &["clip_text_model", "gemma", "gpt_neo", "llama3", "swin", "t5_gated", "whisper"];
 
 fn entries(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(folder);
     let mut entries: Vec<PathBuf> =
         folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     entries.sort();
@@ -36,15 +37,17 @@ fn graphs_of(folder: &Path) -> Vec<Graph> {
 fn tasks_of_transformers_and_programs_are_right() {
     let takes_all = std::env::var_os("OPCOLLECT_EVERY_FAMILY").is_some();
     let mut graphs: Vec<Graph> = Vec::new();
-    for folder in entries("transformers") {
+    for folder in entries("zoo/tests/transformers") {
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
         if takes_all || SOME.contains(&name.as_str()) {
             graphs.extend(graphs_of(&folder));
         }
     }
-    let programs = entries("torch").into_iter().filter(|path| path.extension().is_some_and(|end| end == "pt2"));
-    graphs
-        .extend(programs.map(|path| torch::load(&path, &torch::Options::default()).expect("a checked program").graph));
+    let programs =
+        entries("readers/tests/torch").into_iter().filter(|path| path.extension().is_some_and(|end| end == "pt2"));
+    graphs.extend(
+        programs.map(|path| torch::load(&path, &readers::Options::default()).expect("a checked program").graph),
+    );
     let mut tasks = Tasks::default();
     for graph in graphs {
         let graph = simplify(&graph).expect("a checked graph");

@@ -4,7 +4,7 @@ use super::cubin::{self, CubinError};
 use super::log::assembled;
 use super::nvrtc::{Nvrtc, NvrtcError};
 use job::device::{Architecture, Cubin, DeviceCode, Kernel, Launches, LimitExceeded, occupancy};
-use models::reference::Rounding;
+use reference::Rounding;
 
 /// Why there is no device code.
 #[derive(Debug, thiserror::Error)]

@@ -5,8 +5,8 @@
 
 use super::Check;
 use anyhow::{Context, Result};
-use models::reference::{self, Rounding, Tensor};
 use models::{Task, TensorType};
+use reference::{Rounding, Tensor};
 
 /// Tasks whose data is kept: code that serves several sizes is run at one after the other, and a batch of builds on some
 /// CPUs first and on all of them later.
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn task(elements: usize) -> String {
-        let graph = models::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
+        let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
         let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
         serde_json::to_string(&task).expect("tasks have a JSON form")
     }

@@ -13,7 +13,7 @@ use job::prepared::{Prepared, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
 use measure::counters::{CounterRequest, CounterSession};
 use measure::{HostClock, affinity, measure};
-use models::reference::Rounding;
+use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
 /// Answers run jobs; keeps what the next job of the same task can use.

@@ -488,7 +488,7 @@ fn draw(count: usize, strategy: impl Strategy<Value = String>) -> Vec<(String, T
 }
 
 fn is_legal(text: &str) -> bool {
-    models::simple::build(text).is_ok()
+    zoo::simple::build(text).is_ok()
 }
 
 fn joined(numbers: &[i64]) -> String {

@@ -25,7 +25,7 @@ use job::space::{self, Knobs, Schedule, Space};
 use job::target::{self, Target};
 use measure::counters::gpu::GPU_NAMES;
 use models::Op;
-use models::reference::Rounding;
+use reference::Rounding;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

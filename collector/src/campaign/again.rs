@@ -10,7 +10,7 @@ use job::space::Schedule;
 use job::target::{self, Kind, Machine, Target};
 use measure::Method;
 use models::Task;
-use models::partition::CPU_VENDOR;
+use models::partner::CPU_VENDOR;
 use std::sync::Arc;
 
 /// What a record tells of its attempt.

@@ -7,11 +7,11 @@ use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
 use models::names;
-use models::transformers::{self, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use zoo::transformers::{self, Phase};
 
 /// A configuration as written; everything left out has a default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -440,7 +440,7 @@ fn tokens(
     phase: Option<Vec<Phase>>,
 ) -> Result<Vec<Tokens>, ConfigError> {
     let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
-    let sequence = sequence.unwrap_or_else(|| vec![models::transformers::Options::default().sequence]);
+    let sequence = sequence.unwrap_or_else(|| vec![zoo::transformers::Options::default().sequence]);
     each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
     let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
     each("phase", &phase, "", |_| true)?;

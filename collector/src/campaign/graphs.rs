@@ -4,10 +4,12 @@ use super::config::{AttentionChoice, Backend, Config, ModelRequest, SIMPLE, TRAN
 use super::module;
 use super::planned::PlanningError;
 use models::fuse::plan_with;
-use models::partition::{CPU_VENDOR, claims, partner};
-use models::reader::{Imported, Options, Skipped};
-use models::{Graph, Plan, TaskUse, onnx, tflite, torch, transformers};
+use models::partner::{CPU_VENDOR, partner};
+use models::{Graph, Plan, TaskUse};
+use passes::partition::claims;
+use readers::{Imported, Options, Skipped, onnx, tflite, torch};
 use std::path::{Path, PathBuf};
+use zoo::transformers;
 
 /// A graph, and what a person should know about where it came from.
 #[derive(Clone, Debug)]
@@ -27,8 +29,8 @@ pub fn load(request: &ModelRequest) -> Result<Graph, PlanningError> {
 pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> {
     let without_notes = |graph| Loaded { graph, notes: Vec::new() };
     let loaded = match request.source.as_str() {
-        "local" => models::zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
-        SIMPLE => models::simple::build(&request.name).map(without_notes),
+        "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
+        SIMPLE => zoo::simple::build(&request.name).map(without_notes),
         "onnx" => load_file(request, Path::new(&request.name), onnx::load),
         "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
         "tflite" => load_file(request, Path::new(&request.name), tflite::load),
@@ -139,7 +141,7 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
 
 /// The ways to cut a graph into calls that the configuration asks for, each with the graph that is cut.
 pub(super) fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
-    let graph = models::passes::simplify(graph)?;
+    let graph = passes::simplify(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
     let cut = |graph: Graph| {
         let mut plan = plan_with(&graph, config.fuse.into(), &claims(&graph, &partners))?;
@@ -152,9 +154,9 @@ pub(super) fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>,
     };
     match config.attention {
         AttentionChoice::Fused => Ok(vec![cut(graph)?]),
-        AttentionChoice::Split => Ok(vec![cut(models::passes::split_attention(&graph)?)?]),
+        AttentionChoice::Split => Ok(vec![cut(passes::split_attention(&graph)?)?]),
         AttentionChoice::Both => {
-            let split = models::passes::split_attention(&graph)?;
+            let split = passes::split_attention(&graph)?;
             Ok(vec![cut(graph)?, cut(split)?])
         }
     }
@@ -167,7 +169,7 @@ mod tests {
 
     /// The batch sizes of a model once it was looked at.
     fn settled(model: &str, settings: &str) -> Result<Vec<Option<i64>>, String> {
-        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests");
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests");
         let text = format!("models = [{{ {} }}]\n{settings}", model.replace("MODELS", models));
         let mut config = RawConfig::parse(&text)?.check(1).map_err(|error| error.to_string())?;
         settle_batches(&mut config).map_err(|error| error.to_string())?;

@@ -4,7 +4,8 @@
 //! from the file, in the library's worker: only for files one trusts.
 
 use super::config::{Backend, Config, ModelRequest};
-use models::{DType, TensorType, torch};
+use models::{DType, TensorType};
+use readers::torch;
 use std::path::{Path, PathBuf};
 
 /// A TorchScript file of the campaign.

@@ -7,16 +7,18 @@ use super::{DONE, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Executor;
 use crate::campaign::graphs::{load_with_notes, notes};
 use crate::campaign::{Config, PlannedTask, planned_tasks};
+use crate::drawing::{Told, drawn};
 use datasets::{Choose, Outcome, Record, Source};
 use job::space;
-use models::drawing::Told;
-use models::partition::{claims, partner};
-use models::{Graph, Work, transformers};
+use models::partner::partner;
+use models::{Graph, Work};
+use passes::partition::claims;
 use report::{Table, figures, number, or_unknown, percent, words};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use zoo::transformers;
 
 /// A model that has a name, as it is listed.
 #[derive(Serialize)]
@@ -45,13 +47,13 @@ impl Listed {
 
 /// The models that have names: the zoo, and the configurations of transformers that are shipped.
 pub fn list(as_json: bool) -> Result<u8> {
-    let zoo = models::zoo::list().iter().map(|entry| Listed::of("local", entry.name, entry.aliases, &entry.build(1)?));
+    let networks = zoo::list().iter().map(|entry| Listed::of("local", entry.name, entry.aliases, &entry.build(1)?));
     let options = transformers::Options::default();
     let shipped = transformers::list().iter().map(|entry| {
         let options = transformers::Options { sequence: entry.usual_sequence(), ..options };
         Listed::of("transformers", entry.name, entry.aliases, &entry.build(&options)?)
     });
-    let rows = zoo.chain(shipped).collect::<models::Result<Vec<Listed>>>();
+    let rows = networks.chain(shipped).collect::<models::Result<Vec<Listed>>>();
     let rows = rows.map_err(|error| Failure::usage(chain(&error)))?;
     if as_json {
         print_json(&rows)?;
@@ -91,12 +93,12 @@ pub fn graph(
         tell(&loaded.notes);
         let mut graph = loaded.graph;
         if !raw {
-            graph = models::passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+            graph = passes::simplify(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         }
         if let Some(path) = html {
             let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
             let times = store.map(measured).transpose()?.unwrap_or_default();
-            let page = graph.to_html(config.fuse.into(), &claims(&graph, &partners), &times);
+            let page = drawn(&graph, config.fuse.into(), &claims(&graph, &partners), &times);
             let page = page.map_err(|error| Failure::usage(chain(&error)))?;
             std::fs::write(path, page)
                 .map_err(|error| Failure::usage(format!("cannot write `{}`: {error}", path.display())))?;

@@ -13,7 +13,7 @@ use job::BuildJob;
 use job::space::{Schedule, space};
 use job::target::{self, Kind, Machine, Target};
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
-use models::partition::CPU_VENDOR;
+use models::partner::CPU_VENDOR;
 use std::time::Duration;
 use worker::Fault;
 
@@ -130,7 +130,7 @@ fn gpu_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
 
 /// Builds something small, so that a target that TVM does not take is one error and not a loss per attempt.
 fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
-    let small = models::simple::build("relu:shape=16").map_err(Failure::environment)?;
+    let small = zoo::simple::build("relu:shape=16").map_err(Failure::environment)?;
     let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
     let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
     let schedule = Schedule::Template { knobs: space(task, &target.machine).default };

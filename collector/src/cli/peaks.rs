@@ -108,7 +108,7 @@ fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Opti
 
 fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     const SLACK: Duration = Duration::from_secs(20);
-    let graph = models::simple::build(text).ok()?;
+    let graph = zoo::simple::build(text).ok()?;
     let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
     let schedule = Schedule::Template { knobs: space(&task, &target.machine).default };
     let task_json = serde_json::to_string(&task).ok()?;

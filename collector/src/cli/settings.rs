@@ -11,8 +11,8 @@ use crate::campaign::graphs::settle_batches;
 use crate::campaign::{Config, RawConfig};
 use measure::affinity;
 use measure::counters::Backend;
-use models::transformers::Phase;
 use std::collections::BTreeMap;
+use zoo::transformers::Phase;
 
 /// The complete configuration of a command that measures or builds.
 pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {

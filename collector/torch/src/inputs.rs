@@ -1,7 +1,6 @@
 //! Tensors of tasks as tensors of PyTorch, and back.
 
 use crate::refusal::{Refusal, Result};
-use models::reference;
 use models::{DType, TensorType};
 use tch::{Kind, Tensor};
 

@@ -8,8 +8,8 @@ use crate::refusal::Result;
 use crate::timing::Timing;
 use anyhow::{Context, ensure};
 use job::{Measured, ModuleJob, RunReply};
-use models::reference::constant;
 use models::{Const, TensorType};
+use reference::constant;
 use tch::{CModule, IValue};
 use worker::peak_resident_bytes;
 

@@ -13,7 +13,7 @@ use crate::timing::Timing;
 use anyhow::Result;
 use job::prepared::{Prepared, PreparedTasks};
 use job::{LibraryJob, Measured, RunJob, RunReply};
-use models::reference::Rounding;
+use reference::Rounding;
 use tch::Tensor;
 use worker::peak_resident_bytes;
 

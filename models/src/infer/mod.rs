@@ -50,7 +50,7 @@ fn check_output(ty: TensorType) -> Rule<TensorType> {
 }
 
 /// Extents must not be negative, and no product of some of them may overflow, also not next to an extent of 0.
-pub(crate) fn check_type(ty: &TensorType) -> Rule<()> {
+pub fn check_type(ty: &TensorType) -> Rule<()> {
     let mut bytes = ty.dtype.bytes();
     for dim in &ty.shape {
         let Dim::Known(extent) = dim else { continue };
@@ -381,7 +381,7 @@ fn unary(function: UnaryOp, x: &TensorType) -> Rule<TensorType> {
 }
 
 /// The shape two shapes broadcast to, as numpy does.
-pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
+pub fn broadcast(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
     let rank = a.len().max(b.len());
     let one = Dim::Known(1);
     let from = |shape: &[Dim], index: usize| match (index + shape.len()).checked_sub(rank) {

@@ -85,11 +85,8 @@ pub(crate) fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fuse::{Fuse, tasks};
     use crate::operator::{BinaryOp, Op};
-    use crate::passes::simplify;
     use crate::task::tests::{conv_bias_relu, single};
-    use crate::zoo;
     use expect_test::expect;
 
     #[test]
@@ -100,17 +97,6 @@ mod tests {
         square.steps[0].inputs[1] = Operand::Parameter(0);
         expect![[r#"binary(f32[2], #0) function="mul""#]].assert_eq(&square.to_text());
         assert_eq!(Task::from_text(&square.to_text()).unwrap(), square);
-    }
-
-    #[test]
-    fn every_task_of_the_zoo_reads_what_it_writes() {
-        for entry in zoo::list() {
-            let graph = entry.build(1).unwrap();
-            let fused = tasks(&simplify(&graph).unwrap(), Fuse::Epilogue).unwrap();
-            for task in tasks(&graph, Fuse::None).unwrap().into_iter().chain(fused).map(|one| one.task) {
-                assert_eq!(Task::from_text(&task.to_text()).unwrap(), task);
-            }
-        }
     }
 
     #[test]

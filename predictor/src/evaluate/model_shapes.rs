@@ -11,8 +11,9 @@ use crate::learn::by_operator;
 use crate::records::work_of;
 use crate::samples::Samples;
 use crate::split::Fold;
-use models::{Fuse, Graph, Op, Task, transformers, zoo};
+use models::{Fuse, Graph, Op, Task};
 use std::collections::{BTreeMap, BTreeSet};
+use zoo::transformers;
 
 /// The share of an operator's shapes that is held out where the data names no network.
 const SHARE: f64 = 0.1;
@@ -103,7 +104,7 @@ fn graphs() -> Vec<Graph> {
 }
 
 fn works_of(graph: &Graph) -> Vec<Work> {
-    let tasks = models::passes::simplify(graph).and_then(|graph| models::tasks(&graph, Fuse::Epilogue));
+    let tasks = passes::simplify(graph).and_then(|graph| models::tasks(&graph, Fuse::Epilogue));
     tasks.unwrap_or_default().iter().flat_map(|found| works(&found.task)).collect()
 }
 

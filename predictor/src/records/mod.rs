@@ -10,10 +10,11 @@ use crate::features::{Device, Form, Work};
 use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
 use datasets::store::Damage;
 use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
-use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows, transformers};
+use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use zoo::transformers;
 
 /// Which records are learned from; all others are counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,7 +221,7 @@ fn networks(records: &[Record]) -> Vec<Network> {
 /// The graph of a recorded network, where it can be made without a file.
 fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
-        "local" => models::zoo::build(name, batch).ok(),
+        "local" => zoo::build(name, batch).ok(),
         "transformers" => {
             let (name, phase, sequence) = transformers::of_label(name)?;
             let options = transformers::Options { batch, sequence, phase };
@@ -232,7 +233,7 @@ fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
 }
 
 fn uses_in(graph: Graph) -> Option<BTreeMap<u64, f64>> {
-    let graph = models::passes::simplify(&graph).ok()?;
+    let graph = passes::simplify(&graph).ok()?;
     let mut uses = BTreeMap::new();
     for found in models::tasks(&graph, Fuse::Epilogue).ok()? {
         let shape = shape(&found.task.kind(), &found.task.name(), &work_of(&found.task).ok()?);

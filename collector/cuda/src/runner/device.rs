@@ -18,7 +18,7 @@ use job::{Measured, RunJob, RunReply};
 use measure::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
 use measure::counters::{Backend, CounterRequest, CounterSession, Usage};
 use measure::{Cache, Clock, HostClock, Method, measure};
-use models::reference::Tensor;
+use reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 

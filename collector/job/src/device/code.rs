@@ -4,7 +4,7 @@
 use super::architecture::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 use super::count::Count;
 use super::occupancy::Occupancy;
-use models::reference::Rounding;
+use reference::Rounding;
 use serde::{Deserialize, Serialize};
 
 /// The kernels of one task with the order of their launches.

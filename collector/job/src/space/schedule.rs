@@ -1,7 +1,7 @@
 //! A schedule: one point of a space, replayable from its text.
 
 use super::gpu::tensor;
-use models::reference::Rounding;
+use reference::Rounding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Targets that name partners before the compiler's own: `cpu-vendor, llvm`.
 
-use models::partition::{PARTNERS, Partner, partner};
+use models::partner::{PARTNERS, Partner, partner};
 
 /// A target in its parts.
 #[derive(Clone, Debug, PartialEq)]

@@ -129,7 +129,7 @@ pub fn task(text: &str) -> Task {
     if text.contains('(') {
         return Task::from_text(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
     }
-    let graph = models::simple::build(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    let graph = zoo::simple::build(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
     let mut found = tasks(&graph, Fuse::Epilogue).unwrap_or_else(|error| panic!("`{text}`: {error}"));
     assert_eq!(found.len(), 1, "`{text}` is one task");
     found.remove(0).task

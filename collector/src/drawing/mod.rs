@@ -1,0 +1,338 @@
+//! A graph as a page: every task a box, in layers from inputs to results, to look at in a browser without a network.
+//!
+//! Boxes are what is measured (an anchor with its epilogue), with what stands between them: views, constants that are
+//! computed, inputs and results. The page holds the drawing and the facts of each box; moving, zooming and searching
+//! are a few lines of script in it. All names come from files, so nothing of them reaches the page unescaped.
+
+mod layers;
+
+use layers::{Layered, Placed};
+use models::fuse::{Claim, Fuse, plan_with};
+use models::{Class, Graph, Result, ValueId};
+use report::page::{self, escaped};
+use report::{duration, percent};
+use serde_json::json;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// What the page looks like.
+const STYLE: &str = include_str!("style.css");
+/// Its body; the places of the drawing and its facts are marked.
+const BODY: &str = include_str!("body.html");
+const HEIGHT: f64 = 44.0;
+/// Letters of a line in a box.
+const LONGEST: usize = 48;
+
+/// One box of the drawing.
+struct Card {
+    /// Class of the page's style sheet.
+    style: &'static str,
+    title: String,
+    subtitle: String,
+    /// What is shown of it beside the pointer, line by line.
+    facts: Vec<(&'static str, String)>,
+    /// Part of all operations of the model.
+    share: f64,
+}
+
+/// What somebody measured of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The time, in nanoseconds.
+    pub time_ns: f64,
+    /// How well it is known, and where it was taken.
+    pub remark: String,
+}
+
+/// A graph as a page of HTML; times are by the hash of a task.
+pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
+    let drawing = Drawing::of(graph, fuse, claims, times)?;
+    let layered = layers::layered(&drawing.widths(), &drawing.edges);
+    let mut facts = Vec::new();
+    for card in &drawing.cards {
+        let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
+        facts.push(json!({ "title": card.title, "facts": lines }));
+    }
+    let data = page::data(&serde_json::to_string(&facts).expect("texts"));
+    let totals = drawing.totals;
+    let parts = [
+        ("{{name}}", escaped(&graph.name)),
+        ("{{totals}}", escaped(&totals)),
+        ("{{legend}}", legend(&drawing.cards)),
+        ("{{width}}", format!("{:.0}", layered.width)),
+        ("{{height}}", format!("{:.0}", layered.height)),
+        ("{{drawing}}", svg(&drawing.cards, &layered)),
+        ("{{data}}", data),
+    ];
+    // One pass over the page, so that a name that looks like a mark stays a name.
+    let mut body = String::with_capacity(BODY.len() + 4096);
+    let mut rest = BODY;
+    while let Some((mark, text, at)) =
+        parts.iter().filter_map(|(mark, text)| Some((mark, text, rest.find(mark)?))).min_by_key(|(.., at)| *at)
+    {
+        body.push_str(&rest[..at]);
+        body.push_str(text);
+        rest = &rest[at + mark.len()..];
+    }
+    body.push_str(rest);
+    Ok(page::page(&graph.name, STYLE, &body))
+}
+
+struct Drawing {
+    cards: Vec<Card>,
+    /// From box to box.
+    edges: Vec<(usize, usize)>,
+    totals: String,
+}
+
+impl Drawing {
+    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<Drawing> {
+        let plan = plan_with(graph, fuse, claims)?;
+        let mut cards = Vec::new();
+        // The box that makes each value.
+        let mut maker: HashMap<ValueId, usize> = HashMap::new();
+        let mut reads: Vec<(ValueId, usize)> = Vec::new();
+        let ty = |id: ValueId| graph.values[id.0 as usize].ty.to_string();
+        for &id in &graph.inputs {
+            maker.insert(id, cards.len());
+            let name = &graph.values[id.0 as usize].name;
+            cards.push(plain("input", name, ty(id), vec![("input", name.clone()), ("type", ty(id))]));
+        }
+        let mut in_task = vec![None; graph.nodes.len()];
+        let mut works = Vec::new();
+        for (index, call) in plan.calls.iter().enumerate() {
+            call.nodes.iter().for_each(|&node| in_task[node] = Some(index));
+            works.push(plan.tasks[call.task].task.work()?);
+        }
+        let all: f64 = works.iter().map(|work| work.flops as f64).sum();
+        let told: Vec<Option<&Told>> =
+            plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
+        let time_ns: f64 = told.iter().flatten().map(|told| told.time_ns).sum();
+        // Where every call has a time, that is what the bars compare.
+        let is_timed = !told.is_empty() && told.iter().all(Option::is_some);
+        for (index, node) in graph.nodes.iter().enumerate() {
+            let Some(call) = in_task[index] else {
+                maker.insert(node.outputs[0], cards.len());
+                reads.extend(node.inputs.iter().map(|&id| (id, cards.len())));
+                let output = ty(node.outputs[0]);
+                let facts = vec![("result", output.clone()), ("place", node.origin.scope.clone())];
+                cards.push(plain("view", node.op.name(), output, facts));
+                continue;
+            };
+            let told = told[call];
+            let call = (&plan.calls[call], &plan.tasks[plan.calls[call].task], &works[call]);
+            let (call, found, work) = call;
+            if call.nodes.last() != Some(&index) {
+                continue;
+            }
+            maker.insert(call.result, cards.len());
+            reads.extend(call.arguments.iter().map(|&id| (id, cards.len())));
+            let anchor = &graph.nodes[call.nodes[0]];
+            let share = if all > 0.0 { work.flops as f64 / all } else { 0.0 };
+            let of_time = told.filter(|_| is_timed).map(|told| told.time_ns / time_ns);
+            let measured = told.map(|told| {
+                let part = of_time.map_or(String::new(), |part| format!(", {} of the model", percent(part)));
+                format!("{}{part}; {}", duration(told.time_ns), told.remark)
+            });
+            let facts = vec![
+                ("task", found.task.describe()),
+                ("result", ty(call.result)),
+                ("place", anchor.origin.scope.clone()),
+                ("source", anchor.origin.source_op.clone()),
+                ("work", format!("{} FLOP, {:.1} % of the model", amount(work.flops as f64), 100.0 * share)),
+                (
+                    "moves",
+                    format!(
+                        "{}B, weights {}B",
+                        amount((work.bytes_in + work.bytes_out) as f64),
+                        amount(work.bytes_weights as f64)
+                    ),
+                ),
+                ("measured", measured.unwrap_or_default()),
+                ("computed by", found.partner.clone().unwrap_or_default()),
+                ("hash", found.task.hash()),
+            ];
+            cards.push(Card {
+                style: style(anchor.op.class()),
+                title: found.task.name(),
+                subtitle: match told {
+                    Some(told) => format!("{} · {}", duration(told.time_ns), ty(call.result)),
+                    None => ty(call.result),
+                },
+                facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
+                share: of_time.unwrap_or(share),
+            });
+        }
+        for &id in &graph.outputs {
+            reads.push((id, cards.len()));
+            let name = &graph.values[id.0 as usize].name;
+            cards.push(plain("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
+        }
+        // Constants have no box: they are many and say little.
+        let edges = reads.into_iter().filter_map(|(id, to)| Some((*maker.get(&id)?, to)));
+        let mut edges: Vec<(usize, usize)> = edges.collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let measured = match told.iter().flatten().count() {
+            0 => String::new(),
+            count => format!(", {count} of them measured: {}", duration(time_ns)),
+        };
+        let totals = format!(
+            "{} operators, {} calls of {} tasks, {} FLOP{measured}",
+            graph.nodes.len(),
+            plan.calls.len(),
+            plan.tasks.len(),
+            amount(all)
+        );
+        Ok(Drawing { cards, edges, totals })
+    }
+
+    fn widths(&self) -> Vec<f64> {
+        // Letters of the title are bold, those of the type all alike.
+        let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
+        let widest = |card: &Card| width(&card.title, 7.6).max(width(&card.subtitle, 6.5));
+        self.cards.iter().map(|card| 24.0 + widest(card)).collect()
+    }
+}
+
+fn plain(style: &'static str, title: &str, subtitle: String, facts: Vec<(&'static str, String)>) -> Card {
+    let facts = facts.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+    Card { style, title: title.to_owned(), subtitle, facts, share: 0.0 }
+}
+
+fn style(class: Class) -> &'static str {
+    match class {
+        Class::Contraction => "contraction",
+        Class::Normalisation => "normalisation",
+        Class::Pool => "pool",
+        Class::Reduction => "reduction",
+        Class::Pointwise => "pointwise",
+        Class::Movement => "movement",
+        Class::View => "view",
+    }
+}
+
+fn legend(cards: &[Card]) -> String {
+    let mut styles: Vec<&str> = Vec::new();
+    for card in cards {
+        if !styles.contains(&card.style) {
+            styles.push(card.style);
+        }
+    }
+    styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
+}
+
+fn svg(cards: &[Card], layered: &Layered) -> String {
+    let mut text = String::new();
+    for line in &layered.edges {
+        let _ = writeln!(
+            text,
+            "<path class=\"edge\" data-from=\"{}\" data-to=\"{}\" d=\"{}\"/>",
+            line.from,
+            line.to,
+            curve(&line.points)
+        );
+    }
+    for (index, (card, Placed { x, y, width })) in cards.iter().zip(&layered.boxes).enumerate() {
+        let (left, top) = (x - width / 2.0, y - HEIGHT / 2.0);
+        let _ = write!(
+            text,
+            "<g class=\"card {}\" data-card=\"{index}\" transform=\"translate({left:.1} {top:.1})\">\
+             <rect class=\"box\" width=\"{width:.1}\" height=\"{HEIGHT}\" rx=\"7\"/>",
+            card.style
+        );
+        if card.share > 0.0 {
+            let bar = (width - 14.0) * card.share.sqrt();
+            let _ = write!(
+                text,
+                "<rect class=\"share\" x=\"7\" y=\"{}\" width=\"{bar:.1}\" height=\"3\" rx=\"1.5\"/>",
+                HEIGHT - 6.0
+            );
+        }
+        let _ = writeln!(
+            text,
+            "<text class=\"title\" x=\"{0:.1}\" y=\"18\">{1}</text><text class=\"type\" x=\"{0:.1}\" y=\"33\">{2}</text></g>",
+            width / 2.0,
+            escaped(&shortened(&card.title)),
+            escaped(&shortened(&card.subtitle))
+        );
+    }
+    text
+}
+
+/// A line through points, upright at each.
+fn curve(points: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (index, &(x, y)) in points.iter().enumerate() {
+        match index.checked_sub(1).map(|before| points[before]) {
+            None => drop(write!(path, "M{x:.1} {y:.1}")),
+            Some((_, before)) => {
+                let middle = (before + y) / 2.0;
+                let _ = write!(path, "C{:.1} {middle:.1} {x:.1} {middle:.1} {x:.1} {y:.1}", points[index - 1].0);
+            }
+        }
+    }
+    path
+}
+
+fn shortened(text: &str) -> String {
+    let is_short = text.chars().count() <= LONGEST;
+    if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
+}
+
+/// A number with three digits and the prefix of its thousands.
+fn amount(number: f64) -> String {
+    let scale = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(size, _)| number >= *size);
+    match scale {
+        Some((size, prefix)) => format!("{:.3} {prefix}", number / size),
+        None => format!("{number} "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::{GraphBuilder, Op, TensorType, UnaryOp};
+    use passes::simplify;
+
+    #[test]
+    fn every_task_is_a_box() {
+        for name in ["resnet-18", "densenet-121", "lstm"] {
+            let graph = simplify(&zoo::build(name, 1).unwrap()).unwrap();
+            let calls = plan_with(&graph, Fuse::Epilogue, &[]).unwrap().calls.len();
+            let page = drawn(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+            let boxes = |style: &str| page.matches(&format!("<g class=\"card {style}\"")).count();
+            let others = boxes("view") + boxes("input") + boxes("output");
+            assert_eq!(page.matches("<g class=\"card ").count() - others, calls, "{name}");
+            assert!(!page.contains("{{"), "{name}");
+        }
+    }
+
+    #[test]
+    fn measured_tasks_show_their_times_and_compare_by_them() {
+        let graph = simplify(&zoo::build("mlp", 1).unwrap()).unwrap();
+        let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
+        let told =
+            |place: usize| Told { time_ns: 1e3 * 2f64.powi(place as i32), remark: "± 0.8 % on a <host>".to_owned() };
+        let hashes = || plan.tasks.iter().map(|found| found.task.hash());
+        let times: HashMap<String, Told> = hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
+        let page = drawn(&graph, Fuse::Epilogue, &[], &times).unwrap();
+        assert!(page.contains(">1.00 µs · "), "{page}");
+        assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
+        assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
+        let first: HashMap<String, Told> = hashes().take(1).map(|hash| (hash, told(0))).collect();
+        let page = drawn(&graph, Fuse::Epilogue, &[], &first).unwrap();
+        assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
+        let x = builder.input("</script><b>", TensorType::f32(&[2])).unwrap();
+        builder.set_scope("<img src=x onerror=alert(1)>");
+        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).unwrap();
+        let page = drawn(&builder.finish(&[y]).unwrap(), Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+        assert!(!page.contains("<img") && !page.contains("<b>") && !page.contains("<script>alert"), "{page}");
+        assert!(page.contains("{{data}}"), "the name is shown as it is");
+    }
+}

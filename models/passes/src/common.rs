@@ -1,0 +1,34 @@
+//! Computes equal things once: operators with equal attributes and inputs, and constants with equal contents.
+
+use super::rebuild::Rebuild;
+use models::error::Result;
+use models::graph::{Graph, ValueId};
+use std::collections::HashMap;
+
+pub(super) fn share_common_subexpressions(graph: &Graph) -> Result<Graph> {
+    let mut rebuild = Rebuild::new(graph)?;
+    let mut constants: HashMap<String, ValueId> = HashMap::new();
+    let mut results: HashMap<(String, Vec<ValueId>), ValueId> = HashMap::new();
+    for node in &graph.nodes {
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for &id in &node.inputs {
+            let value = &graph.values[id.0 as usize];
+            if let Some(data) = &value.data {
+                let key = format!("{} {data:?}", value.ty);
+                let shared = constants.get(&key).copied().map_or_else(|| rebuild.get(id), Ok)?;
+                constants.insert(key, shared);
+                rebuild.replace(id, shared);
+            }
+            inputs.push(rebuild.get(id)?);
+        }
+        let key = (format!("{:?}", node.op), inputs);
+        match results.get(&key) {
+            Some(&shared) => rebuild.replace(node.outputs[0], shared),
+            None => {
+                let output = rebuild.copy(node)?;
+                results.insert(key, output);
+            }
+        }
+    }
+    rebuild.finish()
+}

@@ -1,0 +1,28 @@
+//! Computes what follows from constants alone.
+
+use super::rebuild::Rebuild;
+use crate::fold::fold;
+use models::error::Result;
+use models::graph::{Const, Graph};
+use models::types::TensorType;
+
+pub(super) fn fold_constants(graph: &Graph) -> Result<Graph> {
+    let mut rebuild = Rebuild::new(graph)?;
+    for node in &graph.nodes {
+        let mut constants: Vec<(TensorType, Const)> = Vec::new();
+        for &input in &node.inputs {
+            let input = rebuild.get(input)?;
+            constants.extend(rebuild.constant_of(input));
+        }
+        let borrowed: Vec<(&TensorType, &Const)> = constants.iter().map(|(ty, data)| (ty, data)).collect();
+        let folded = if borrowed.len() == node.inputs.len() { fold(&node.op, &borrowed) } else { None };
+        match folded {
+            Some(data) => {
+                let new = rebuild.constant_like(node.outputs[0], data)?;
+                rebuild.replace(node.outputs[0], new);
+            }
+            None => drop(rebuild.copy(node)?),
+        }
+    }
+    rebuild.finish()
+}

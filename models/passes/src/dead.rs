@@ -1,0 +1,23 @@
+//! Drops operators whose results nobody uses. Inputs stay: they are how the model is called.
+
+use super::rebuild::Rebuild;
+use models::error::Result;
+use models::graph::Graph;
+
+/// The graph without operators whose results nobody uses.
+pub fn drop_dead_code(graph: &Graph) -> Result<Graph> {
+    let mut is_used = vec![false; graph.values.len()];
+    for id in &graph.outputs {
+        is_used[id.0 as usize] = true;
+    }
+    for node in graph.nodes.iter().rev() {
+        if is_used[node.outputs[0].0 as usize] {
+            node.inputs.iter().for_each(|id| is_used[id.0 as usize] = true);
+        }
+    }
+    let mut rebuild = Rebuild::new(graph)?;
+    for node in graph.nodes.iter().filter(|node| is_used[node.outputs[0].0 as usize]) {
+        rebuild.copy(node)?;
+    }
+    rebuild.finish()
+}

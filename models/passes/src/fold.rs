@@ -1,0 +1,139 @@
+//! Operators over constants become constants.
+//!
+//! Files compute shapes with chains of small operators; here they turn into numbers, by the reference computation, so
+//! that no operator has a second definition. Small results are computed at once. Large ones (a transposed or scaled
+//! weight) are only written down, because a model that is counted or compiled never needs the values. What has a
+//! random part stays an operator: its values are made where they are used.
+
+use models::check::MAX_COMPUTED;
+use models::contents::Contents;
+use models::graph::{Computed, Const};
+use models::infer::infer;
+use models::operator::{Class, Op};
+use models::types::TensorType;
+use reference::Tensor;
+
+/// Tensors up to this many elements are computed at once.
+pub const MAX_SMALL: u64 = 65_536;
+
+/// The contents of an operator's output, when they follow from constant inputs. The inputs must fit the operator.
+pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+    // Any values are as good as others, in the range of the type too.
+    if let (Op::Quantize { .. }, Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.seed())) {
+        return Some(Const::Random { seed });
+    }
+    // What was stored as integers can still be found, so that integers may be computed with.
+    let is_stored = matches!(op, Op::Dequantize { .. })
+        || (matches!(op, Op::Transpose { .. }) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
+    if is_stored {
+        infer(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
+        return written_down(op, inputs);
+    }
+    if inputs.is_empty() || inputs.iter().any(|(_, data)| data.seed().is_some()) {
+        return None;
+    }
+    // Nothing can be looked up in nothing.
+    let looks_up = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. })
+        || matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
+    if looks_up && inputs[0].0.elements() == Some(0) {
+        return None;
+    }
+    let types: Vec<&TensorType> = inputs.iter().map(|(ty, _)| *ty).collect();
+    let output = infer(op, &types).ok()?;
+    let is_small = |ty: &TensorType| ty.elements().is_some_and(|elements| elements <= MAX_SMALL);
+    if is_small(&output) && types.iter().all(|ty| is_small(ty)) {
+        return eval_small(op, inputs);
+    }
+    if let Some(number) = moved_fill(op, inputs) {
+        return Some(Const::Fill(number));
+    }
+    written_down(op, inputs)
+}
+
+fn written_down(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+    let owned = inputs.iter().map(|(ty, data)| ((*ty).clone(), (*data).clone())).collect();
+    bounded(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
+}
+
+/// The contents, unless computing them later would take too many operators.
+pub(crate) fn bounded(data: Const) -> Option<Const> {
+    (data.size() <= MAX_COMPUTED).then_some(data)
+}
+
+fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+    let tensors: Vec<Tensor> =
+        inputs.iter().map(|(ty, data)| reference::constant(ty, data)).collect::<Result<_, _>>().ok()?;
+    reference::evaluate_operator(op, &tensors).ok().map(|tensor| contents_of(&tensor))
+}
+
+/// The form that says most about a tensor: one number, a short list, or its bytes.
+pub fn contents_of(tensor: &Tensor) -> Const {
+    /// Lists up to here are easier to read than bytes.
+    const SHORT: usize = 64;
+    let numbers = tensor.numbers();
+    match numbers.as_slice() {
+        [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|number| number.to_bits() == first.to_bits()) => {
+            Const::Fill(*first)
+        }
+        short if short.len() <= SHORT => Const::Small(numbers),
+        _ => Const::Bytes(Contents::new(tensor.bytes().to_vec())),
+    }
+}
+
+/// Whether a constant is stored as integers.
+fn is_stored(data: &Const) -> bool {
+    match data {
+        Const::Computed(computed) => match computed.op {
+            Op::Dequantize { .. } => true,
+            Op::Transpose { .. } => is_stored(&computed.inputs[0].1),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// One number that only moves stays that number.
+fn moved_fill(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<f64> {
+    let [(_, Const::Fill(number))] = inputs else { return None };
+    let only_moves =
+        op.class() == Class::View || matches!(op, Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. });
+    only_moves.then_some(*number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::operator::BinaryOp;
+    use models::types::DType;
+
+    #[test]
+    fn small_constants_are_computed_and_large_ones_written_down() {
+        let ty = TensorType::new(DType::I64, &[3]);
+        let (a, b) = (Const::Small(vec![7.0, -7.0, 9.0]), Const::Fill(2.0));
+        let div = Op::Binary { function: BinaryOp::Div };
+        assert_eq!(fold(&div, &[(&ty, &a), (&ty, &b)]), Some(Const::Small(vec![3.0, -3.0, 4.0])));
+        assert_eq!(fold(&div, &[(&ty, &a), (&ty, &Const::Random { seed: 1 })]), None);
+
+        let large = TensorType::f32(&[512, 512]);
+        let turn = Op::Transpose { permutation: vec![1, 0] };
+        assert_eq!(fold(&turn, &[(&large, &Const::Fill(3.0))]), Some(Const::Fill(3.0)));
+        let weight = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
+        let Some(Const::Computed(computed)) = fold(&turn, &[(&large, &weight)]) else { panic!("not written down") };
+        assert_eq!(computed.op, turn);
+    }
+
+    #[test]
+    fn what_is_written_down_does_not_grow_without_end() {
+        let large = TensorType::f32(&[512, 512]);
+        let mut data = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
+        let add = Op::Binary { function: BinaryOp::Add };
+        let doublings = (0..100).take_while(|_| match fold(&add, &[(&large, &data), (&large, &data)]) {
+            Some(twice) => {
+                data = twice;
+                true
+            }
+            None => false,
+        });
+        assert_eq!(doublings.count(), 5);
+    }
+}

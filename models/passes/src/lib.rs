@@ -1,0 +1,74 @@
+//! Rewrites of a whole graph, one plain function each, with every rule of a graph tested in between; and the patterns that
+//! also say what a library beside the compiler would compute.
+//!
+//! The order of the table is the order of the work. A pass takes a checked graph and builds a new one through the
+//! builder, so no pass can leave a type that disagrees with its operator.
+
+#![forbid(unsafe_code)]
+
+mod common;
+mod constants;
+mod dead;
+pub mod fold;
+mod fold_batch_norm;
+mod identities;
+mod layout;
+mod look;
+pub mod partition;
+pub mod pattern;
+pub mod quantise;
+mod quantised;
+mod rebuild;
+mod recognise;
+pub mod retype;
+mod rewrite;
+mod sign;
+mod split_attention;
+#[cfg(test)]
+mod tests;
+
+pub use dead::drop_dead_code;
+pub use split_attention::split_attention;
+
+use models::error::{Error, Result};
+use models::graph::Graph;
+
+/// A rewrite of a graph.
+pub type Pass = fn(&Graph) -> Result<Graph>;
+
+/// The passes between a reader and the tasks, in their order.
+pub const PASSES: &[(&str, Pass)] = &[
+    ("fold constants", constants::fold_constants),
+    ("drop identities", identities::drop_identities),
+    ("pads after transposes", layout::pads_after_transposes),
+    ("channels before images", layout::channels_first),
+    ("drop softmax guard", recognise::drop_softmax_guard),
+    ("recognise normalisations", recognise::recognise_normalisations),
+    ("absorb scales", recognise::absorb_scales),
+    ("absorb shifts", recognise::absorb_shifts),
+    ("recognise activations", recognise::recognise_activations),
+    ("matrix products to dense", recognise::mat_mul_to_dense),
+    ("sums to biases", recognise::sums_to_biases),
+    ("slide scales over movement", quantised::slide),
+    ("absorb pads", recognise::absorb_pads),
+    ("integers from scaled floats", quantised::integers),
+    ("drop clips", quantised::drop_clips),
+    ("merge pads into integer convolutions", quantised::merge_pads),
+    ("bytes with a sign", sign::bytes_with_a_sign),
+    ("means to global pools", recognise::global_pools),
+    ("fold batch norm", fold_batch_norm::fold_batch_norm),
+    ("share common subexpressions", common::share_common_subexpressions),
+    ("drop identities that were made", identities::drop_identities),
+    ("drop dead code", drop_dead_code),
+];
+
+/// Runs every pass.
+pub fn simplify(graph: &Graph) -> Result<Graph> {
+    graph.check()?;
+    let mut graph = graph.clone();
+    for (name, pass) in PASSES {
+        let after = pass(&graph).and_then(|after| after.check().map(|()| after));
+        graph = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })?;
+    }
+    Ok(graph)
+}

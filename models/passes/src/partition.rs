@@ -1,0 +1,52 @@
+//! Which groups of operators a library beside the compiler would compute.
+//!
+//! Each match of a partner's patterns becomes one task for the partner (`fuse::plan_with`), and what is left goes to the
+//! compiler.
+
+use crate::look::Look;
+use crate::pattern::{Match, Pattern};
+use models::fuse::Claim;
+use models::graph::Graph;
+use models::partner::Partner;
+
+/// What these partners would compute of a graph; no operator is claimed twice.
+pub fn claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
+    let look = Look::at(graph);
+    let mut is_claimed = vec![false; graph.nodes.len()];
+    let mut claims = Vec::new();
+    for partner in partners {
+        for text in partner.patterns {
+            let pattern = Pattern::fixed(text);
+            // From the end, so that a match with what follows comes before one without.
+            for node in graph.nodes.iter().rev() {
+                let Some(found) = pattern.find_in(&look, node.outputs[0]) else { continue };
+                if !found.nodes.iter().any(|&index| is_claimed[index]) && is_whole(&look, &found) {
+                    found.nodes.iter().for_each(|&index| is_claimed[index] = true);
+                    let mut nodes = found.nodes;
+                    nodes.sort_unstable();
+                    claims.push(Claim { nodes, partner: partner.name });
+                }
+            }
+        }
+    }
+    claims.sort_by_key(|claim| claim.nodes.last().copied());
+    claims
+}
+
+/// Whether nothing outside of a match reads what is inside.
+fn is_whole(look: &Look<'_>, found: &Match) -> bool {
+    found.nodes[1..].iter().all(|&index| look.is_read_once(look.graph.nodes[index].outputs[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::partner::PARTNERS;
+
+    #[test]
+    fn every_pattern_is_one() {
+        for partner in PARTNERS {
+            partner.patterns.iter().for_each(|text| drop(Pattern::read(text).unwrap()));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Patterns of operators as data.
+//!
+//! A pattern is a line of text that looks like the computation it finds, so a table of patterns can be read:
+//!
+//! | text | finds |
+//! | --- | --- |
+//! | `x` | anything; the same name twice must be the same value |
+//! | `_` | anything |
+//! | `#w` | a constant |
+//! | `0.5` | a constant that is this number everywhere |
+//! | `relu(x)` | an operator over what its inputs find; sums and products in either order |
+//! | `concat(x, ..)` | an operator of which only the first inputs matter |
+//! | `relu/clip(x)` | one of several operators |
+//! | `relu?(x)` | the operator, or `x` without it |
+//! | `clip{low=0,high=6}(x)` | an operator with these attributes |
+//! | `sqrt(x) \| pow(x, 0.5)` | one of several patterns |
+//! | `c@conv(x, #w)` | a pattern whose value gets a name |
+//!
+//! Rewrites (`passes`) and partitions (`partition`) are tables of such lines.
+
+mod parse;
+
+use crate::look::Look;
+use models::graph::{Graph, Node, ValueId};
+use models::operator::Op;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// What to look for, seen from the value it ends in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pattern(Form);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Form {
+    Any(Option<String>),
+    Constant(String),
+    Number(f64),
+    Call(Call),
+    Choice(Vec<Form>),
+    Named(String, Box<Form>),
+}
+
+/// An operator and what stands before it.
+#[derive(Clone, Debug, PartialEq)]
+struct Call {
+    /// Any of these names.
+    operators: Vec<String>,
+    attributes: Vec<(String, Json)>,
+    inputs: Vec<Form>,
+    /// Whether it may have more inputs than these.
+    is_open: bool,
+    /// Whether its first input will do without it.
+    is_optional: bool,
+}
+
+/// What is wrong with the text of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pattern `{text}`: {reason}")]
+pub struct NotAPattern {
+    text: String,
+    reason: String,
+}
+
+/// Where a pattern was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    values: BTreeMap<String, ValueId>,
+    /// The operators it covers as indices into the graph, the last one first.
+    pub nodes: Vec<usize>,
+}
+
+impl Match {
+    /// The value of a name. A pattern that was found has bound all names that are outside of choices.
+    pub fn get(&self, name: &str) -> Option<ValueId> {
+        self.values.get(name).copied()
+    }
+}
+
+impl Pattern {
+    /// Reads the text of a pattern.
+    pub fn read(text: &str) -> Result<Pattern, NotAPattern> {
+        parse::pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
+    }
+
+    /// The pattern of a text that stands in the program.
+    pub(crate) fn fixed(text: &'static str) -> Pattern {
+        Pattern::read(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Looks for the pattern at the value it would end in.
+    pub fn find(&self, graph: &Graph, id: ValueId) -> Option<Match> {
+        self.find_in(&Look::at(graph), id)
+    }
+
+    pub(crate) fn find_in(&self, look: &Look<'_>, id: ValueId) -> Option<Match> {
+        let mut found = None;
+        find(&self.0, look, id, &mut Match::default(), &mut |state| {
+            found = Some(state.clone());
+            true
+        });
+        found
+    }
+}
+
+/// Calls `then` for every way in which a form is found, until it answers yes.
+fn find(
+    form: &Form,
+    look: &Look<'_>,
+    id: ValueId,
+    state: &mut Match,
+    then: &mut dyn FnMut(&mut Match) -> bool,
+) -> bool {
+    match form {
+        Form::Any(None) => then(state),
+        Form::Any(Some(name)) => bound(name, id, state, then),
+        Form::Constant(name) => look.data(id).is_some() && bound(name, id, state, then),
+        Form::Number(number) => look.is_about(id, *number) && then(state),
+        Form::Choice(forms) => forms.iter().any(|form| find(form, look, id, state, then)),
+        Form::Named(name, form) => find(form, look, id, state, &mut |state| bound(name, id, state, then)),
+        Form::Call(call) => {
+            if let Some((index, node)) = look.indexed(id).filter(|(_, node)| call.fits(node)) {
+                state.nodes.push(index);
+                let forward: Vec<ValueId> = node.inputs.clone();
+                let mut orders = vec![forward];
+                if is_commutative(&node.op) && node.inputs.len() == 2 {
+                    orders.push(vec![node.inputs[1], node.inputs[0]]);
+                }
+                if orders.iter().any(|inputs| find_all(&call.inputs, look, inputs, state, then)) {
+                    return true;
+                }
+                state.nodes.pop();
+            }
+            call.is_optional && find(&call.inputs[0], look, id, state, then)
+        }
+    }
+}
+
+fn find_all(
+    forms: &[Form],
+    look: &Look<'_>,
+    ids: &[ValueId],
+    state: &mut Match,
+    then: &mut dyn FnMut(&mut Match) -> bool,
+) -> bool {
+    match (forms.split_first(), ids.split_first()) {
+        (Some((form, forms)), Some((&id, ids))) => {
+            find(form, look, id, state, &mut |state| find_all(forms, look, ids, state, then))
+        }
+        (None, _) => then(state),
+        (Some(_), None) => false,
+    }
+}
+
+/// Gives a value a name, unless the name already belongs to another one.
+fn bound(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut Match) -> bool) -> bool {
+    match state.values.get(name) {
+        Some(other) => *other == id && then(state),
+        None => {
+            state.values.insert(name.to_owned(), id);
+            let is_found = then(state);
+            if !is_found {
+                state.values.remove(name);
+            }
+            is_found
+        }
+    }
+}
+
+impl Call {
+    fn fits(&self, node: &Node) -> bool {
+        let count = node.inputs.len();
+        let has_inputs = count == self.inputs.len() || (self.is_open && count >= self.inputs.len());
+        has_inputs && self.operators.iter().any(|name| name == node.op.name()) && self.has_attributes(&node.op)
+    }
+
+    fn has_attributes(&self, op: &Op) -> bool {
+        if self.attributes.is_empty() {
+            return true;
+        }
+        let stored = serde_json::to_value(op).expect("attributes are numbers, texts and lists");
+        self.attributes.iter().all(|(key, wanted)| match (wanted.as_f64(), stored[key].as_f64()) {
+            (Some(wanted), Some(found)) => wanted == found,
+            _ => stored[key] == *wanted,
+        })
+    }
+}
+
+fn is_commutative(op: &Op) -> bool {
+    matches!(op.name(), "add" | "mul" | "max" | "min" | "and" | "or" | "xor" | "equal" | "not_equal")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph() -> Graph {
+        let text = r#"
+            graph "patterns"
+            input %0 "x": f32[4]
+            constant %1 "one": f32[] = fill(1.0)
+            %2 "s": f32[4] = unary(%0) function="sigmoid"
+            %3 "p": f32[4] = binary(%2, %0) function="mul"
+            %4 "q": f32[4] = binary(%1, %3) function="add"
+            %5 "r": f32[4] = clip(%4) low=0.0 high=6.0
+            output %5
+        "#;
+        Graph::from_text(text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(pattern: &str, at: u32, nodes: Option<&[usize]>) {
+        let found = Pattern::read(pattern).unwrap().find(&graph(), ValueId(at));
+        assert_eq!(found.as_ref().map(|found| found.nodes.as_slice()), nodes, "{pattern}");
+    }
+
+    #[test]
+    fn forms_find_what_they_say() {
+        check("mul(x, sigmoid(x))", 3, Some(&[1, 0]));
+        check("mul(sigmoid(x), x)", 3, Some(&[1, 0]));
+        check("mul(sigmoid(x), y)", 3, Some(&[1, 0]));
+        check("mul(x, tanh(x))", 3, None);
+        check("add(x, 1)", 4, Some(&[2]));
+        check("add(x, 2)", 4, None);
+        check("add(mul(s@sigmoid(x), x), #one)", 4, Some(&[2, 1, 0]));
+        check("clip{low=0,high=6}(_)", 5, Some(&[3]));
+        check("clip{low=-1,high=6}(_)", 5, None);
+        check("relu/clip?(add(x, _))", 5, Some(&[3, 2]));
+        check("relu?(add(x, _))", 4, Some(&[2]));
+        check("relu(x) | clip(add(..))", 5, Some(&[3, 2]));
+        check("add(#a, #b)", 4, None);
+        check("add(a)", 4, None);
+    }
+
+    #[test]
+    fn a_choice_made_too_early_is_taken_back() {
+        // The sum offers its operands in one order first; only the other one leaves `x` for the product.
+        let text = r#"
+            graph "backtrack"
+            input %0 "x": f32[4]
+            input %1 "y": f32[4]
+            %2 "sum": f32[4] = binary(%1, %0) function="add"
+            %3 "product": f32[4] = binary(%2, %0) function="mul"
+            output %3
+        "#;
+        let graph = Graph::from_text(text).unwrap();
+        let found = Pattern::read("mul(add(x, other), x)").unwrap().find(&graph, ValueId(3)).unwrap();
+        assert_eq!((found.get("x"), found.get("other")), (Some(ValueId(0)), Some(ValueId(1))));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, reason) in [
+            ("", "expected a pattern, found the end"),
+            ("relu(", "expected a pattern, found the end"),
+            ("relu(x", "expected `,` or `)`, found the end"),
+            ("relu(x) y", "expected the end, found `y`"),
+            ("relu?()", "an optional operator needs an input"),
+            ("clip{low}(x)", "expected `=`, found `}`"),
+            ("clip{low=x}(y)", "`x` is no value of an attribute"),
+        ] {
+            assert_eq!(Pattern::read(text).unwrap_err().to_string(), format!("pattern `{text}`: {reason}"));
+        }
+        assert!(Pattern::read(&"relu(".repeat(1000)).is_err());
+    }
+}

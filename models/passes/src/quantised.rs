@@ -1,0 +1,270 @@
+//! Quantised graphs in one form, whichever tool wrote them.
+//!
+//! Some files spell a quantised layer as integers that become real numbers, a layer of real numbers, and integers
+//! again; others name the integer layer. All become the sums of an integer layer, a bias of 32 bits and one
+//! requantisation, which `fuse` makes one task: an equal layer is an equal task. Weights that are quantised at run
+//! time were folded before (`fold`). Bounds that a requantisation keeps anyway, pads beside pads, and changes of scale
+//! around operators that only move elements disappear.
+
+use super::rewrite::{Part, Replacement, rewrite, rewrite_by};
+use crate::look::Look;
+use crate::pattern::Match;
+use crate::quantise::{self, Stored};
+use models::error::Result;
+use models::graph::{Graph, Node, ValueId};
+use models::operator::{BinaryOp, Op, PoolMode, ResizeMode, UnaryOp};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+/// A layer between a dequantisation and a quantisation.
+pub(super) fn integers(graph: &Graph) -> Result<Graph> {
+    rewrite_by(graph, &[("quantize(a@relu/clip?(b@bias_add?(y@conv/dense(x@dequantize(..), #w), ..)), ..)", layer)])
+}
+
+fn layer(look: &Look<'_>, node: &Node, found: &Match) -> Option<Replacement> {
+    let [a, b, y, x] = ["a", "b", "y", "x"].map(|name| found.get(name));
+    let (activated, biased, product, x) = (look.node(a?)?, look.node(b?)?, look.node(y?)?, look.node(x?)?);
+    if [activated, biased, product].iter().any(|inner| !look.is_read_once(inner.outputs[0])) {
+        return None;
+    }
+    let (x_scale, x_zero) = scalar_scale(look, x)?;
+    let (y_scale, y_zero) = scalar_scale(look, node)?;
+    let Stored { ty, data, scales, zeros, axis } = quantise::stored(look.data(found.get("w")?)?)?;
+    let w_zero = *zeros.first().filter(|first| zeros.iter().all(|zero| zero == *first))?;
+    let is_narrow = |dtype: DType| matches!(dtype, DType::I8 | DType::U8);
+    let Op::Quantize { to, .. } = node.op else { return None };
+    let is_exact = is_narrow(look.ty(x.inputs[0]).dtype) && is_narrow(ty.dtype) && is_narrow(to);
+    if !is_exact || !(scales.len() == 1 || axis == 0) || y_scale <= 0.0 {
+        return None;
+    }
+    let (op, channel) = match &product.op {
+        Op::Conv { strides, pads, dilations, groups } => {
+            let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
+            (Op::QConv { strides, pads, dilations, groups: *groups, x_zero, w_zero }, 1)
+        }
+        Op::Dense => (Op::QDense { x_zero, w_zero }, look.ty(product.outputs[0]).rank() as i64 - 1),
+        _ => return None,
+    };
+    let mut then = Vec::new();
+    if let Op::BiasAdd { axis } = biased.op {
+        let bias = biased.inputs[1];
+        let (ty, data) = quantise::bias(look.ty(bias), look.data(bias)?, x_scale, &scales)?;
+        then.push((Op::BiasAdd { axis }, vec![Part::Made(ty, data)]));
+    }
+    let (low, high) = match activated.op {
+        Op::Unary { function: UnaryOp::Relu } => (Some(0.0), None),
+        Op::Clip { low, high } => (Some(low), Some(high)),
+        _ => (None, None),
+    };
+    let (low, high) = quantise::bounds(to, y_scale, y_zero, low, high)?;
+    let multipliers: Vec<f64> =
+        scales.iter().map(|&scale| quantise::multiplier(x_scale, scale, y_scale).into()).collect();
+    let (shape, axis) = match multipliers.len() {
+        1 => (vec![], 0),
+        count => (vec![count as i64], channel),
+    };
+    let multiplier = Tensor::from_numbers(TensorType::new(DType::F32, &shape), &multipliers).ok()?;
+    let multiplier = Part::Made(multiplier.ty().clone(), crate::fold::contents_of(&multiplier));
+    then.push((Op::Requantize { to, axis, zero: y_zero, low, high }, vec![multiplier]));
+    let inputs = vec![Part::Old(x.inputs[0]), Part::Made(ty, data)];
+    Some(Replacement { op, inputs, then })
+}
+
+/// Scale and zero point of a quantisation or dequantisation that has one of each.
+fn scalar_scale(look: &Look<'_>, node: &Node) -> Option<(f32, i64)> {
+    let is_single = node.inputs[1..].iter().all(|&id| look.ty(id).rank() == 0);
+    let zero = node.inputs.get(2).map_or(Some(0.0), |&zero| look.scalar(zero))?;
+    is_single.then(|| Some((look.scalar(node.inputs[1])? as f32, zero as i64)))?
+}
+
+/// Operators that only move elements, between a dequantisation and a quantisation of the same scale, and nothing at
+/// all between the two.
+pub(super) fn slide(graph: &Graph) -> Result<Graph> {
+    rewrite(graph, |look, node| {
+        let Op::Quantize { to, .. } = node.op else { return None };
+        let scale = scalar_scale(look, node)?;
+        let stored = |id: ValueId| {
+            let before = look.node(id).filter(|before| matches!(before.op, Op::Dequantize { .. }))?;
+            let is_same = look.ty(before.inputs[0]).dtype == to && scalar_scale(look, before) == Some(scale);
+            is_same.then(|| Part::Old(before.inputs[0]))
+        };
+        if let Some(x) = stored(node.inputs[0]) {
+            return Some(Replacement::of(Op::Identity, vec![x]));
+        }
+        let moving = look.node(node.inputs[0])?;
+        let op = moved(&moving.op, scale.1)?;
+        let data = if matches!(op, Op::Gather { .. }) { 1 } else { moving.inputs.len() };
+        let mut inputs = moving.inputs[..data].iter().map(|&id| stored(id)).collect::<Option<Vec<_>>>()?;
+        inputs.extend(moving.inputs[data..].iter().map(|&id| Part::Old(id)));
+        Some(Replacement::of(op, inputs))
+    })
+}
+
+/// The operator on integers that moves them as the operator on real numbers does.
+fn moved(op: &Op, zero: i64) -> Option<Op> {
+    let is_mover = match op {
+        Op::Pad { pads, value: 0.0 } => return Some(Op::Pad { pads: pads.clone(), value: zero as f64 }),
+        Op::Pool { mode, .. } | Op::GlobalPool { mode } | Op::AdaptivePool { mode, .. } => *mode == PoolMode::Max,
+        Op::Resize { mode, .. } => *mode == ResizeMode::Nearest,
+        Op::Reshape { .. } | Op::Flatten { .. } | Op::Transpose { .. } | Op::Slice { .. } | Op::Concat { .. } => true,
+        Op::Expand { .. } | Op::Tile { .. } | Op::BorderPad { .. } | Op::Gather { .. } => true,
+        _ => false,
+    };
+    is_mover.then(|| op.clone())
+}
+
+/// Bounds after a requantisation, and a cast to a type that holds them, are the requantisation's own.
+pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
+    rewrite_by(
+        graph,
+        &[("cast?(c@clip/relu/max/min?(q@requantize(sums, #multiplier), ..))", |look, node, found| {
+            let before = look.node(found.get("q")?)?;
+            let Op::Requantize { to, axis, zero, mut low, mut high } = before.op else { return None };
+            if before.outputs == node.outputs || !look.is_read_once(before.outputs[0]) {
+                return None;
+            }
+            let bounds = look.node(found.get("c")?)?;
+            match bounds.op {
+                Op::Clip { low: least, high: most } => {
+                    low = low.max(least.ceil() as i64);
+                    high = high.min(most.floor() as i64);
+                }
+                Op::Unary { function: UnaryOp::Relu } => low = low.max(0),
+                Op::Binary { function } => {
+                    let other = bounds.inputs.iter().find(|&&id| id != before.outputs[0])?;
+                    let number = look.scalar(*other)? as i64;
+                    if function == BinaryOp::Max { low = low.max(number) } else { high = high.min(number) }
+                }
+                _ => {}
+            }
+            let to = if let Op::Cast { to } = node.op { to } else { to };
+            let (least, most) = to.integer_range()?;
+            let fits = low <= high && [zero, low, high].iter().all(|number| (least..=most).contains(number));
+            let inputs = before.inputs.iter().map(|&id| Part::Old(id)).collect();
+            fits.then(|| Replacement::of(Op::Requantize { to, axis, zero, low, high }, inputs))
+        })],
+    )
+}
+
+/// Zero points around the data of an integer convolution are its own pads.
+pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
+    rewrite_by(
+        graph,
+        &[("q_conv(p@pad(x), #w)", |look, node, found| {
+            let Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } = &node.op else { return None };
+            let Op::Pad { pads: around, value } = &look.node(found.get("p")?)?.op else { return None };
+            let pads = (*value == *x_zero as f64).then(|| joined(pads, around))??;
+            let (strides, dilations, groups) = (strides.clone(), dilations.clone(), *groups);
+            let op = Op::QConv { strides, pads, dilations, groups, x_zero: *x_zero, w_zero: *w_zero };
+            Some(Replacement::of(op, vec![Part::Old(found.get("x")?), Part::Old(found.get("w")?)]))
+        })],
+    )
+}
+
+/// The pads of a window together with those around all dimensions of its data, when only those of the window are
+/// padded.
+pub(super) fn joined(pads: &[i64], around: &[i64]) -> Option<Vec<i64>> {
+    let (heads, tails) = around.split_at(around.len() / 2);
+    let is_spatial = around.len() == pads.len() + 4 && heads[..2].iter().chain(&tails[..2]).all(|&pad| pad == 0);
+    let added = heads.get(2..)?.iter().chain(tails.get(2..)?);
+    let joined = pads.iter().zip(added).map(|(own, pad)| own.checked_add(*pad).filter(|pad| *pad >= 0));
+    is_spatial.then(|| joined.collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simplify;
+    use reference::evaluate_graph;
+
+    /// Simplifies a graph given as text, compares the operators that remain, and that it still computes the same.
+    #[track_caller]
+    fn check(lines: &str, expected: &str) -> Graph {
+        let graph = Graph::from_text(&format!("graph \"quantised\"\n{lines}")).unwrap();
+        let after = simplify(&graph).unwrap();
+        let names: Vec<&str> = after.nodes.iter().map(|node| node.op.name()).collect();
+        assert_eq!(names.join(" "), expected, "{}", after.to_text());
+        let inputs: Vec<Tensor> = graph.inputs.iter().map(|id| counting(&graph.values[id.0 as usize].ty)).collect();
+        assert_eq!(evaluate_graph(&after, &inputs).unwrap(), evaluate_graph(&graph, &inputs).unwrap());
+        after
+    }
+
+    fn counting(ty: &TensorType) -> Tensor {
+        let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index * 7 % 31) as f64).collect();
+        Tensor::from_numbers(ty.clone(), &numbers).unwrap()
+    }
+
+    const CONV: &str = r#"
+        input %0 "x": u8[1,2,4,4]
+        constant %1 "w": i8[2,2,3,3] = fill(3.0)
+        constant %2 "multiplier": f32[2] = list(0.01, 0.02)
+        %3 "padded": u8[1,2,6,6] = pad(%0) pads=[0,0,1,1,0,0,1,1] value=5.0
+        %4 "sums": i32[1,2,4,4] = q_conv(%3, %1) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1] w_zero=0 x_zero=5
+    "#;
+
+    /// Some tools requantise to 32 bits, clip to the range of the result, and cast.
+    #[test]
+    fn clips_and_casts_belong_to_the_requantisation() {
+        let rest = r#"
+            %5 "wide": i32[1,2,4,4] = requantize(%4, %2) axis=1 high=2147483647 low=-2147483648 to="i32" zero=3
+            %6 "clipped": i32[1,2,4,4] = clip(%5) high=255.0 low=3.0
+            %7 "y": u8[1,2,4,4] = cast(%6) to="u8"
+            output %7
+        "#;
+        let after = check(&format!("{CONV}{rest}"), "q_conv requantize");
+        let op = Op::Requantize { to: DType::U8, axis: 1, zero: 3, low: 3, high: 255 };
+        assert_eq!(after.nodes[1].op, op);
+        // A cast that wraps is no clip.
+        let wraps = rest
+            .replace("%6 \"clipped\": i32[1,2,4,4] = clip(%5) high=255.0 low=3.0\n", "")
+            .replace("cast(%6)", "cast(%5)");
+        let wraps = wraps.replace("%7", "%6");
+        check(&format!("{CONV}{wraps}"), "q_conv requantize cast");
+    }
+
+    #[test]
+    fn only_zero_points_are_pads_of_a_convolution() {
+        let rest = "output %4";
+        check(&format!("{CONV}{rest}"), "q_conv");
+        check(&format!("{}{rest}", CONV.replace("value=5.0", "value=4.0")), "pad q_conv");
+    }
+
+    #[test]
+    fn scales_around_movement_slide_away() {
+        let lines = r#"
+            input %0 "x": i8[1,2,4,4]
+            constant %1 "scale": f32[] = list(0.5)
+            constant %2 "zero": i8[] = list(-3.0)
+            %3 "real": f32[1,2,4,4] = dequantize(%0, %1, %2) axis=0
+            %4 "largest": f32[1,2,2,2] = pool(%3) ceil=false count_pad=false dilations=[1,1] kernel=[2,2] mode="max" pads=[0,0,0,0] strides=[2,2]
+            %5 "stored": i8[1,2,2,2] = quantize(%4, %1, %2) axis=0 to="i8"
+            %6 "again": f32[1,2,2,2] = dequantize(%5, %1, %2) axis=0
+            %7 "padded": f32[1,2,3,3] = pad(%6) pads=[0,0,0,0,0,0,1,1] value=0.0
+            %8 "y": i8[1,2,3,3] = quantize(%7, %1, %2) axis=0 to="i8"
+            output %8
+        "#;
+        check(lines, "pool pad");
+        // With another type the numbers change.
+        check(
+            &lines
+                .replace("%8 \"y\": i8", "%8 \"y\": u8")
+                .replace("(%7, %1, %2) axis=0 to=\"i8\"", "(%7, %1) axis=0 to=\"u8\""),
+            "pool dequantize pad quantize",
+        );
+    }
+
+    #[test]
+    fn a_layer_whose_sums_others_read_stays_real() {
+        let lines = r#"
+            input %0 "x": i8[1,8]
+            constant %1 "scale": f32[] = list(0.5)
+            constant %2 "w": i8[4,8] = fill(2.0)
+            %3 "real": f32[1,8] = dequantize(%0, %1) axis=0
+            %4 "weight": f32[4,8] = dequantize(%2, %1) axis=0
+            %5 "sums": f32[1,4] = dense(%3, %4)
+            %6 "y": i8[1,4] = quantize(%5, %1) axis=0 to="i8"
+        "#;
+        check(&format!("{lines}output %6"), "q_dense requantize");
+        check(&format!("{lines}output %6, %5"), "dequantize dense quantize");
+    }
+}

@@ -1,0 +1,111 @@
+//! Activations written in sums and products, and a guard that guards nothing.
+
+use super::{Look, Part, Replacement, about, rewrite};
+use crate::rewrite::rewrite_by;
+use models::error::Result;
+use models::graph::{Const, Graph, Node, ValueId};
+use models::operator::{BinaryOp, Op, UnaryOp};
+
+pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
+    rewrite(graph, |look, node| {
+        let is_product = matches!(node.op, Op::Binary { function: BinaryOp::Mul | BinaryOp::Div });
+        let output = node.outputs[0];
+        let (number, factors) = is_product.then(|| look.factors(output))?;
+        let [a, b] = factors[..] else { return None };
+        let (function, x) = [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
+            let function = gated(look, number, x, gate)?;
+            Some((function, x))
+        })?;
+        // A number that broadcasts is no activation of the tensor it meets.
+        (look.ty(x) == look.ty(output)).then(|| Replacement::of(Op::Unary { function }, vec![Part::Old(x)]))
+    })
+}
+
+/// What `number · x · gate` is.
+fn gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
+    if about(number, 0.5) {
+        return gelu(look, x, gate);
+    }
+    let node = look.node(gate)?;
+    if about(number, 1.0) {
+        return match node.op {
+            Op::Unary { function: UnaryOp::Sigmoid } if node.inputs[0] == x => Some(UnaryOp::Silu),
+            Op::Unary { function: UnaryOp::HardSigmoid } if node.inputs[0] == x => Some(UnaryOp::HardSwish),
+            Op::Unary { function: UnaryOp::Tanh } => {
+                (look.unary(node.inputs[0], UnaryOp::Softplus)? == x).then_some(UnaryOp::Mish)
+            }
+            _ => None,
+        };
+    }
+    // x · clip(x + 3, 0, 6) / 6
+    let is_ramp = node.op == Op::Clip { low: 0.0, high: 6.0 }
+        && look.either(node.inputs[0], BinaryOp::Add).any(|(a, b)| a == x && look.is_about(b, 3.0));
+    (is_ramp && about(number, 1.0 / 6.0)).then_some(UnaryOp::HardSwish)
+}
+
+/// `x · (1 + erf(x / sqrt 2))` or `x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x³)))`, halved.
+fn gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
+    let (inner, _) = look.either(gate, BinaryOp::Add).find(|(_, one)| look.is_about(*one, 1.0))?;
+    if let Some(argument) = look.unary(inner, UnaryOp::Erf) {
+        let (number, factors) = look.factors(argument);
+        return (about(number, std::f64::consts::FRAC_1_SQRT_2) && factors == [x]).then_some(UnaryOp::Gelu);
+    }
+    let (number, factors) = look.factors(look.unary(inner, UnaryOp::Tanh)?);
+    if !about(number, (2.0 / std::f64::consts::PI).sqrt()) {
+        return None;
+    }
+    let is_part = |id: ValueId, power: usize| {
+        let (number, factors) = look.factors(id);
+        about(number, 0.044_715) && factors.len() == power && factors.iter().all(|&factor| factor == x)
+    };
+    let is_tanh_form = match factors[..] {
+        [sum] => look.either(sum, BinaryOp::Add).any(|(a, b)| a == x && is_part(b, 3)),
+        [a, b] => [(a, b), (b, a)].into_iter().any(|(a, sum)| {
+            a == x && look.either(sum, BinaryOp::Add).any(|(one, b)| look.is_about(one, 1.0) && is_part(b, 2))
+        }),
+        _ => false,
+    };
+    is_tanh_form.then_some(UnaryOp::GeluTanh)
+}
+
+/// Exporters replace what is no number after a softmax by zero, for rows in which everything is masked. Where no mask
+/// comes in there is nothing to guard.
+pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
+    rewrite_by(
+        graph,
+        &[("where(is_nan(y), 0, y@softmax(x))", |look, node, found| {
+            let (x, y) = (found.get("x")?, found.get("y")?);
+            let is_guard = look.ty(y) == look.ty(node.outputs[0]) && is_finite(look, x, 8);
+            is_guard.then(|| Replacement::of(Op::Identity, vec![Part::Old(y)]))
+        })],
+    )
+}
+
+/// Whether nothing on the way from the last contraction can be an infinity that was put there on purpose.
+fn is_finite(look: &Look<'_>, id: ValueId, depth: usize) -> bool {
+    if let Some(data) = look.data(id) {
+        return is_finite_constant(look, id, data);
+    }
+    let Some(node) = look.node(id).filter(|_| depth > 0) else { return false };
+    match node.op {
+        Op::MatMul { .. } | Op::Dense | Op::Einsum { .. } | Op::Conv { .. } => true,
+        Op::Binary { function: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div }
+        | Op::BiasAdd { .. }
+        | Op::Unary { function: UnaryOp::Tanh }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. } => all_finite(look, node, depth),
+        _ => false,
+    }
+}
+
+fn all_finite(look: &Look<'_>, node: &Node, depth: usize) -> bool {
+    node.inputs.iter().all(|&input| is_finite(look, input, depth - 1))
+}
+
+fn is_finite_constant(look: &Look<'_>, id: ValueId, data: &Const) -> bool {
+    match data {
+        Const::Random { .. } => true,
+        data => reference::constant(look.ty(id), data)
+            .is_ok_and(|tensor| tensor.numbers().iter().all(|number| number.is_finite())),
+    }
+}

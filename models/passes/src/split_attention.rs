@@ -1,0 +1,179 @@
+//! Attention as its parts: a product for the scores, what changes them, a softmax, a product with the values.
+//!
+//! Not one of the passes that always run: fused or split is a choice of who measures. Heads that share keys become
+//! rows of one product, so that nothing is repeated. What a query must not see is a constant that is added, written
+//! down as a formula because scores of long sequences are large.
+
+use super::rebuild::Rebuild;
+use models::error::Result;
+use models::graph::{Const, Graph, Node, ValueId};
+use models::operator::{BinaryOp, Op, UnaryOp};
+use models::types::{DType, TensorType};
+
+/// Splits every attention of known extents whose queries all see something.
+pub fn split_attention(graph: &Graph) -> Result<Graph> {
+    let mut rebuild = Rebuild::new(graph)?;
+    for node in &graph.nodes {
+        match Shape::of(graph, node) {
+            Some(shape) => split(&mut rebuild, node, &shape)?,
+            None => drop(rebuild.copy(node)?),
+        }
+    }
+    rebuild.finish()
+}
+
+/// What an attention works on.
+struct Shape {
+    dtype: DType,
+    batch: i64,
+    heads: i64,
+    /// Heads of keys and values.
+    kept: i64,
+    rows: i64,
+    places: i64,
+    /// Width of a value.
+    width: i64,
+    causal: bool,
+    window: Option<i64>,
+}
+
+impl Shape {
+    fn of(graph: &Graph, node: &Node) -> Option<Shape> {
+        let Op::Attention { causal, window, .. } = node.op else { return None };
+        let extents = |index: usize| graph.value(*node.inputs.get(index)?)?.ty.extents();
+        let (q, v) = (extents(0)?, extents(2)?);
+        let ([batch, heads, rows, _], [_, kept, places, width]) =
+            (<[i64; 4]>::try_from(q).ok()?, <[i64; 4]>::try_from(v).ok()?);
+        let dtype = graph.value(node.inputs[0])?.ty.dtype;
+        let shape = Shape { dtype, batch, heads, kept, rows, places, width, causal, window };
+        (!causal || places >= rows).then_some(shape)
+    }
+
+    /// The places hidden from rows as numbers to be added; nothing where nothing is hidden.
+    fn hidden(&self) -> Option<(TensorType, Const)> {
+        let ahead = self.places - self.rows;
+        let later = (self.causal && self.rows > 1).then_some((true, ahead + 1));
+        let window = self.window.filter(|window| *window < self.places);
+        let earlier = window.map(|window| (false, ahead - window));
+        let ty = TensorType::new(self.dtype, &[self.rows, self.places]);
+        let triangle = |(upper, diagonal): (bool, i64)| {
+            let lowest = (ty.clone(), Const::Fill(lowest(self.dtype)));
+            Const::computed(Op::Trilu { upper, diagonal }, vec![lowest])
+        };
+        let hidden = match (later.map(triangle), earlier.map(triangle)) {
+            (Some(later), Some(earlier)) => {
+                // Nothing is both, so the sum is one of them.
+                Const::computed(
+                    Op::Binary { function: BinaryOp::Add },
+                    vec![(ty.clone(), later), (ty.clone(), earlier)],
+                )
+            }
+            (later, earlier) => later.or(earlier)?,
+        };
+        Some((ty, hidden))
+    }
+}
+
+/// A number that hides a score and is still a number.
+fn lowest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => -65_504.0,
+        // Halved, so that a score can be added.
+        DType::BF16 => -1e38,
+        _ => f64::from(f32::MIN) / 2.0,
+    }
+}
+
+fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
+    let Op::Attention { scale, softcap, .. } = node.op else { unreachable!("a shape is that of an attention") };
+    let Shape { batch, heads, kept, rows, places, width, .. } = *shape;
+    let inputs = node.inputs.iter().map(|&id| rebuild.get(id)).collect::<Result<Vec<_>>>()?;
+    let is_shared = heads != kept;
+    let shared_rows = heads / kept * rows;
+    let mut q = inputs[0];
+    if is_shared {
+        q = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, -1] }, &[q])?;
+    }
+    let mut scores =
+        rebuild.insert(Some(node), Op::MatMul { transpose_a: false, transpose_b: true }, &[q, inputs[1]])?;
+    if is_shared {
+        scores = rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, heads, rows, places] }, &[scores])?;
+    }
+    scores = with_number(rebuild, node, BinaryOp::Mul, scores, scale, shape.dtype)?;
+    if let Some(softcap) = softcap {
+        scores = with_number(rebuild, node, BinaryOp::Div, scores, softcap, shape.dtype)?;
+        scores = rebuild.insert(Some(node), Op::Unary { function: UnaryOp::Tanh }, &[scores])?;
+        scores = with_number(rebuild, node, BinaryOp::Mul, scores, softcap, shape.dtype)?;
+    }
+    if let Some(&mask) = inputs.get(3) {
+        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, mask])?;
+    }
+    if let Some((ty, hidden)) = shape.hidden() {
+        let hidden = rebuild.constant("hidden", ty, hidden)?;
+        scores = rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[scores, hidden])?;
+    }
+    let mut weights = rebuild.insert(Some(node), Op::Softmax { axis: 3, log: false }, &[scores])?;
+    if is_shared {
+        weights =
+            rebuild.insert(Some(node), Op::Reshape { shape: vec![batch, kept, shared_rows, places] }, &[weights])?;
+    }
+    let product = Op::MatMul { transpose_a: false, transpose_b: false };
+    if !is_shared {
+        rebuild.emit(node, product, &[weights, inputs[2]])?;
+        return Ok(());
+    }
+    let values = rebuild.insert(Some(node), product, &[weights, inputs[2]])?;
+    rebuild.emit(node, Op::Reshape { shape: vec![batch, heads, rows, width] }, &[values])?;
+    Ok(())
+}
+
+fn with_number(
+    rebuild: &mut Rebuild<'_>,
+    node: &Node,
+    function: BinaryOp,
+    x: ValueId,
+    number: f64,
+    dtype: DType,
+) -> Result<ValueId> {
+    let number = rebuild.constant("number", TensorType::new(dtype, &[]), Const::Fill(number))?;
+    rebuild.insert(Some(node), Op::Binary { function }, &[x, number])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::builder::GraphBuilder;
+    use reference::{Tensor, Tolerance, compare, evaluate_graph};
+
+    /// `types` are those of queries, keys, values and perhaps a mask.
+    #[track_caller]
+    fn check(types: &[&str], causal: bool, window: Option<i64>, softcap: Option<f64>) {
+        let mut builder = GraphBuilder::new("attention");
+        let mut inputs = Vec::new();
+        let mut tensors = Vec::new();
+        for (index, ty) in types.iter().enumerate() {
+            let ty: TensorType = ty.parse().unwrap();
+            let count = ty.elements().unwrap();
+            let numbers: Vec<f64> =
+                (0..count).map(|n| ((n * 37 + index as u64 * 11) % 101) as f64 / 50.0 - 1.0).collect();
+            tensors.push(Tensor::from_numbers(ty.clone(), &numbers).unwrap());
+            inputs.push(builder.input(&format!("x{index}"), ty).unwrap());
+        }
+        let y = builder.push(Op::Attention { causal, scale: 0.5, window, softcap }, &inputs).unwrap();
+        let fused = builder.finish(&[y]).unwrap();
+        let split = split_attention(&fused).unwrap();
+        assert!(split.nodes.iter().all(|node| !matches!(node.op, Op::Attention { .. })));
+        let (a, b) = (evaluate_graph(&split, &tensors).unwrap(), evaluate_graph(&fused, &tensors).unwrap());
+        let compared = compare(&a[0], &b[0], Tolerance { absolute: 1e-6, relative: 1e-5 }).unwrap();
+        assert!(compared.ok, "{compared:?}");
+    }
+
+    #[test]
+    fn parts_answer_as_the_whole() {
+        check(&["f32[2,4,5,8]", "f32[2,4,7,8]", "f32[2,4,7,6]"], false, None, None);
+        check(&["f32[1,6,5,8]", "f32[1,2,5,8]", "f32[1,2,5,8]"], true, None, None);
+        check(&["f32[1,6,3,8]", "f32[1,3,9,8]", "f32[1,3,9,8]"], true, Some(4), None);
+        check(&["f32[1,6,1,8]", "f32[1,3,9,8]", "f32[1,3,9,8]"], true, Some(4), None);
+        check(&["f32[1,4,5,8]", "f32[1,4,7,8]", "f32[1,4,7,8]", "f32[5,7]"], true, None, Some(5.0));
+    }
+}

@@ -1,0 +1,169 @@
+//! The tools every rule works with: add operators (folding those over constants), look at types, read constants.
+
+use super::{Outcome, malformed, unsupported};
+use models::builder::GraphBuilder;
+use models::graph::{Const, ValueId};
+use models::operator::{BinaryOp, Op, UnaryOp};
+use models::types::{DType, TensorType};
+use passes::fold::{MAX_SMALL, contents_of, fold};
+use reference::Tensor;
+use std::path::Path;
+
+/// A graph in the making, seen from a rule.
+pub(crate) struct Emit<'a> {
+    pub builder: GraphBuilder,
+    /// Where data outside of the file lies.
+    pub folder: Option<&'a Path>,
+}
+
+impl Emit<'_> {
+    /// Adds an operator, or its result when its inputs are constants.
+    pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {
+        let types = inputs.iter().map(|&id| self.ty(id)).collect::<Outcome<Vec<_>>>()?;
+        let op = op.with_front_axis(types.first().map_or(0, TensorType::rank));
+        let constants: Option<Vec<_>> =
+            inputs.iter().zip(&types).map(|(&id, ty)| Some((ty, self.builder.data(id)?))).collect();
+        if let Some(data) = constants.and_then(|constants| fold(&op, &constants)) {
+            let ty = models::infer::infer(&op, &types.iter().collect::<Vec<_>>())?;
+            return self.constant(ty, data);
+        }
+        Ok(self.builder.push(op, inputs)?)
+    }
+
+    pub fn constant(&mut self, ty: TensorType, data: Const) -> Outcome<ValueId> {
+        Ok(self.builder.constant("constant", ty, data)?)
+    }
+
+    pub fn constant_of(&mut self, tensor: &Tensor) -> Outcome<ValueId> {
+        self.constant(tensor.ty().clone(), contents_of(tensor))
+    }
+
+    /// One number, without dimensions.
+    pub fn scalar(&mut self, dtype: DType, number: f64) -> Outcome<ValueId> {
+        self.constant(TensorType::new(dtype, &[]), Const::Fill(number))
+    }
+
+    pub fn filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> Outcome<ValueId> {
+        self.constant(TensorType::new(dtype, extents), Const::Fill(number))
+    }
+
+    /// A vector of 64-bit integers.
+    pub fn integers(&mut self, numbers: &[i64]) -> Outcome<ValueId> {
+        let list = numbers.iter().map(|&number| number as f64).collect();
+        self.constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
+    }
+
+    pub fn ty(&self, id: ValueId) -> Outcome<TensorType> {
+        Ok(self.builder.ty(id)?.clone())
+    }
+
+    pub fn dtype(&self, id: ValueId) -> Outcome<DType> {
+        Ok(self.builder.ty(id)?.dtype)
+    }
+
+    pub fn rank(&self, id: ValueId) -> Outcome<usize> {
+        Ok(self.builder.ty(id)?.rank())
+    }
+
+    pub fn extents(&self, id: ValueId) -> Outcome<Vec<i64>> {
+        let ty = self.builder.ty(id)?;
+        match ty.extents() {
+            Some(extents) => Ok(extents),
+            None => unsupported(format!("{ty} has a dimension without a number")),
+        }
+    }
+
+    /// An axis counted from the front.
+    pub fn axis(&self, axis: i64, rank: usize) -> Outcome<usize> {
+        let rank = rank as i64;
+        let front = if axis < 0 { axis.saturating_add(rank) } else { axis };
+        if (0..rank).contains(&front) {
+            return Ok(front as usize);
+        }
+        malformed(format!("axis {axis} is outside of {rank} dimensions"))
+    }
+
+    /// The numbers of a constant; nothing when the value is made at run time.
+    pub fn numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
+        let Some(data) = self.builder.data(id) else { return Ok(None) };
+        let ty = self.builder.ty(id)?;
+        if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
+            return malformed(format!("{ty} has too many elements to decide a shape or an attribute"));
+        }
+        Ok(Some(reference::constant(self.builder.ty(id)?, data)?.numbers()))
+    }
+
+    /// The numbers of an input that decides a shape or an attribute.
+    pub fn known(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
+        match self.numbers(id)? {
+            Some(numbers) => Ok(numbers),
+            None => unsupported(format!(
+                "`{what}` is computed while the model runs, so the shapes that follow from it are not fixed"
+            )),
+        }
+    }
+
+    pub fn known_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
+        Ok(self.known(id, what)?.into_iter().map(|number| number as i64).collect())
+    }
+
+    pub fn known_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
+        match self.known(id, what)?.as_slice() {
+            [number] => Ok(*number),
+            numbers => malformed(format!("`{what}` must be one number, is {}", numbers.len())),
+        }
+    }
+
+    pub fn unary(&mut self, function: UnaryOp, x: ValueId) -> Outcome<ValueId> {
+        self.push(Op::Unary { function }, &[x])
+    }
+
+    pub fn binary(&mut self, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+        self.push(Op::Binary { function }, &[a, b])
+    }
+
+    /// A function of a tensor and one number of its type.
+    pub fn binary_with(&mut self, function: BinaryOp, a: ValueId, number: f64) -> Outcome<ValueId> {
+        let number = self.scalar(self.dtype(a)?, number)?;
+        self.binary(function, a, number)
+    }
+
+    pub fn cast(&mut self, x: ValueId, to: DType) -> Outcome<ValueId> {
+        if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast { to }, &[x]) }
+    }
+
+    /// The same elements under another shape, with every extent written out.
+    pub fn reshape(&mut self, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+        if self.extents(x)? == shape {
+            return Ok(x);
+        }
+        self.push(Op::Reshape { shape: shape.to_vec() }, &[x])
+    }
+
+    pub fn transpose(&mut self, x: ValueId, permutation: &[usize]) -> Outcome<ValueId> {
+        if permutation.iter().enumerate().all(|(index, &axis)| index == axis) {
+            return Ok(x);
+        }
+        self.push(Op::Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }, &[x])
+    }
+
+    /// Elements `start` to `stop` of one dimension.
+    pub fn slice(&mut self, x: ValueId, axis: usize, start: i64, stop: i64) -> Outcome<ValueId> {
+        if start == 0 && self.extents(x)?.get(axis) == Some(&stop) {
+            return Ok(x);
+        }
+        let op = Op::Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        self.push(op, &[x])
+    }
+
+    pub fn concat(&mut self, parts: &[ValueId], axis: usize) -> Outcome<ValueId> {
+        match parts {
+            [only] => Ok(*only),
+            parts => self.push(Op::Concat { axis: axis as i64 }, parts),
+        }
+    }
+
+    pub fn mat_mul(&mut self, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+        self.push(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
+    }
+}

@@ -1,0 +1,120 @@
+//! Files of models become graphs: one folder per format, one rule per operator of the format.
+//!
+//! Here is what all of them share: how a file is asked for, what comes of it, and why a part of it is refused.
+
+#![forbid(unsafe_code)]
+
+mod emit;
+pub mod onnx;
+pub mod tflite;
+pub mod torch;
+
+pub(crate) use emit::Emit;
+
+use bytes::Bytes;
+use models::error::{Error, Result};
+use models::graph::Graph;
+use models::types::DType;
+use reference::Tensor;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How a file is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For dimensions that are called a batch.
+    pub batch: i64,
+    /// Shapes of inputs by name.
+    pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Inputs that are constants: their values decide shapes.
+    pub bindings: BTreeMap<String, Tensor>,
+    /// Leave out what cannot be represented, and tell.
+    pub skip_unsupported: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { batch: 1, shapes: BTreeMap::new(), bindings: BTreeMap::new(), skip_unsupported: false }
+    }
+}
+
+/// A graph, and what of the file it lacks.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The graph.
+    pub graph: Graph,
+    /// Nodes that were left out, in their order.
+    pub skipped: Vec<Skipped>,
+    /// Size of the file, without data in other files.
+    pub bytes: u64,
+    /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.
+    pub hash: String,
+}
+
+/// A node that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its name, or that of its first output.
+    pub place: String,
+    /// Its operator.
+    pub operator: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The contents of a file of bounded size.
+pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
+    let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
+    let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(unreadable("it is not a file".to_owned()));
+    }
+    if metadata.len() > most_bytes {
+        return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
+    }
+    std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Why a rule refuses a node.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The node breaks the rules of its operator, or does not fit its inputs.
+    Malformed(String),
+    /// The node may be right, but nothing here can represent it.
+    Unsupported(String),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Malformed(error.to_string())
+    }
+}
+
+pub(crate) type Outcome<T> = Result<T, Refusal>;
+
+pub(crate) fn malformed<T>(reason: impl Into<String>) -> Outcome<T> {
+    Err(Refusal::Malformed(reason.into()))
+}
+
+pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Outcome<T> {
+    Err(Refusal::Unsupported(reason.into()))
+}
+
+/// The lowest and highest finite number of an element type.
+pub(crate) fn range(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::F64 => (f64::MIN, f64::MAX),
+        DType::F32 => (f32::MIN.into(), f32::MAX.into()),
+        DType::F16 => (-65504.0, 65504.0),
+        DType::BF16 => (-3.389_531_389_251_535_5e38, 3.389_531_389_251_535_5e38),
+        DType::I8 => (-128.0, 127.0),
+        DType::I16 => (-32768.0, 32767.0),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+        DType::U8 => (0.0, 255.0),
+        DType::U16 => (0.0, 65535.0),
+        DType::U32 => (0.0, u32::MAX.into()),
+        DType::U64 => (0.0, u64::MAX as f64),
+        DType::Bool => (0.0, 1.0),
+    }
+}

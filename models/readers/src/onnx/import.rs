@@ -1,0 +1,523 @@
+//! Walks the nodes of a file in order and hands each to the rule of its operator.
+//!
+//! Names live in scopes: the graph's own, one more inside a branch of a condition, and a fresh one inside a function.
+//! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
+
+use super::call::{Arguments, Call};
+use super::messages::{self, Extent};
+use super::{rules, tensor};
+use crate::{Emit, Options, Refusal, Skipped};
+use models::builder::GraphBuilder;
+use models::check::Limits;
+use models::error::{Error, Result};
+use models::graph::{Graph, Origin, ValueId};
+use models::types::{Dim, TensorType};
+use passes::drop_dead_code;
+use passes::fold::contents_of;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// Versions of the operator set that are understood.
+const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
+/// Functions within functions and branches within branches.
+const MAX_DEPTH: usize = 32;
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+enum Slot {
+    Value(ValueId),
+    /// The result of a node that was left out.
+    Skipped,
+    /// An optional output that no rule makes; an error only for who reads it.
+    Unmade(&'static str),
+}
+
+/// Names and settings that hold where a node stands.
+struct Scope<'a> {
+    /// Innermost last.
+    names: Vec<HashMap<&'a str, Slot>>,
+    opsets: HashMap<&'a str, i64>,
+    arguments: Arguments<'a>,
+    /// Put before the names of nodes.
+    place: String,
+    depth: usize,
+}
+
+impl Scope<'_> {
+    fn find(&self, name: &str) -> Option<Slot> {
+        self.names.iter().rev().find_map(|names| names.get(name)).copied()
+    }
+}
+
+struct Importer<'a> {
+    file: &'a str,
+    options: &'a Options,
+    emit: Emit<'a>,
+    functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
+    /// Types that the file gives for the values of its main graph.
+    stated: HashMap<&'a str, &'a messages::ValueInfo>,
+    skipped: Vec<Skipped>,
+    /// What skipped nodes read: results of the graph that remains.
+    loose_ends: Vec<ValueId>,
+    visited: usize,
+}
+
+/// The graph of a decoded model.
+pub(super) fn import(
+    model: &messages::Model,
+    file: &str,
+    folder: Option<&Path>,
+    options: &Options,
+) -> Result<(Graph, Vec<Skipped>)> {
+    let Some(graph) = &model.graph else {
+        return Err(Error::Malformed {
+            file: file.to_owned(),
+            place: "as a whole".to_owned(),
+            reason: "it holds no graph; is it an ONNX model?".to_owned(),
+        });
+    };
+    let name = if graph.name.is_empty() { file } else { &graph.name };
+    let mut importer = Importer {
+        file,
+        options,
+        emit: Emit { builder: GraphBuilder::new(name), folder },
+        functions: model
+            .functions
+            .iter()
+            .map(|function| ((domain(&function.domain), &*function.name, &*function.overload), function))
+            .collect(),
+        stated: HashMap::new(),
+        skipped: Vec::new(),
+        loose_ends: Vec::new(),
+        visited: 0,
+    };
+    let mut scope = Scope {
+        names: vec![HashMap::new()],
+        opsets: importer.opsets(&model.opset_import)?,
+        arguments: HashMap::new(),
+        place: String::new(),
+        depth: 0,
+    };
+    importer.constants(graph, &mut scope)?;
+    importer.inputs(graph, &mut scope)?;
+    if !importer.is_reshaped(graph) {
+        let infos = graph.value_info.iter().chain(&graph.output);
+        importer.stated = infos.map(|info| (info.name.as_str(), info)).collect();
+    }
+    importer.nodes(&graph.node, &mut scope)?;
+    importer.finish(graph, &scope)
+}
+
+/// The default domain has two spellings.
+fn domain(name: &str) -> &str {
+    if name == "ai.onnx" { "" } else { name }
+}
+
+impl<'a> Importer<'a> {
+    fn opsets(&self, sets: &'a [messages::OperatorSet]) -> Result<HashMap<&'a str, i64>> {
+        for set in sets {
+            if domain(&set.domain).is_empty() && !OPSETS.contains(&set.version) {
+                let (first, last) = (OPSETS.start(), OPSETS.end());
+                let reason = format!(
+                    "operator set {} is not between {first} and {last}; convert it with ONNX's version converter",
+                    set.version
+                );
+                return Err(self.unsupported("as a whole".to_owned(), reason));
+            }
+        }
+        Ok(sets.iter().map(|set| (domain(&set.domain), set.version)).collect())
+    }
+
+    /// Constants of the graph. Old files list them among the inputs too.
+    fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+        for message in &graph.initializer {
+            let place = || format!("initializer `{}`", message.name);
+            let (ty, data) =
+                tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
+            let id = self.emit.builder.constant(&message.name, ty, data)?;
+            self.bind(&message.name, Slot::Value(id), scope)?;
+        }
+        match graph.sparse_initializer.first() {
+            Some(sparse) => {
+                let name = sparse.values.as_ref().map_or("", |values| &values.name);
+                Err(self.unsupported(format!("initializer `{name}`"), "it is sparse".to_owned()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn inputs(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+        let given: Vec<&messages::ValueInfo> =
+            graph.input.iter().filter(|info| scope.find(&info.name).is_none()).collect();
+        self.check_names(&given)?;
+        let symbols = self.symbols(&given)?;
+        for info in given {
+            let place = || format!("input `{}`", info.name);
+            let id = if let Some(bound) = self.options.bindings.get(&info.name) {
+                self.emit.builder.constant(&info.name, bound.ty().clone(), contents_of(bound))?
+            } else {
+                let ty = stated_type(info).map_err(|reason| self.unsupported(place(), reason))?;
+                let ty = self.sized(info, ty, &symbols)?;
+                self.emit.builder.input(&info.name, ty)?
+            };
+            self.bind(&info.name, Slot::Value(id), scope)?;
+        }
+        Ok(())
+    }
+
+    /// A shape or a binding for an input that is not there is a mistake.
+    fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
+        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !given.iter().any(|info| info.name == *name) {
+                let names: Vec<&str> = given.iter().map(|info| info.name.as_str()).collect();
+                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
+                return Err(self.malformed(format!("input `{name}`"), reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers for the dimension symbols of inputs whose shape was given.
+    fn symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
+        let mut symbols = BTreeMap::new();
+        for info in given {
+            let Some(extents) = self.extents_given(&info.name) else { continue };
+            let Ok(ty) = stated_type(info) else { continue };
+            if ty.rank() != extents.len() {
+                let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
+                return Err(self.malformed(format!("input `{}`", info.name), reason));
+            }
+            for (dim, extent) in ty.shape.iter().zip(extents) {
+                if let Dim::Symbol(name) = dim {
+                    symbols.insert(name.clone(), extent);
+                }
+            }
+        }
+        Ok(symbols)
+    }
+
+    /// Whether an input was given other extents than the file states, which makes its other statements void.
+    fn is_reshaped(&self, graph: &messages::Graph) -> bool {
+        graph.input.iter().any(|info| match (self.extents_given(&info.name), stated_type(info)) {
+            (Some(extents), Ok(stated)) => {
+                let differs = |(dim, extent): (&Dim, &i64)| matches!(dim, Dim::Known(stated) if stated != extent);
+                stated.shape.iter().zip(&extents).any(differs)
+            }
+            _ => false,
+        })
+    }
+
+    fn extents_given(&self, input: &str) -> Option<Vec<i64>> {
+        let bound = || self.options.bindings.get(input).and_then(|tensor| tensor.ty().extents());
+        self.options.shapes.get(input).cloned().or_else(bound)
+    }
+
+    /// An input's type with a number for every dimension.
+    fn sized(
+        &self,
+        info: &messages::ValueInfo,
+        mut ty: TensorType,
+        symbols: &BTreeMap<String, i64>,
+    ) -> Result<TensorType> {
+        if let Some(extents) = self.extents_given(&info.name) {
+            return Ok(TensorType::new(ty.dtype, &extents));
+        }
+        let stated = ty.to_string();
+        for (index, dim) in ty.shape.iter_mut().enumerate() {
+            let Dim::Symbol(name) = dim else { continue };
+            let is_batch = name.to_lowercase().contains("batch") || ((name == "N" || name.is_empty()) && index == 0);
+            *dim = match symbols.get(name.as_str()) {
+                Some(extent) => Dim::Known(*extent),
+                None if is_batch => Dim::Known(self.options.batch),
+                None => {
+                    let reason = format!("its type {stated} has dimensions without a number; give its shape");
+                    return Err(self.malformed(format!("input `{}`", info.name), reason));
+                }
+            };
+        }
+        Ok(ty)
+    }
+
+    fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
+        nodes.iter().try_for_each(|node| self.node(node, scope))
+    }
+
+    fn node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
+        self.visited += 1;
+        if self.visited > Limits::default().nodes {
+            let reason = format!("it has more than {} nodes, functions inlined", Limits::default().nodes);
+            return Err(self.malformed("as a whole".to_owned(), reason));
+        }
+        let mut inputs = Vec::with_capacity(node.input.len());
+        for name in &node.input {
+            match scope.find(name) {
+                _ if name.is_empty() => inputs.push(None),
+                Some(Slot::Value(id)) => inputs.push(Some(id)),
+                Some(Slot::Skipped) => return self.skip(node, scope, format!("it reads `{name}`, which was left out")),
+                Some(Slot::Unmade(reason)) => {
+                    return self.refuse(node, scope, Refusal::Unsupported(format!("it reads `{name}`, {reason}")));
+                }
+                None => {
+                    let reason = format!("it reads `{name}`, which nothing before it makes");
+                    return Err(self.malformed(place(node, scope), reason));
+                }
+            }
+        }
+        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: spot(node, scope) });
+        match self.results(node, inputs, scope) {
+            Ok(outputs) => self.bind_outputs(node, &outputs, scope),
+            Err(Failure::Node(refusal)) => self.refuse(node, scope, refusal),
+            Err(Failure::Inside(error)) => Err(error),
+        }
+    }
+
+    fn results(
+        &mut self,
+        node: &'a messages::Node,
+        inputs: Vec<Option<ValueId>>,
+        scope: &mut Scope<'a>,
+    ) -> Result<Vec<Slot>, Failure> {
+        let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
+        if let Some(function) = self.functions.get(&key).copied() {
+            return self.function(node, function, inputs, scope);
+        }
+        let (domain, operator, _) = key;
+        if !domain.is_empty() {
+            return Err(Refusal::Unsupported(format!("operators of the domain `{domain}` are not known")).into());
+        }
+        let Some(&opset) = scope.opsets.get("") else {
+            return Err(Refusal::Malformed("the file does not say which operator set it uses".to_owned()).into());
+        };
+        let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
+        if operator == "If" {
+            return self.branch(&call, scope);
+        }
+        let Some(rule) = rules::rule(operator) else {
+            return Err(Refusal::Unsupported(rules::reason(operator).to_owned()).into());
+        };
+        let outputs = rule(&mut self.emit, &call)?;
+        Ok(outputs.into_iter().map(Slot::Value).collect())
+    }
+
+    /// The nodes of a function in place of its call.
+    fn function(
+        &mut self,
+        node: &'a messages::Node,
+        function: &'a messages::Function,
+        inputs: Vec<Option<ValueId>>,
+        scope: &Scope<'a>,
+    ) -> Result<Vec<Slot>, Failure> {
+        if scope.depth >= MAX_DEPTH {
+            let reason = format!("functions call each other more than {MAX_DEPTH} deep");
+            return Err(Refusal::Malformed(reason).into());
+        }
+        let mut names = HashMap::new();
+        for (name, input) in function.input.iter().zip(inputs) {
+            if let Some(id) = input {
+                names.insert(name.as_str(), Slot::Value(id));
+            }
+        }
+        let defaults = function.attribute_proto.iter().map(|attribute| (attribute.name.as_str(), attribute));
+        let mut arguments: Arguments<'a> = defaults.collect();
+        for attribute in &node.attribute {
+            let attribute = match attribute.ref_attr_name.as_str() {
+                "" => Some(attribute),
+                outer => scope.arguments.get(outer).copied(),
+            };
+            if let Some(found) = attribute {
+                arguments.insert(found.name.as_str(), found);
+            }
+        }
+        // A renamed reference is known inside under the name the call gives it.
+        for attribute in node.attribute.iter().filter(|attribute| !attribute.ref_attr_name.is_empty()) {
+            if let Some(found) = scope.arguments.get(attribute.ref_attr_name.as_str()) {
+                arguments.insert(attribute.name.as_str(), found);
+            }
+        }
+        let mut inner = Scope {
+            names: vec![names],
+            opsets: self.opsets(&function.opset_import).map_err(Failure::Inside)?,
+            arguments,
+            place: format!("{}/", spot(node, scope)),
+            depth: scope.depth + 1,
+        };
+        self.nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
+        let missing = || Refusal::Malformed("the function does not make all of its outputs".to_owned());
+        let outputs = function.output.iter().map(|name| inner.find(name).ok_or_else(|| missing().into()));
+        outputs.collect()
+    }
+
+    /// The branch that a constant condition chooses.
+    fn branch(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Result<Vec<Slot>, Failure> {
+        let condition = self.emit.known_number(call.input(0)?, "condition")?;
+        let name = if condition == 0.0 { "else_branch" } else { "then_branch" };
+        let Some(graph) = call.attribute(name).and_then(|attribute| attribute.g.as_ref()) else {
+            return Err(Refusal::Malformed(format!("it has no `{name}`")).into());
+        };
+        if scope.depth >= MAX_DEPTH {
+            return Err(Refusal::Malformed(format!("branches are nested more than {MAX_DEPTH} deep")).into());
+        }
+        scope.names.push(HashMap::new());
+        scope.depth += 1;
+        let done = self.constants(graph, scope).and_then(|()| self.nodes(&graph.node, scope));
+        let outputs: Option<Vec<Slot>> = graph.output.iter().map(|info| scope.find(&info.name)).collect();
+        scope.names.pop();
+        scope.depth -= 1;
+        done.map_err(Failure::Inside)?;
+        outputs.ok_or_else(|| Refusal::Malformed(format!("`{name}` does not make all of its outputs")).into())
+    }
+
+    fn bind_outputs(&mut self, node: &'a messages::Node, outputs: &[Slot], scope: &mut Scope<'a>) -> Result<()> {
+        for (index, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let slot = outputs.get(index).copied().unwrap_or(Slot::Unmade("an output that only training needs"));
+            if let Slot::Value(id) = slot {
+                self.compare_with_stated(node, name, id, scope)?;
+                let is_new = !node
+                    .input
+                    .iter()
+                    .any(|input| matches!(scope.find(input), Some(Slot::Value(found)) if found == id));
+                if is_new && scope.depth == 0 {
+                    self.emit.builder.rename(id, name);
+                }
+            }
+            self.bind(name, slot, scope)?;
+        }
+        Ok(())
+    }
+
+    /// What the file says of a value must agree with what follows from the operators.
+    fn compare_with_stated(&self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
+        let Some(info) = self.stated.get(name).filter(|_| scope.depth == 0) else { return Ok(()) };
+        let Ok(stated) = stated_type(info) else { return Ok(()) };
+        let found = self.emit.builder.ty(id)?;
+        let agrees = stated.dtype == found.dtype
+            && (has_no_shape(info)
+                || stated.rank() == found.rank()
+                    && stated
+                        .shape
+                        .iter()
+                        .zip(&found.shape)
+                        .all(|(stated, found)| stated == found || matches!(stated, Dim::Symbol(_))));
+        if agrees {
+            return Ok(());
+        }
+        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes make it {found}");
+        Err(self.malformed(place(node, scope), reason))
+    }
+
+    fn bind(&self, name: &'a str, slot: Slot, scope: &mut Scope<'a>) -> Result<()> {
+        let names = scope.names.last_mut().expect("a scope has at least one table of names");
+        match names.insert(name, slot) {
+            None => Ok(()),
+            Some(_) => Err(self.malformed(format!("value `{name}`"), "it is made twice".to_owned())),
+        }
+    }
+
+    fn refuse(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, refusal: Refusal) -> Result<()> {
+        match refusal {
+            Refusal::Malformed(reason) => Err(self.malformed(place(node, scope), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(node, scope, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(place(node, scope), reason)),
+        }
+    }
+
+    /// Leaves a node out: what it reads becomes a result, what it makes is given from outside where its type is known.
+    fn skip(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
+        self.skipped.push(Skipped { place: spot(node, scope), operator: node.op_type.clone(), reason });
+        for name in &node.input {
+            if let Some(Slot::Value(id)) = scope.find(name) {
+                self.loose_ends.push(id);
+            }
+        }
+        for name in node.output.iter().filter(|name| !name.is_empty()) {
+            let stated = self.stated.get(name.as_str()).filter(|info| scope.depth == 0 && !has_no_shape(info));
+            let slot = match stated.and_then(|info| stated_type(info).ok()).filter(|ty| ty.extents().is_some()) {
+                Some(ty) => Slot::Value(self.emit.builder.input(name, ty)?),
+                None => Slot::Skipped,
+            };
+            self.bind(name, slot, scope)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
+        let mut outputs = Vec::new();
+        for info in &graph.output {
+            let place = || format!("output `{}`", info.name);
+            match scope.find(&info.name) {
+                Some(Slot::Value(id)) => outputs.push(id),
+                Some(Slot::Skipped) => {}
+                Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), format!("it is {reason}"))),
+                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+            }
+        }
+        for &id in &self.loose_ends {
+            let is_given = self.emit.builder.is_given(id);
+            if !is_given && !outputs.contains(&id) {
+                outputs.push(id);
+            }
+        }
+        if outputs.is_empty() {
+            let reason = "it has no outputs that can be computed".to_owned();
+            return Err(self.malformed("as a whole".to_owned(), reason));
+        }
+        let file = self.file;
+        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
+        let graph = graph.map_err(|error| Error::Malformed {
+            file: file.to_owned(),
+            place: "as a whole".to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok((graph, self.skipped))
+    }
+
+    fn malformed(&self, place: String, reason: String) -> Error {
+        Error::Malformed { file: self.file.to_owned(), place, reason }
+    }
+
+    fn unsupported(&self, place: String, reason: String) -> Error {
+        Error::Unsupported { file: self.file.to_owned(), place, reason }
+    }
+}
+
+/// What stopped a node: itself, or a node inside of it that is already named.
+enum Failure {
+    Node(Refusal),
+    Inside(Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Node(refusal)
+    }
+}
+
+/// Where a node stands; nodes without a name go by their first output.
+fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
+    let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
+    format!("{}{}", scope.place, name.map_or("", String::as_str))
+}
+
+fn place(node: &messages::Node, scope: &Scope<'_>) -> String {
+    format!("node `{}` (`{}`)", spot(node, scope), node.op_type)
+}
+
+fn has_no_shape(info: &messages::ValueInfo) -> bool {
+    let tensor = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref());
+    tensor.is_none_or(|tensor| tensor.shape.is_none())
+}
+
+/// The type the file states. Dimensions without a number are symbols, those without a name too have an empty one.
+fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
+    let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
+        return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());
+    };
+    let dtype = tensor::dtype(tensor.elem_type)?;
+    let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
+    let shape = dims.map(|dim| match &dim.value {
+        Some(Extent::Value(extent)) => Dim::Known(*extent),
+        Some(Extent::Symbol(name)) => Dim::Symbol(name.clone()),
+        None => Dim::Symbol(String::new()),
+    });
+    Ok(TensorType { dtype, shape: shape.collect() })
+}

@@ -1,0 +1,82 @@
+//! Reads ONNX files.
+//!
+//! The file is read once; weights are slices of it, or stay in the files beside it. Every node is brought to one form
+//! at the door, whatever version of the operator set it was written for, and added through the builder, so the shape
+//! rules of `infer` hold here too: what the file itself says about shapes is compared with them. Operators over
+//! constants are computed on the way, which makes the arithmetic around shapes disappear. What cannot be represented
+//! is an error that names file, node and operator, or is left out on request.
+
+mod call;
+mod import;
+mod messages;
+mod rules;
+mod tensor;
+#[cfg(test)]
+mod tests;
+
+use crate::{Imported, Options};
+use bytes::Bytes;
+use models::error::{Error, Result};
+use prost::Message;
+use reference::Tensor;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+/// Files above this size cannot be ONNX: a message has at most 2 GiB.
+pub const MAX_FILE_BYTES: u64 = 1 << 31;
+
+/// Reads a file.
+pub fn load(path: &Path, options: &Options) -> Result<Imported> {
+    let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    import(read(path)?, &path.display().to_string(), folder, options)
+}
+
+/// The contents of a file of bounded size.
+pub fn read(path: &Path) -> Result<Bytes> {
+    crate::read(path, MAX_FILE_BYTES)
+}
+
+/// Reads a model from memory. Data outside of it is looked for in the folder, and nowhere else.
+pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
+    let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
+    let (graph, skipped) = import::import(&decode(bytes, file)?, file, folder, options)?;
+    Ok(Imported { graph, skipped, bytes: length, hash })
+}
+
+/// Names of the inputs that a model must be given, in order.
+pub fn input_names(bytes: Bytes, file: &str) -> Result<Vec<String>> {
+    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    let constants: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    Ok(graph.input.iter().map(|info| info.name.clone()).filter(|name| !constants.contains(name.as_str())).collect())
+}
+
+/// How many results a model has.
+pub fn output_count(bytes: Bytes, file: &str) -> Result<usize> {
+    Ok(decode(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
+}
+
+/// The operators a model uses, those of its functions and branches not counted.
+pub fn operators(bytes: Bytes, file: &str) -> Result<BTreeSet<String>> {
+    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    Ok(graph.node.into_iter().map(|node| node.op_type).collect())
+}
+
+/// Reads one tensor from memory, as the ONNX project's test data holds it, with its name.
+pub fn tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
+    let message = messages::Tensor::decode(bytes).map_err(|error| undecodable(file, &error))?;
+    let (ty, data) = tensor::constant(&message, None).map_err(|reason| Error::Malformed {
+        file: file.to_owned(),
+        place: format!("tensor `{}`", message.name),
+        reason,
+    })?;
+    Ok((message.name, reference::constant(&ty, &data)?))
+}
+
+fn decode(bytes: Bytes, file: &str) -> Result<messages::Model> {
+    messages::Model::decode(bytes).map_err(|error| undecodable(file, &error))
+}
+
+fn undecodable(file: &str, error: &prost::DecodeError) -> Error {
+    let reason = format!("it is cut off, damaged or no ONNX file ({error})");
+    Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason }
+}

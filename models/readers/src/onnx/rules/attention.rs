@@ -1,0 +1,305 @@
+//! Attention and rotated positions.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::{Const, ValueId};
+use models::operator::{BinaryOp, CompareOp, Op, UnaryOp};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Scores made here as a mask have at most this many elements.
+const MAX_MASK: i64 = 1 << 24;
+
+pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let is_flat = emit.rank(call.input(0)?)? == 3;
+    let mut q = heads(emit, call, call.input(0)?, "q_num_heads")?;
+    let mut k = heads(emit, call, call.input(1)?, "kv_num_heads")?;
+    let mut v = heads(emit, call, call.input(2)?, "kv_num_heads")?;
+    let mut past = 0;
+    if let (Some(past_k), Some(past_v)) = (call.optional(4), call.optional(5)) {
+        past = emit.extents(past_k)?.get(2).copied().unwrap_or(0);
+        k = emit.concat(&[past_k, k], 2)?;
+        v = emit.concat(&[past_v, v], 2)?;
+    }
+    let (present_k, present_v) = (k, v);
+    let dtype = emit.dtype(q)?;
+    let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries need 4 dimensions") };
+    let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
+    let scale = call.optional_float("scale").unwrap_or(1.0 / (width as f64).sqrt());
+    let softcap = Some(call.float("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
+    let mask = mask(emit, call, [places, total], past, dtype)?;
+    let mut outputs = Vec::new();
+    // The scores themselves are asked for only by who looks inside, and a row whose places are all masked answers zero:
+    // both have no place in the fused form.
+    let y = if call.has_output(3) || mask.is_hiding {
+        let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
+            let code = i32::try_from(code).unwrap_or(0);
+            crate::onnx::tensor::dtype(code).or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
+        })?;
+        if emit.extents(k)?[1] != emit.extents(q)?[1] {
+            (k, v) = (repeat_heads(emit, k, q)?, repeat_heads(emit, v, q)?);
+        }
+        let parts = Parts { q, k, v, mask: mask.value, causal: mask.is_causal, scale, softcap, precision };
+        let (y, scores) = written_out(emit, call, &parts)?;
+        outputs = vec![present_k, present_v, scores];
+        y
+    } else {
+        let mut inputs = vec![q, k, v];
+        inputs.extend(mask.value);
+        let op = Op::Attention { causal: mask.is_causal, scale, window: None, softcap };
+        emit.push(op, &inputs)?
+    };
+    q = y;
+    if is_flat {
+        let [n, h, s, d] = emit.extents(q)?[..] else { return malformed("the result needs 4 dimensions") };
+        let turned = emit.transpose(q, &[0, 2, 1, 3])?;
+        q = emit.reshape(turned, &[n, s, h * d])?;
+    }
+    if outputs.is_empty() {
+        outputs = vec![present_k, present_v];
+    }
+    outputs.insert(0, q);
+    Ok(outputs)
+}
+
+/// `[n, s, h · d]` as `[n, h, s, d]`.
+fn heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
+    match emit.extents(x)?[..] {
+        [_, _, _, _] => Ok(x),
+        [n, s, width] => {
+            let heads = call.int(attribute, 0);
+            if heads < 1 || width % heads != 0 {
+                return malformed(format!("`{attribute}` {heads} does not divide a width of {width}"));
+            }
+            let split = emit.reshape(x, &[n, s, heads, width / heads])?;
+            emit.transpose(split, &[0, 2, 1, 3])
+        }
+        _ => malformed(format!("{} must have 3 or 4 dimensions", emit.ty(x)?)),
+    }
+}
+
+/// Each head of keys as often as there are heads of queries for it.
+fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
+    let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
+    let heads = emit.extents(q)?[1];
+    if groups < 1 || heads % groups != 0 {
+        return malformed(format!("{groups} heads of keys do not divide {heads} heads of queries"));
+    }
+    let split = emit.reshape(x, &[n, groups, 1, places, width])?;
+    let wide = emit.push(Op::Expand { shape: vec![n, groups, heads / groups, places, width] }, &[split])?;
+    emit.reshape(wide, &[n, heads, places, width])
+}
+
+/// What hides places from queries.
+struct Mask {
+    /// Added to the scores.
+    value: Option<ValueId>,
+    /// Whether the fused operator hides later places itself.
+    is_causal: bool,
+    /// Whether a whole row may be hidden.
+    is_hiding: bool,
+}
+
+fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i64, dtype: DType) -> Outcome<Mask> {
+    let (left, right) = (call.int("left_window_size", -1), call.int("right_window_size", -1));
+    let causal = call.flag("is_causal");
+    let lengths = call.optional(6);
+    let is_fused = causal && left < 0 && right < 0 && past == total - places && lengths.is_none();
+    let mut masks = Vec::new();
+    if let Some(lengths) = lengths {
+        let sight = Sight { causal, left, right };
+        masks.push(beyond(emit, lengths, [places, total], dtype, &sight)?);
+    } else if (causal || left >= 0 || right >= 0) && !is_fused {
+        masks.push(hiding(emit, [places, total], dtype, |at, key| {
+            let at = at + past;
+            (causal && key > at)
+                || (left >= 0 && key < at.saturating_sub(left))
+                || (right >= 0 && key > at.saturating_add(right))
+        })?);
+    }
+    let mut is_hiding = lengths.is_some();
+    if let Some(given) = call.optional(3) {
+        let mut given = given;
+        if emit.dtype(given)? == DType::Bool {
+            let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
+            given = emit.push(Op::Where, &[given, open, hidden])?;
+            is_hiding = true;
+        }
+        let extents = emit.extents(given)?;
+        let last = extents.last().copied().unwrap_or(1);
+        if last != total && last != 1 {
+            // Places beyond the mask are hidden.
+            let mut pads = vec![0; 2 * extents.len()];
+            pads[2 * extents.len() - 1] = total - last;
+            given = emit.push(Op::Pad { pads, value: crate::range(dtype).0 }, &[given])?;
+        }
+        masks.push(given);
+    }
+    let value = match masks[..] {
+        [] => None,
+        [one] => Some(one),
+        [one, two, ..] => Some(emit.binary(BinaryOp::Add, one, two)?),
+    };
+    Ok(Mask { value, is_causal: is_fused, is_hiding })
+}
+
+/// Which places a query may look at, counted from its own.
+struct Sight {
+    causal: bool,
+    left: i64,
+    right: i64,
+}
+
+/// A mask that hides keys beyond how many count in each sequence. The queries are the last places of those.
+fn beyond(
+    emit: &mut Emit<'_>,
+    lengths: ValueId,
+    [places, total]: [i64; 2],
+    dtype: DType,
+    sight: &Sight,
+) -> Outcome<ValueId> {
+    let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
+    let lengths = emit.cast(lengths, DType::I64)?;
+    let lengths = emit.reshape(lengths, &[batch, 1, 1, 1])?;
+    let keys = counted(emit, total, &[1, 1, 1, total])?;
+    let rows = counted(emit, places, &[1, 1, places, 1])?;
+    let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
+    let own = emit.binary(BinaryOp::Add, rows, ends)?;
+    let mut visible = emit.push(Op::Compare { function: CompareOp::Less }, &[keys, lengths])?;
+    let mut bound = |emit: &mut Emit<'_>, function: CompareOp, shift: i64| -> Outcome<()> {
+        let limit = emit.binary_with(BinaryOp::Add, own, shift as f64)?;
+        let inside = emit.push(Op::Compare { function }, &[keys, limit])?;
+        visible = emit.binary(BinaryOp::And, visible, inside)?;
+        Ok(())
+    };
+    if sight.causal {
+        bound(emit, CompareOp::LessOrEqual, 0)?;
+    }
+    if sight.left >= 0 {
+        bound(emit, CompareOp::GreaterOrEqual, -sight.left)?;
+    }
+    if sight.right >= 0 {
+        bound(emit, CompareOp::LessOrEqual, sight.right)?;
+    }
+    let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
+    emit.push(Op::Where, &[visible, open, hidden])
+}
+
+/// The numbers from 0 on.
+fn counted(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
+    let data = Const::counting(DType::I64, &[count], 0, 0);
+    let numbers = emit.constant(TensorType::new(DType::I64, &[count]), data)?;
+    emit.reshape(numbers, shape)
+}
+
+/// A constant mask that hides keys from places.
+fn hiding(
+    emit: &mut Emit<'_>,
+    [places, total]: [i64; 2],
+    dtype: DType,
+    hides: impl Fn(i64, i64) -> bool,
+) -> Outcome<ValueId> {
+    if places.checked_mul(total).is_none_or(|elements| elements > MAX_MASK) {
+        return unsupported(format!("a mask of {places} x {total} places is too large to be made"));
+    }
+    let numbers: Vec<f64> = (0..places * total)
+        .map(|index| if hides(index / total, index % total) { f64::NEG_INFINITY } else { 0.0 })
+        .collect();
+    emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[places, total]), &numbers)?)
+}
+
+/// The operands of attention.
+struct Parts {
+    q: ValueId,
+    k: ValueId,
+    v: ValueId,
+    mask: Option<ValueId>,
+    causal: bool,
+    scale: f64,
+    softcap: Option<f64>,
+    precision: DType,
+}
+
+/// Attention operator by operator, with the scores that `qk_matmul_output_mode` asks for.
+fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
+    let dtype = emit.dtype(parts.q)?;
+    let mode = call.int("qk_matmul_output_mode", 0);
+    let root = parts.scale.sqrt();
+    let q = emit.binary_with(BinaryOp::Mul, parts.q, root)?;
+    let k = emit.binary_with(BinaryOp::Mul, parts.k, root)?;
+    let plain = emit.push(Op::MatMul { transpose_a: false, transpose_b: true }, &[q, k])?;
+    let mut scores = plain;
+    if let Some(softcap) = parts.softcap {
+        let small = emit.binary_with(BinaryOp::Div, scores, softcap)?;
+        let bent = emit.unary(UnaryOp::Tanh, small)?;
+        scores = emit.binary_with(BinaryOp::Mul, bent, softcap)?;
+    }
+    let capped = scores;
+    if let Some(mask) = parts.mask {
+        scores = emit.binary(BinaryOp::Add, scores, mask)?;
+    }
+    if parts.causal {
+        // The fused operator would do this; written out, later places are hidden by a mask.
+        let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
+        let mask = hiding(emit, [places, total], dtype, |at, key| key > at + total - places)?;
+        scores = emit.binary(BinaryOp::Add, scores, mask)?;
+    }
+    let wide = emit.cast(scores, parts.precision)?;
+    let weights = emit.push(Op::Softmax { axis: 3, log: false }, &[wide])?;
+    // A row without any visible place has weights that are no numbers; it answers zero.
+    let is_empty = emit.unary(UnaryOp::IsNan, weights)?;
+    let zero = emit.scalar(parts.precision, 0.0)?;
+    let weights = emit.push(Op::Where, &[is_empty, zero, weights])?;
+    let weights = emit.cast(weights, dtype)?;
+    let y = emit.mat_mul(weights, parts.v)?;
+    let asked = match mode {
+        0 => plain,
+        1 => capped,
+        2 => scores,
+        3 => weights,
+        other => return malformed(format!("`qk_matmul_output_mode` is {other}")),
+    };
+    Ok((y, asked))
+}
+
+pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let split = match extents[..] {
+        [_, _, _, _] => x,
+        [n, s, width] => {
+            let heads = call.int("num_heads", 0);
+            if heads < 1 || width % heads != 0 {
+                return malformed(format!("{heads} heads do not divide a width of {width}"));
+            }
+            let split = emit.reshape(x, &[n, s, heads, width / heads])?;
+            emit.transpose(split, &[0, 2, 1, 3])?
+        }
+        _ => return malformed("the data must have 3 or 4 dimensions"),
+    };
+    let width = emit.extents(split)?[3];
+    let rotary = match call.int("rotary_embedding_dim", 0) {
+        0 => width,
+        rotary => rotary,
+    };
+    let mut tables = Vec::new();
+    for index in [1, 2] {
+        let mut table = call.input(index)?;
+        if let Some(places) = call.optional(3) {
+            let places = emit.cast(places, DType::I64)?;
+            table = emit.push(Op::Gather { axis: 0 }, &[table, places])?;
+        }
+        let [n, s, half] = emit.extents(table)?[..] else { return malformed("angles must have 3 dimensions") };
+        // One table for all heads.
+        tables.push(emit.reshape(table, &[n, 1, s, half])?);
+    }
+    let op = Op::Rope { rotary, interleaved: call.flag("interleaved") };
+    let mut y = emit.push(op, &[split, tables[0], tables[1]])?;
+    if extents.len() == 3 {
+        y = emit.transpose(y, &[0, 2, 1, 3])?;
+        y = emit.reshape(y, &extents)?;
+    }
+    Ok(vec![y])
+}

@@ -1,0 +1,71 @@
+//! Products of matrices.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed};
+use models::graph::ValueId;
+use models::operator::{BinaryOp, Op};
+
+pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    Ok(vec![product(emit, call.input(0)?, call.input(1)?)?])
+}
+
+/// A product as numpy has it: a vector is a row on the left and a column on the right, and loses that dimension after.
+pub(super) fn product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+    let (a_extents, b_extents) = (emit.extents(a)?, emit.extents(b)?);
+    let a = match a_extents.as_slice() {
+        [k] => emit.reshape(a, &[1, *k])?,
+        _ => a,
+    };
+    let b = match b_extents.as_slice() {
+        [k] => emit.reshape(b, &[*k, 1])?,
+        _ => b,
+    };
+    let y = emit.mat_mul(a, b)?;
+    let mut extents = emit.extents(y)?;
+    if b_extents.len() == 1 {
+        extents.pop();
+    }
+    if a_extents.len() == 1 {
+        // What remains of a row: the dimension before the last, or the last one when that is gone.
+        extents.remove(extents.len() - if b_extents.len() == 1 { 1 } else { 2 });
+    }
+    emit.reshape(y, &extents)
+}
+
+pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let Some(equation) = call.text("equation") else { return malformed("it has no `equation`") };
+    let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
+    Ok(vec![emit.push(Op::Einsum { equation }, &call.all_inputs()?)?])
+}
+
+/// `alpha · A · B + beta · C`
+pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    let (alpha, beta) = (call.float("alpha", 1.0), call.float("beta", 1.0));
+    let (transpose_a, transpose_b) = (call.flag("transA"), call.flag("transB"));
+    if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
+        return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
+    }
+    let mut y = if transpose_b && !transpose_a {
+        emit.push(Op::Dense, &[a, b])?
+    } else {
+        emit.push(Op::MatMul { transpose_a, transpose_b }, &[a, b])?
+    };
+    if alpha != 1.0 {
+        y = emit.binary_with(BinaryOp::Mul, y, alpha)?;
+    }
+    if let Some(mut c) = call.optional(2).filter(|_| beta != 0.0) {
+        if beta != 1.0 {
+            c = emit.binary_with(BinaryOp::Mul, c, beta)?;
+        }
+        let (rows, outputs) = (emit.extents(c)?, emit.extents(y)?[1]);
+        y = match rows.as_slice() {
+            [n] | [1, n] if *n == outputs => {
+                let bias = emit.reshape(c, &[outputs])?;
+                emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?
+            }
+            _ => emit.binary(BinaryOp::Add, y, c)?,
+        };
+    }
+    Ok(vec![y])
+}

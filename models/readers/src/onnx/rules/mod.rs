@@ -1,0 +1,206 @@
+//! One rule per operator of the format: reads any version of it and emits today's form.
+
+mod attention;
+mod contraction;
+mod logic;
+mod lookup;
+mod movement;
+mod normalise;
+mod pointwise;
+mod quantise;
+mod recurrent;
+mod reduce;
+mod resize;
+mod shape;
+mod window;
+
+use super::call::Call;
+use crate::{Emit, Outcome};
+use models::graph::ValueId;
+
+/// Adds a node to the graph and answers with its outputs; trailing ones may be left out.
+pub(super) type Rule = fn(&mut Emit<'_>, &Call<'_>) -> Outcome<Vec<ValueId>>;
+
+/// The rule of an operator of the default domain.
+pub(super) fn rule(operator: &str) -> Option<Rule> {
+    let found = RULES.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
+    Some(RULES[found].1)
+}
+
+/// In alphabetical order.
+const RULES: &[(&str, Rule)] = &[
+    ("Abs", pointwise::abs),
+    ("Acos", pointwise::acos),
+    ("Acosh", pointwise::acosh),
+    ("Add", pointwise::add),
+    ("And", logic::and),
+    ("ArgMax", reduce::arg_max),
+    ("ArgMin", reduce::arg_min),
+    ("Asin", pointwise::asin),
+    ("Asinh", pointwise::asinh),
+    ("Atan", pointwise::atan),
+    ("Atanh", pointwise::atanh),
+    ("Attention", attention::attention),
+    ("AveragePool", window::average_pool),
+    ("BatchNormalization", normalise::batch_norm),
+    ("BitShift", logic::bit_shift),
+    ("BitwiseAnd", logic::bit_and),
+    ("BitwiseNot", logic::bit_not),
+    ("BitwiseOr", logic::bit_or),
+    ("BitwiseXor", logic::bit_xor),
+    ("Cast", pointwise::cast),
+    ("CastLike", pointwise::cast_like),
+    ("Ceil", pointwise::ceil),
+    ("Celu", pointwise::celu),
+    ("Clip", pointwise::clip),
+    ("Concat", movement::concat),
+    ("Constant", shape::constant),
+    ("ConstantOfShape", shape::constant_of_shape),
+    ("Conv", window::conv),
+    ("ConvInteger", quantise::conv_integer),
+    ("ConvTranspose", window::conv_transpose),
+    ("Cos", pointwise::cos),
+    ("Cosh", pointwise::cosh),
+    ("CumSum", reduce::cum_sum),
+    ("DepthToSpace", movement::depth_to_space),
+    ("DequantizeLinear", quantise::dequantize),
+    ("Div", pointwise::div),
+    ("Dropout", pointwise::dropout),
+    ("DynamicQuantizeLinear", quantise::dynamic_quantize),
+    ("Einsum", contraction::einsum),
+    ("Elu", pointwise::elu),
+    ("Equal", logic::equal),
+    ("Erf", pointwise::erf),
+    ("Exp", pointwise::exp),
+    ("Expand", movement::expand),
+    ("EyeLike", lookup::eye_like),
+    ("Flatten", movement::flatten),
+    ("Floor", pointwise::floor),
+    ("GRU", recurrent::gru),
+    ("Gather", lookup::gather),
+    ("GatherElements", lookup::gather_elements),
+    ("GatherND", lookup::gather_nd),
+    ("Gelu", pointwise::gelu),
+    ("Gemm", contraction::gemm),
+    ("GlobalAveragePool", window::global_average_pool),
+    ("GlobalLpPool", window::global_lp_pool),
+    ("GlobalMaxPool", window::global_max_pool),
+    ("Greater", logic::greater),
+    ("GreaterOrEqual", logic::greater_or_equal),
+    ("GroupNormalization", normalise::group_norm),
+    ("HardSigmoid", pointwise::hard_sigmoid),
+    ("HardSwish", pointwise::hard_swish),
+    ("Hardmax", reduce::hard_max),
+    ("Identity", pointwise::identity),
+    ("InstanceNormalization", normalise::instance_norm),
+    ("IsInf", logic::is_inf),
+    ("IsNaN", logic::is_nan),
+    ("LRN", normalise::lrn),
+    ("LSTM", recurrent::lstm),
+    ("LayerNormalization", normalise::layer_norm),
+    ("LeakyRelu", pointwise::leaky_relu),
+    ("Less", logic::less),
+    ("LessOrEqual", logic::less_or_equal),
+    ("Log", pointwise::log),
+    ("LogSoftmax", normalise::log_softmax),
+    ("LpNormalization", normalise::lp_norm),
+    ("LpPool", window::lp_pool),
+    ("MatMul", contraction::mat_mul),
+    ("MatMulInteger", quantise::mat_mul_integer),
+    ("Max", pointwise::max),
+    ("MaxPool", window::max_pool),
+    ("Mean", pointwise::mean),
+    ("MeanVarianceNormalization", normalise::mean_variance_norm),
+    ("Min", pointwise::min),
+    ("Mish", pointwise::mish),
+    ("Mod", pointwise::modulo),
+    ("Mul", pointwise::mul),
+    ("Neg", pointwise::neg),
+    ("Not", logic::not),
+    ("OneHot", lookup::one_hot),
+    ("Or", logic::or),
+    ("PRelu", pointwise::p_relu),
+    ("Pad", movement::pad),
+    ("Pow", pointwise::pow),
+    ("QLinearConv", quantise::linear_conv),
+    ("QLinearMatMul", quantise::linear_mat_mul),
+    ("QuantizeLinear", quantise::quantize),
+    ("RMSNormalization", normalise::rms_norm),
+    ("RNN", recurrent::rnn),
+    ("Range", lookup::range),
+    ("Reciprocal", pointwise::reciprocal),
+    ("ReduceL1", reduce::l1),
+    ("ReduceL2", reduce::l2),
+    ("ReduceLogSum", reduce::log_sum),
+    ("ReduceLogSumExp", reduce::log_sum_exp),
+    ("ReduceMax", reduce::max),
+    ("ReduceMean", reduce::mean),
+    ("ReduceMin", reduce::min),
+    ("ReduceProd", reduce::prod),
+    ("ReduceSum", reduce::sum),
+    ("ReduceSumSquare", reduce::sum_square),
+    ("Relu", pointwise::relu),
+    ("Reshape", movement::reshape),
+    ("Resize", resize::resize),
+    ("RotaryEmbedding", attention::rotary),
+    ("Round", pointwise::round),
+    ("Scatter", lookup::scatter_elements),
+    ("ScatterElements", lookup::scatter_elements),
+    ("ScatterND", lookup::scatter_nd),
+    ("Selu", pointwise::selu),
+    ("Shape", shape::shape),
+    ("Shrink", pointwise::shrink),
+    ("Sigmoid", pointwise::sigmoid),
+    ("Sign", pointwise::sign),
+    ("Sin", pointwise::sin),
+    ("Sinh", pointwise::sinh),
+    ("Size", shape::size),
+    ("Slice", movement::slice),
+    ("Softmax", normalise::softmax),
+    ("Softplus", pointwise::softplus),
+    ("Softsign", pointwise::softsign),
+    ("SpaceToDepth", movement::space_to_depth),
+    ("Split", movement::split),
+    ("Sqrt", pointwise::sqrt),
+    ("Squeeze", movement::squeeze),
+    ("Sub", pointwise::sub),
+    ("Sum", pointwise::sum),
+    ("SwiGLU", pointwise::swi_glu),
+    ("Swish", pointwise::swish),
+    ("Tan", pointwise::tan),
+    ("Tanh", pointwise::tanh),
+    ("ThresholdedRelu", pointwise::thresholded_relu),
+    ("Tile", movement::tile),
+    ("TopK", reduce::top_k),
+    ("Transpose", movement::transpose),
+    ("Trilu", lookup::trilu),
+    ("Unsqueeze", movement::unsqueeze),
+    ("Upsample", resize::upsample),
+    ("Where", logic::choose),
+    ("Xor", logic::xor),
+];
+
+/// Why an operator has no rule.
+pub(super) fn reason(operator: &str) -> &'static str {
+    if operator.starts_with("Sequence") || operator.contains("Sequence") && operator != "ReverseSequence" {
+        return "sequences of tensors have no fixed types";
+    }
+    match operator {
+        "Loop" | "Scan" => "a loop has no fixed number of operators",
+        "NonMaxSuppression" | "NonZero" | "Unique" | "Compress" => "the shape of its result depends on data",
+        "RandomNormal" | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike" | "Bernoulli" | "Multinomial" => {
+            "its result is random"
+        }
+        _ => "this version has no rule for this operator",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+
+    #[test]
+    fn rules_are_in_order() {
+        assert!(RULES.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}

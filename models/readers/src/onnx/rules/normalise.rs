@@ -1,0 +1,135 @@
+//! Normalisations.
+
+use super::reduce::over;
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use std::collections::BTreeSet;
+
+pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    call.expect_int("training_mode", 0)?;
+    call.expect_int("spatial", 1)?;
+    let x = call.input(0)?;
+    let dtype = emit.dtype(x)?;
+    let mut inputs = vec![x];
+    for index in 1..5 {
+        // Statistics may be wider than the data.
+        inputs.push(emit.cast(call.input(index)?, dtype)?);
+    }
+    Ok(vec![emit.push(Op::BatchNorm { epsilon: call.float("epsilon", 1e-5) }, &inputs)?])
+}
+
+pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let axis = emit.axis(call.int("axis", -1), extents.len())?;
+    let epsilon = call.float("epsilon", 1e-5);
+    let dtype = emit.dtype(x)?;
+    let scale = spread(emit, call.input(1)?, &extents[axis..])?;
+    let shift = match call.optional(2) {
+        Some(shift) => spread(emit, shift, &extents[axis..])?,
+        None => emit.filled(dtype, &extents[axis..], 0.0)?,
+    };
+    let mut outputs = vec![emit.push(Op::LayerNorm { axis: axis as i64, epsilon }, &[x, scale, shift])?];
+    if call.has_output(1) || call.has_output(2) {
+        let axes: Vec<usize> = (axis..extents.len()).collect();
+        let mean = over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
+        let centred = emit.binary(BinaryOp::Sub, x, mean)?;
+        let squares = emit.unary(UnaryOp::Square, centred)?;
+        let variance = over(emit, squares, ReduceOp::Mean, axes, true)?;
+        let variance = emit.binary_with(BinaryOp::Add, variance, epsilon)?;
+        outputs.extend([mean, emit.unary(UnaryOp::Rsqrt, variance)?]);
+    }
+    Ok(outputs)
+}
+
+/// A scale or a shift repeated to the shape it broadcasts to.
+fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId> {
+    if emit.extents(id)? == extents {
+        return Ok(id);
+    }
+    if emit.rank(id)? > extents.len() {
+        return unsupported(format!("{} broadcasts beyond the normalised dimensions", emit.ty(id)?));
+    }
+    emit.push(Op::Expand { shape: extents.to_vec() }, &[id])
+}
+
+pub(super) fn rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let axis = emit.axis(call.int("axis", -1), extents.len())?;
+    let scale = spread(emit, call.input(1)?, &extents[axis..])?;
+    let op = Op::RmsNorm { axis: axis as i64, epsilon: call.float("epsilon", 1e-5) };
+    Ok(vec![emit.push(op, &[x, scale])?])
+}
+
+pub(super) fn instance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let groups = emit.extents(x)?.get(1).copied().unwrap_or(1);
+    let op = Op::GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) };
+    Ok(vec![emit.push(op, &[x, call.input(1)?, call.input(2)?])?])
+}
+
+pub(super) fn group_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let groups = call.int("num_groups", 0);
+    let channels = emit.extents(x)?.get(1).copied().unwrap_or(1);
+    if groups < 1 || channels % groups != 0 {
+        return malformed(format!("{groups} groups do not divide {channels} channels"));
+    }
+    let mut inputs = vec![x];
+    for index in [1, 2] {
+        let mut vector = call.input(index)?;
+        // Before version 21 there was one number per group.
+        if call.opset < 21 && groups != channels {
+            let column = emit.reshape(vector, &[groups, 1])?;
+            let wide = emit.push(Op::Expand { shape: vec![groups, channels / groups] }, &[column])?;
+            vector = emit.reshape(wide, &[channels])?;
+        }
+        inputs.push(vector);
+    }
+    Ok(vec![emit.push(Op::GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) }, &inputs)?])
+}
+
+pub(super) fn mean_variance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let rank = emit.rank(x)?;
+    let axes = call.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
+    let axes = axes.iter().map(|&axis| Ok(emit.axis(axis, rank)? as i64)).collect::<Outcome<BTreeSet<i64>>>()?;
+    let op = Op::MeanVarianceNorm { axes: axes.into_iter().collect(), epsilon: 1e-9 };
+    Ok(vec![emit.push(op, &[x])?])
+}
+
+pub(super) fn lp_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
+    Ok(vec![emit.push(Op::LpNorm { axis, order: call.int("p", 2) }, &[x])?])
+}
+
+pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let (alpha, beta, bias) = (call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 1.0));
+    Ok(vec![emit.push(Op::Lrn { size: call.int("size", 0), alpha, beta, bias }, &[call.input(0)?])?])
+}
+
+pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    exponential(emit, call, false)
+}
+
+pub(super) fn log_softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    exponential(emit, call, true)
+}
+
+fn exponential(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let axis = emit.axis(call.int("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
+    if call.opset >= 13 || axis + 1 == extents.len() {
+        return Ok(vec![emit.push(Op::Softmax { axis: axis as i64, log }, &[x])?]);
+    }
+    // Before, all dimensions from the axis on were one.
+    let (outer, inner) = extents.split_at(axis);
+    let flat = emit.reshape(x, &[outer.iter().product(), inner.iter().product()])?;
+    let y = emit.push(Op::Softmax { axis: 1, log }, &[flat])?;
+    Ok(vec![emit.reshape(y, &extents)?])
+}

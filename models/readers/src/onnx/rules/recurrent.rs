@@ -1,0 +1,222 @@
+//! Recurrent layers, unrolled over time.
+//!
+//! Each step is two products, a sum and the gates, so its tasks are the same at every step; products of the inputs
+//! are done step by step too, which keeps every operator of the size that a cell has.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::compose::{Recurrent, Reset, elman_step, gru_step, lstm_step};
+use models::graph::ValueId;
+use models::operator::{Op, UnaryOp};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Longer sequences are refused: each step becomes some twenty operators.
+const MAX_STEPS: i64 = 4096;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    Gru,
+    Lstm,
+}
+
+impl Kind {
+    fn gates(self) -> i64 {
+        match self {
+            Kind::Plain => 1,
+            Kind::Gru => 3,
+            Kind::Lstm => 4,
+        }
+    }
+
+    fn activations(self) -> &'static [&'static str] {
+        match self {
+            Kind::Plain => &["Tanh"],
+            Kind::Gru => &["Sigmoid", "Tanh"],
+            Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        }
+    }
+}
+
+pub(super) fn rnn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    layer(emit, call, Kind::Plain)
+}
+
+pub(super) fn gru(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    layer(emit, call, Kind::Gru)
+}
+
+pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    layer(emit, call, Kind::Lstm)
+}
+
+/// One direction of a layer.
+struct Direction {
+    kind: Kind,
+    weight: ValueId,
+    /// Of the inputs.
+    bias: Option<ValueId>,
+    recurrent: Recurrent,
+    reset_at: Reset,
+}
+
+fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind) -> Outputs {
+    let is_batch_first = call.flag("layout");
+    let mut x = call.input(0)?;
+    if is_batch_first {
+        x = emit.transpose(x, &[1, 0, 2])?;
+    }
+    let [steps, batch, inputs] = emit.extents(x)?[..] else { return malformed("the data must have 3 dimensions") };
+    if !(1..=MAX_STEPS).contains(&steps) {
+        return unsupported(format!("{steps} steps are not between 1 and {MAX_STEPS}"));
+    }
+    check_lengths(emit, call, steps)?;
+    if call.flag("input_forget") {
+        return unsupported("its input and forget gates are coupled");
+    }
+    let orders: &[bool] = match call.text("direction").unwrap_or("forward") {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        other => return malformed(format!("`direction` is `{other}`")),
+    };
+    let hidden = call.int("hidden_size", emit.extents(call.input(2)?)?.last().copied().unwrap_or(0));
+    let mut by_direction = Vec::new();
+    let (mut last_states, mut last_cells) = (Vec::new(), Vec::new());
+    for (index, &is_reversed) in orders.iter().enumerate() {
+        let direction = direction(emit, call, kind, (index, orders.len()), hidden)?;
+        let mut state = initial(emit, call, 5, (index, is_batch_first), [batch, hidden], x)?;
+        let mut cell = initial(emit, call, 6, (index, is_batch_first), [batch, hidden], x)?;
+        let mut states = Vec::new();
+        for step in 0..steps {
+            let step = if is_reversed { steps - 1 - step } else { step };
+            let now = emit.slice(x, 0, step, step + 1)?;
+            let now = emit.reshape(now, &[batch, inputs])?;
+            (state, cell) = direction.step(emit, now, state, cell)?;
+            states.push(emit.reshape(state, &[1, 1, batch, hidden])?);
+        }
+        if is_reversed {
+            states.reverse();
+        }
+        by_direction.push(emit.concat(&states, 0)?);
+        last_states.push(emit.reshape(state, &[1, batch, hidden])?);
+        last_cells.push(emit.reshape(cell, &[1, batch, hidden])?);
+    }
+    let mut outputs = vec![emit.concat(&by_direction, 1)?, emit.concat(&last_states, 0)?, emit.concat(&last_cells, 0)?];
+    if is_batch_first {
+        outputs[0] = emit.transpose(outputs[0], &[2, 0, 1, 3])?;
+        for index in [1, 2] {
+            outputs[index] = emit.transpose(outputs[index], &[1, 0, 2])?;
+        }
+    }
+    if kind != Kind::Lstm {
+        outputs.truncate(2);
+    }
+    Ok(outputs)
+}
+
+/// All sequences must have the length of the data.
+fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, steps: i64) -> Outcome<()> {
+    let Some(lengths) = call.optional(4) else { return Ok(()) };
+    if emit.known_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
+        return Ok(());
+    }
+    unsupported("its sequences differ in length")
+}
+
+fn initial(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    place: usize,
+    (index, is_batch_first): (usize, bool),
+    extents: [i64; 2],
+    x: ValueId,
+) -> Outcome<ValueId> {
+    let Some(given) = call.optional(place) else {
+        let dtype = emit.dtype(x)?;
+        return emit.filled(dtype, &extents, 0.0);
+    };
+    let given = if is_batch_first { emit.transpose(given, &[1, 0, 2])? } else { given };
+    part(emit, given, index, &extents)
+}
+
+/// What belongs to one direction, without that dimension.
+fn part(emit: &mut Emit<'_>, x: ValueId, index: usize, extents: &[i64]) -> Outcome<ValueId> {
+    let one = emit.slice(x, 0, index as i64, index as i64 + 1)?;
+    emit.reshape(one, extents)
+}
+
+fn direction(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    kind: Kind,
+    (index, directions): (usize, usize),
+    hidden: i64,
+) -> Outcome<Direction> {
+    let rows = kind.gates().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
+    let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
+    let inputs = emit.extents(call.input(1)?)?.last().copied().unwrap_or(0);
+    let weight = part(emit, call.input(1)?, index, &[rows, inputs])?;
+    let recurrence = part(emit, call.input(2)?, index, &[rows, hidden])?;
+    let (mut bias, mut state_bias) = (None, None);
+    if let Some(both) = call.optional(3) {
+        let both = part(emit, both, index, &[2 * rows])?;
+        bias = Some(emit.slice(both, 0, 0, rows)?);
+        state_bias = Some(emit.slice(both, 0, rows, 2 * rows)?);
+    }
+    let mut peepholes = None;
+    if let Some(all) = call.optional(7).filter(|_| kind == Kind::Lstm) {
+        let all = part(emit, all, index, &[3 * hidden])?;
+        let mut gate = |number: i64| emit.slice(all, 0, number * hidden, (number + 1) * hidden);
+        // Input, output and forget gate stand in this order.
+        peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
+    }
+    let names: Vec<String> = match call.attribute("activations") {
+        Some(attribute) => attribute.strings.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+        None => kind.activations().repeat(directions).iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let count = kind.activations().len();
+    let Some(names) = names.get(index * count..(index + 1) * count) else {
+        return malformed(format!("{} activations are not {count} per direction", names.len()));
+    };
+    if call.attribute("activation_alpha").is_some() || call.attribute("activation_beta").is_some() {
+        return unsupported("its activations have parameters");
+    }
+    let functions = names.iter().map(|name| match name.to_lowercase().as_str() {
+        "sigmoid" => Ok(UnaryOp::Sigmoid),
+        "tanh" => Ok(UnaryOp::Tanh),
+        "relu" => Ok(UnaryOp::Relu),
+        "softsign" => Ok(UnaryOp::Softsign),
+        "softplus" => Ok(UnaryOp::Softplus),
+        _ => unsupported(format!("its activation `{name}`")),
+    });
+    let functions = functions.collect::<Outcome<Vec<UnaryOp>>>()?;
+    let nth = |index: usize| functions.get(index).copied().unwrap_or(functions[0]);
+    let recurrent = Recurrent {
+        functions: [nth(0), nth(1), nth(2)],
+        clip: call.optional_float("clip").filter(|clip| *clip > 0.0),
+        peepholes,
+        ..Recurrent::new(recurrence, state_bias, hidden)
+    };
+    let reset_at = if call.flag("linear_before_reset") { Reset::AfterProduct } else { Reset::BeforeProduct };
+    Ok(Direction { kind, weight, bias, recurrent, reset_at })
+}
+
+impl Direction {
+    /// State and cell after one step.
+    fn step(&self, emit: &mut Emit<'_>, x: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
+        let mut given = emit.push(Op::Dense, &[x, self.weight])?;
+        if let Some(bias) = self.bias {
+            given = emit.push(Op::BiasAdd { axis: 1 }, &[given, bias])?;
+        }
+        let builder = &mut emit.builder;
+        Ok(match self.kind {
+            Kind::Plain => (elman_step(builder, given, state, &self.recurrent)?, cell),
+            // Update, reset and content stand in this order.
+            Kind::Gru => (gru_step(builder, given, state, &self.recurrent, [1, 0, 2], self.reset_at)?, cell),
+            // Input, output, forget gate and content stand in this order.
+            Kind::Lstm => lstm_step(builder, given, (state, cell), &self.recurrent, [0, 2, 3, 1])?,
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Reductions over whole dimensions.
+
+use super::movement::integers;
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{Op, ReduceOp};
+use models::types::DType;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+macro_rules! reductions {
+    ($($name:ident => $function:ident,)*) => {
+        $(pub(super) fn $name(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+            Ok(vec![reduce(emit, call, ReduceOp::$function)?])
+        })*
+    };
+}
+
+reductions! {
+    sum => Sum,
+    mean => Mean,
+    max => Max,
+    min => Min,
+    prod => Prod,
+    l1 => L1,
+    l2 => L2,
+    log_sum => LogSum,
+    log_sum_exp => LogSumExp,
+    sum_square => SumSquare,
+}
+
+fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<ValueId> {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let since = if function == ReduceOp::Sum { 13 } else { 18 };
+    let named = integers(emit, call, "axes", (1, since))?.filter(|axes| !axes.is_empty());
+    let axes = match named {
+        Some(axes) => axes.iter().map(|&axis| emit.axis(axis, extents.len())).collect::<Outcome<Vec<usize>>>()?,
+        None if call.flag("noop_with_empty_axes") => return without_axes(x, function),
+        None => (0..extents.len()).collect(),
+    };
+    over(emit, x, function, axes, call.int("keepdims", 1) != 0)
+}
+
+/// A reduction over no dimensions: whatever sums or compares leaves each element as it is.
+fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
+    match function {
+        ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),
+        other => unsupported(format!("`{}` over no dimensions", other.name())),
+    }
+}
+
+/// A reduction over these dimensions, in any order.
+pub(super) fn over(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    function: ReduceOp,
+    mut axes: Vec<usize>,
+    keep: bool,
+) -> Outcome<ValueId> {
+    let (extents, dtype) = (emit.extents(x)?, emit.dtype(x)?);
+    axes.sort_unstable();
+    if axes.windows(2).any(|pair| pair[0] == pair[1]) {
+        return malformed(format!("axes {axes:?} name a dimension twice"));
+    }
+    if axes.is_empty() {
+        // One number is its own sum; give it a dimension to reduce for what is not.
+        let vector = emit.reshape(x, &[1])?;
+        return over(emit, vector, function, vec![0], false);
+    }
+    if axes.iter().any(|&axis| extents[axis] == 0) {
+        return of_nothing(emit, function, &extents, &axes, keep, dtype);
+    }
+    if dtype == DType::Bool {
+        let numbers = emit.cast(x, DType::U8)?;
+        let reduced = over(emit, numbers, function, axes, keep)?;
+        return emit.cast(reduced, DType::Bool);
+    }
+    let axes = axes.iter().map(|&axis| axis as i64).collect();
+    emit.push(Op::Reduce { function, axes, keep }, &[x])
+}
+
+/// What a reduction of no elements is.
+fn of_nothing(
+    emit: &mut Emit<'_>,
+    function: ReduceOp,
+    extents: &[i64],
+    axes: &[usize],
+    keep: bool,
+    dtype: DType,
+) -> Outcome<ValueId> {
+    let (lowest, highest) = crate::range(dtype);
+    let (lowest, highest) = if dtype.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { (lowest, highest) };
+    let number = match function {
+        ReduceOp::Sum | ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => 0.0,
+        ReduceOp::Prod => 1.0,
+        ReduceOp::Max => lowest,
+        ReduceOp::Min => highest,
+        ReduceOp::LogSum | ReduceOp::LogSumExp => f64::NEG_INFINITY,
+        ReduceOp::Mean => f64::NAN,
+    };
+    let reduced = extents.iter().enumerate().filter_map(|(axis, &extent)| match axes.contains(&axis) {
+        true if keep => Some(1),
+        true => None,
+        false => Some(extent),
+    });
+    emit.filled(dtype, &reduced.collect::<Vec<i64>>(), number)
+}
+
+pub(super) fn arg_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    arg_reduce(emit, call, true)
+}
+
+pub(super) fn arg_min(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    arg_reduce(emit, call, false)
+}
+
+fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
+    let x = call.input(0)?;
+    let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
+    let (keep, last) = (call.int("keepdims", 1) != 0, call.flag("select_last_index"));
+    Ok(vec![emit.push(Op::ArgReduce { largest, axis, keep, last }, &[x])?])
+}
+
+/// Values and places of the best. Any order will do where none is asked for.
+pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let count = match call.optional(1) {
+        Some(count) => emit.known_number(count, "K")? as i64,
+        None => call.optional_int("k").unwrap_or(1),
+    };
+    let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
+    let place = emit.push(Op::ArgTop { count, axis, largest: call.int("largest", 1) != 0 }, &[x])?;
+    Ok(vec![emit.push(Op::GatherElements { axis }, &[x, place])?, place])
+}
+
+pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.axis(axis, emit.rank(x)?)? as i64;
+    let (exclusive, reverse) = (call.flag("exclusive"), call.flag("reverse"));
+    Ok(vec![emit.push(Op::CumSum { axis, exclusive, reverse }, &[x])?])
+}
+
+/// One at the first largest element, zero elsewhere.
+pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let (extents, to) = (emit.extents(x)?, emit.dtype(x)?);
+    let axis = emit.axis(call.int("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
+    // Before version 13 all dimensions from the axis on were one.
+    let (rows, at) = if call.opset < 13 {
+        let (outer, inner) = extents.split_at(axis);
+        (vec![outer.iter().product(), inner.iter().product()], 1)
+    } else {
+        (extents.clone(), axis)
+    };
+    let (flat, axis) = (emit.reshape(x, &rows)?, at as i64);
+    let place = emit.push(Op::ArgReduce { largest: true, axis, keep: false, last: false }, &[flat])?;
+    let marked = emit.push(Op::OneHot { axis, depth: rows[at], on: 1.0, off: 0.0, to }, &[place])?;
+    Ok(vec![emit.reshape(marked, &extents)?])
+}

@@ -1,0 +1,304 @@
+//! Resampling.
+//!
+//! The three forms that networks use become `Resize`. Every other combination of coordinates, filters and edges is a
+//! blend of old elements with fixed weights along each axis, so it becomes one product with a constant matrix per
+//! axis: the same numbers, though not the operator a library would run.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{Op, ResizeMode};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Weights of one axis have at most this many elements.
+const MAX_WEIGHTS: i64 = 1 << 24;
+
+/// What is asked of one axis.
+struct Axis {
+    old: i64,
+    new: i64,
+    scale: f64,
+    /// Part of the data that is looked at, for `tf_crop_and_resize`.
+    region: (f64, f64),
+}
+
+pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let (scales, sizes) = if call.opset < 11 { (call.optional(1), None) } else { (call.optional(2), call.optional(3)) };
+    let extents = emit.extents(x)?;
+    let rank = extents.len();
+    let named = match call.ints("axes") {
+        Some(axes) => axes.iter().map(|&axis| emit.axis(axis, rank)).collect::<Outcome<Vec<usize>>>()?,
+        None => (0..rank).collect(),
+    };
+    let list = |id: Option<ValueId>, what: &str| -> Outcome<Option<Vec<f64>>> {
+        let numbers = id.map(|id| emit.known(id, what)).transpose()?.filter(|numbers| !numbers.is_empty());
+        match numbers {
+            Some(numbers) if numbers.len() != named.len() => {
+                malformed(format!("`{what}` has {} numbers for {} dimensions", numbers.len(), named.len()))
+            }
+            numbers => Ok(numbers),
+        }
+    };
+    let (scales, sizes) = (list(scales, "scales")?, list(sizes, "sizes")?);
+    let region = call.optional(1).filter(|_| is_cropped(call)).map(|id| emit.known(id, "roi")).transpose()?;
+    let mut axes: Vec<Axis> =
+        extents.iter().map(|&old| Axis { old, new: old, scale: 1.0, region: (0.0, 1.0) }).collect();
+    let factor = policy(call, &named, &extents, sizes.as_deref())?;
+    for (index, &axis) in named.iter().enumerate() {
+        let old = extents[axis] as f64;
+        if let Some(region) = &region {
+            let (Some(&start), Some(&end)) = (region.get(index), region.get(index + named.len())) else {
+                return malformed("`roi` must have a start and an end for each dimension");
+            };
+            axes[axis].region = (start, end);
+        }
+        let (new, scale) = match (&scales, &sizes, factor) {
+            (_, Some(_), Some(factor)) => ((factor * old).round(), factor),
+            (_, Some(sizes), None) => (sizes[index], sizes[index] / old),
+            (Some(scales), None, _) => {
+                let (start, end) = axes[axis].region;
+                ((old * (end - start) * scales[index]).floor(), scales[index])
+            }
+            (None, None, _) => return malformed("it has neither scales nor sizes"),
+        };
+        if !(0.0..=1e9).contains(&new) {
+            return malformed(format!("dimension {axis} would become {new}"));
+        }
+        (axes[axis].new, axes[axis].scale) = (new as i64, scale);
+    }
+    Ok(vec![resampled(emit, call, x, &axes)?])
+}
+
+pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let scales: Vec<f64> = match call.optional(1) {
+        Some(scales) => emit.known(scales, "scales")?,
+        None => match call.attribute("scales") {
+            Some(attribute) => attribute.floats.iter().map(|&scale| scale.into()).collect(),
+            None => return malformed("it has no `scales`"),
+        },
+    };
+    let extents = emit.extents(x)?;
+    if scales.len() != extents.len() {
+        return malformed(format!("`scales` has {} numbers for {} dimensions", scales.len(), extents.len()));
+    }
+    let axis = |(&old, &scale): (&i64, &f64)| Axis { old, new: (old as f64 * scale) as i64, scale, region: (0.0, 1.0) };
+    let axes: Vec<Axis> = extents.iter().zip(&scales).map(axis).collect();
+    Ok(vec![resampled(emit, call, x, &axes)?])
+}
+
+fn is_cropped(call: &Call<'_>) -> bool {
+    call.text("coordinate_transformation_mode") == Some("tf_crop_and_resize")
+}
+
+/// One factor for all axes, when their proportions are kept.
+fn policy(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64]>) -> Outcome<Option<f64>> {
+    let Some(sizes) = sizes else { return Ok(None) };
+    let factors = named.iter().zip(sizes).map(|(&axis, size)| size / extents[axis] as f64);
+    match call.text("keep_aspect_ratio_policy").unwrap_or("stretch") {
+        "stretch" => Ok(None),
+        "not_larger" => Ok(factors.reduce(f64::min)),
+        "not_smaller" => Ok(factors.reduce(f64::max)),
+        other => malformed(format!("`keep_aspect_ratio_policy` is `{other}`")),
+    }
+}
+
+fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) -> Outcome<ValueId> {
+    let mode = call.text("mode").unwrap_or("nearest");
+    // Before version 11 there was one rule of coordinates.
+    let rule = match call.text("coordinate_transformation_mode") {
+        Some(rule) => rule,
+        None if call.opset < 11 => "asymmetric",
+        None => "half_pixel",
+    };
+    let nearest = match call.text("nearest_mode") {
+        Some(nearest) => nearest,
+        None if call.opset < 11 => "floor",
+        None => "round_prefer_floor",
+    };
+    let filter = Filter {
+        mode,
+        rule,
+        nearest,
+        cubic: call.float("cubic_coeff_a", -0.75),
+        excludes_outside: call.flag("exclude_outside"),
+        antialias: call.flag("antialias"),
+        outside: call.float("extrapolation_value", 0.0),
+    };
+    if let Some(mode) = filter.native(axes) {
+        let extents = axes[2..].iter().map(|axis| axis.new).collect();
+        return emit.push(Op::Resize { mode, extents }, &[x]);
+    }
+    let dtype = emit.dtype(x)?;
+    let mut y = x;
+    for (index, axis) in axes.iter().enumerate() {
+        if axis.old != axis.new || axis.region != (0.0, 1.0) {
+            y = filter.along(emit, y, index, axis)?;
+        }
+    }
+    emit.cast(y, dtype)
+}
+
+/// How old elements make new ones.
+struct Filter<'a> {
+    mode: &'a str,
+    rule: &'a str,
+    nearest: &'a str,
+    cubic: f64,
+    excludes_outside: bool,
+    antialias: bool,
+    outside: f64,
+}
+
+impl Filter<'_> {
+    /// The operator that does exactly this, if there is one.
+    fn native(&self, axes: &[Axis]) -> Option<ResizeMode> {
+        let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
+        // A scale that is not the ratio of the extents puts elements elsewhere.
+        let is_ratio = axes.iter().all(|axis| (axis.scale - axis.new as f64 / axis.old as f64).abs() < 1e-6);
+        let is_shrinking = axes.iter().any(|axis| axis.new < axis.old);
+        if !is_spatial || !is_ratio || (self.antialias && is_shrinking) {
+            return None;
+        }
+        match (self.mode, self.rule) {
+            ("nearest", "asymmetric") if self.nearest == "floor" => Some(ResizeMode::Nearest),
+            ("linear", "half_pixel") => Some(ResizeMode::Linear),
+            ("linear", "pytorch_half_pixel") if axes[2..].iter().all(|axis| axis.new > 1) => Some(ResizeMode::Linear),
+            ("linear", "align_corners") if axes[2..].iter().all(|axis| axis.new > 1) => Some(ResizeMode::LinearAligned),
+            _ => None,
+        }
+    }
+
+    fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis) -> Outcome<ValueId> {
+        if axis.old < 1 || axis.new < 0 {
+            return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
+        }
+        if axis.old.checked_mul(axis.new).is_none_or(|count| count > MAX_WEIGHTS) {
+            return unsupported(format!("resampling {} elements to {} in this mode", axis.old, axis.new));
+        }
+        let places: Vec<f64> = (0..axis.new).map(|new| self.place(new as f64, axis)).collect::<Outcome<_>>()?;
+        let last = axis.old - 1;
+        let is_outside = |place: f64| self.rule == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&place);
+        let mut y = if self.mode == "nearest" {
+            let chosen = places.iter().map(|&place| Ok((self.chosen(place)? as i64).clamp(0, last)));
+            let chosen = chosen.collect::<Outcome<Vec<i64>>>()?;
+            let chosen = emit.integers(&chosen)?;
+            emit.push(Op::Gather { axis: index as i64 }, &[x, chosen])?
+        } else {
+            let mut weights = vec![0.0; (axis.old * axis.new) as usize];
+            for (row, &place) in weights.chunks_exact_mut(axis.old as usize).zip(&places) {
+                self.fill(row, place, axis.scale)?;
+            }
+            self.product(emit, x, index, axis, &weights)?
+        };
+        if places.iter().any(|&place| is_outside(place)) {
+            let mut shape = vec![1; emit.rank(y)?];
+            shape[index] = axis.new;
+            let marks: Vec<f64> = places.iter().map(|&place| f64::from(u8::from(is_outside(place)))).collect();
+            let marks = emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::Bool, &shape), &marks)?)?;
+            let value = emit.scalar(emit.dtype(y)?, self.outside)?;
+            y = emit.push(Op::Where, &[marks, value, y])?;
+        }
+        Ok(y)
+    }
+
+    /// Where a new element lies among the old ones.
+    fn place(&self, new: f64, axis: &Axis) -> Outcome<f64> {
+        let (old_extent, new_extent) = (axis.old as f64, axis.new as f64);
+        // With a scale given, the exact extent may have a fraction.
+        let full = axis.scale * old_extent;
+        Ok(match self.rule {
+            "half_pixel" => (new + 0.5) / axis.scale - 0.5,
+            "pytorch_half_pixel" if new_extent <= 1.0 => 0.0,
+            "pytorch_half_pixel" => (new + 0.5) / axis.scale - 0.5,
+            "half_pixel_symmetric" => {
+                let adjustment = new_extent / full;
+                let centre = old_extent / 2.0;
+                centre * (1.0 - adjustment) + (new + 0.5) / axis.scale - 0.5
+            }
+            "align_corners" if full <= 1.0 => 0.0,
+            "align_corners" => new * (old_extent - 1.0) / (full - 1.0),
+            "asymmetric" => new / axis.scale,
+            "tf_crop_and_resize" => {
+                let (start, end) = axis.region;
+                if axis.new > 1 {
+                    start * (old_extent - 1.0) + new * (end - start) * (old_extent - 1.0) / (new_extent - 1.0)
+                } else {
+                    0.5 * (start + end) * (old_extent - 1.0)
+                }
+            }
+            other => return malformed(format!("`coordinate_transformation_mode` is `{other}`")),
+        })
+    }
+
+    fn chosen(&self, place: f64) -> Outcome<f64> {
+        Ok(match self.nearest {
+            "floor" => place.floor(),
+            "ceil" => place.ceil(),
+            "round_prefer_floor" => (place - 0.5).ceil(),
+            "round_prefer_ceil" => (place + 0.5).floor(),
+            other => return malformed(format!("`nearest_mode` is `{other}`")),
+        })
+    }
+
+    /// Weights of the old elements for a new one at this place.
+    fn fill(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
+        let last = row.len() as i64 - 1;
+        // Shrinking with a filter that is stretched over all elements it stands for.
+        let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
+        let (kernel, radius): (fn(f64, f64) -> f64, f64) = match self.mode {
+            "linear" => (|distance, _| (1.0 - distance).max(0.0), 1.0),
+            "cubic" => (cubic, 2.0),
+            other => return malformed(format!("`mode` is `{other}`")),
+        };
+        if radius / stretch > 4.0 * (row.len() as f64) + 16.0 {
+            return unsupported(format!("a scale of {scale} for {} elements", row.len()));
+        }
+        let (first, end) = ((place - radius / stretch).floor() as i64, (place + radius / stretch).ceil() as i64);
+        let mut weights = Vec::new();
+        for old in first..=end {
+            let weight = kernel((place - old as f64).abs() * stretch, self.cubic);
+            let is_inside = (0..=last).contains(&old);
+            if weight != 0.0 && (is_inside || !self.excludes_outside) {
+                weights.push((old.clamp(0, last), weight));
+            }
+        }
+        let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        for (old, weight) in weights {
+            row[old as usize] += weight / sum;
+        }
+        Ok(())
+    }
+
+    /// The data times the weights along one axis.
+    fn product(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis, weights: &[f64]) -> Outcome<ValueId> {
+        let rank = emit.rank(x)?;
+        let dtype = if emit.dtype(x)?.is_float() { emit.dtype(x)? } else { DType::F32 };
+        let x = emit.cast(x, dtype)?;
+        let mut order: Vec<usize> = (0..rank).filter(|&axis| axis != index).collect();
+        order.push(index);
+        let turned = emit.transpose(x, &order)?;
+        let ty = TensorType::new(dtype, &[axis.new, axis.old]);
+        let weights = emit.constant_of(&Tensor::from_numbers(ty, weights)?)?;
+        let y = emit.push(Op::Dense, &[turned, weights])?;
+        let mut back: Vec<usize> = (0..rank - 1).collect();
+        back.insert(index, rank - 1);
+        emit.transpose(y, &back)
+    }
+}
+
+/// Keys' kernel of two elements' reach.
+fn cubic(distance: f64, a: f64) -> f64 {
+    let d = distance;
+    if d <= 1.0 {
+        ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+    } else if d < 2.0 {
+        ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+    } else {
+        0.0
+    }
+}

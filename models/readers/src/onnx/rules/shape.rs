@@ -1,0 +1,71 @@
+//! Constants, and operators that only ask for shapes.
+
+use crate::onnx::call::Call;
+use crate::onnx::tensor;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::{Const, ValueId};
+use models::types::{DType, TensorType};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    if let Some(message) = call.attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+        let (ty, data) = match tensor::constant(message, emit.folder) {
+            Ok(constant) => constant,
+            Err(reason) => return unsupported(reason),
+        };
+        return Ok(vec![emit.constant(ty, data)?]);
+    }
+    let numbers = |list: Vec<f64>, dtype: DType, emit: &mut Emit<'_>| {
+        emit.constant(TensorType::new(dtype, &[list.len() as i64]), Const::Small(list))
+    };
+    let found = if let Some(number) = call.optional_float("value_float") {
+        emit.scalar(DType::F32, number)?
+    } else if let Some(number) = call.optional_int("value_int") {
+        emit.scalar(DType::I64, number as f64)?
+    } else if let Some(list) = call.ints("value_ints") {
+        emit.integers(&list)?
+    } else if let Some(attribute) = call.attribute("value_floats") {
+        numbers(attribute.floats.iter().map(|&number| number.into()).collect(), DType::F32, emit)?
+    } else {
+        return unsupported("its value is neither a tensor nor a number");
+    };
+    Ok(vec![found])
+}
+
+pub(super) fn shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let extents = emit.extents(call.input(0)?)?;
+    let rank = extents.len() as i64;
+    let place = |number: i64| (if number < 0 { number.saturating_add(rank) } else { number }).clamp(0, rank) as usize;
+    let (start, end) = (place(call.int("start", 0)), place(call.int("end", rank)));
+    Ok(vec![emit.integers(extents.get(start..end).unwrap_or_default())?])
+}
+
+pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let ty = emit.ty(call.input(0)?)?;
+    let Some(elements) = ty.elements() else { return unsupported(format!("{ty} has no number of elements")) };
+    Ok(vec![emit.scalar(DType::I64, elements as f64)?])
+}
+
+pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let extents = emit.known_integers(call.input(0)?, "shape")?;
+    let (dtype, number) = match call.attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+        None => (DType::F32, 0.0),
+        Some(message) => {
+            let (ty, data) = match tensor::constant(message, None) {
+                Ok(constant) => constant,
+                Err(reason) => return unsupported(reason),
+            };
+            let numbers = reference::constant(&ty, &data)?.numbers();
+            let [number] = numbers.as_slice() else {
+                return malformed(format!("`value` must be one number, is {ty}"));
+            };
+            (ty.dtype, *number)
+        }
+    };
+    let ty = TensorType::new(dtype, &extents);
+    if ty.elements().is_none() {
+        return malformed(format!("{ty} cannot exist"));
+    }
+    Ok(vec![emit.constant(ty, Const::Fill(number))?])
+}

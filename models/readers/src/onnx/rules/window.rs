@@ -1,0 +1,195 @@
+//! Operators that slide a window: convolutions and pools.
+
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed};
+use models::graph::ValueId;
+use models::operator::{Op, PoolMode};
+
+/// Attributes that every window has, one entry per spatial dimension, written out.
+struct Window {
+    kernel: Vec<i64>,
+    strides: Vec<i64>,
+    /// All heads, then all tails.
+    pads: Vec<i64>,
+    dilations: Vec<i64>,
+}
+
+impl Window {
+    /// The window of a node over data of these extents, padding rules resolved except for a transposed convolution.
+    fn of(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<Window> {
+        let rank = kernel.len();
+        let list = |name: &str, default: i64, length: usize| match call.ints(name) {
+            Some(list) if list.len() == length => Ok(list),
+            Some(list) => malformed(format!("`{name}` has {} entries, must have {length}", list.len())),
+            None => Ok(vec![default; length]),
+        };
+        if spatial.len() != rank {
+            return malformed(format!("the kernel has {rank} extents, the data {} spatial dimensions", spatial.len()));
+        }
+        let strides = list("strides", 1, rank)?;
+        let dilations = list("dilations", 1, rank)?;
+        let mut window = Window { kernel, strides, pads: list("pads", 0, 2 * rank)?, dilations };
+        match call.text("auto_pad").unwrap_or("NOTSET") {
+            "NOTSET" | "" => {}
+            "VALID" => window.pads = vec![0; 2 * rank],
+            "SAME_UPPER" => window.pad_to_same(spatial, false)?,
+            "SAME_LOWER" => window.pad_to_same(spatial, true)?,
+            other => return malformed(format!("`auto_pad` is `{other}`")),
+        }
+        Ok(window)
+    }
+
+    /// How far the window reaches along an axis.
+    fn reach(&self, axis: usize) -> Outcome<i64> {
+        let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
+        let reach = reach.and_then(|reach| reach.checked_add(1));
+        reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
+    }
+
+    /// Pads such that there are as many places as strides begin in the data.
+    fn pad_to_same(&mut self, spatial: &[i64], more_before: bool) -> Outcome<()> {
+        let rank = self.kernel.len();
+        for (axis, &extent) in spatial.iter().enumerate() {
+            let (stride, reach) = (self.strides[axis], self.reach(axis)?);
+            if stride < 1 {
+                return malformed(format!("stride {stride} must be at least 1"));
+            }
+            let places = extent / stride + i64::from(extent % stride != 0);
+            let total = i128::from(places - 1) * i128::from(stride) + i128::from(reach) - i128::from(extent);
+            let total = i64::try_from(total.max(0)).or_else(|_| malformed("pads are larger than 64 bits can count"))?;
+            let (less, more) = (total / 2, total - total / 2);
+            let (head, tail) = if more_before { (more, less) } else { (less, more) };
+            self.pads[axis] = head;
+            self.pads[axis + rank] = tail;
+        }
+        Ok(())
+    }
+}
+
+/// The extents of the kernel: of the weight, or of the attribute, which must agree.
+fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
+    let of_weight = weight.get(2..).unwrap_or_default().to_vec();
+    match call.ints("kernel_shape") {
+        Some(kernel) if kernel != of_weight => {
+            malformed(format!("`kernel_shape` is {kernel:?}, the weight has {of_weight:?}"))
+        }
+        _ => Ok(of_weight),
+    }
+}
+
+fn spatial(extents: &[i64]) -> Outcome<&[i64]> {
+    match extents.get(2..) {
+        Some(spatial) if !spatial.is_empty() => Ok(spatial),
+        _ => malformed(format!("the data has {} dimensions; batch, channel and 1 to 3 more are needed", extents.len())),
+    }
+}
+
+pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let (x, w) = (call.input(0)?, call.input(1)?);
+    let y = convolve(emit, call, x, w)?;
+    add_bias(emit, y, call.optional(2))
+}
+
+/// The convolution that a node describes, of these operands.
+pub(super) fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: ValueId) -> Outcome<ValueId> {
+    let kernel = kernel_of(call, &emit.extents(w)?)?;
+    let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let Window { strides, pads, dilations, .. } = window;
+    emit.push(Op::Conv { strides, pads, dilations, groups: call.int("group", 1) }, &[x, w])
+}
+
+/// The same of 8-bit operands, each less its zero point.
+pub(super) fn convolve_quantised(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    [x_zero, w_zero]: [i64; 2],
+) -> Outcome<ValueId> {
+    let kernel = kernel_of(call, &emit.extents(w)?)?;
+    let Window { strides, pads, dilations, .. } = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    emit.push(Op::QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }, &[x, w])
+}
+
+pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let (x, w) = (call.input(0)?, call.input(1)?);
+    let kernel = kernel_of(call, &emit.extents(w)?)?;
+    let extents = emit.extents(x)?;
+    let spatial = spatial(&extents)?;
+    let mut window = Window::of(call, kernel, spatial)?;
+    let rank = window.kernel.len();
+    let mut output_pads = call.ints("output_padding").unwrap_or_else(|| vec![0; rank]);
+    if output_pads.len() != rank {
+        return malformed(format!("`output_padding` has {} entries, must have {rank}", output_pads.len()));
+    }
+    let auto_pad = call.text("auto_pad").unwrap_or("NOTSET");
+    let wanted = match call.ints("output_shape") {
+        Some(shape) if shape.len() >= rank => Some(shape[shape.len() - rank..].to_vec()),
+        Some(shape) => return malformed(format!("`output_shape` has {} entries, must have {rank}", shape.len())),
+        None if auto_pad.starts_with("SAME") => {
+            Some(spatial.iter().zip(&window.strides).map(|(extent, stride)| extent.saturating_mul(*stride)).collect())
+        }
+        None => None,
+    };
+    if let Some(wanted) = wanted {
+        for axis in 0..rank {
+            let places = i128::from(spatial[axis] - 1) * i128::from(window.strides[axis]);
+            let full = places + i128::from(window.reach(axis)?) + i128::from(output_pads[axis]);
+            let total = full - i128::from(wanted[axis]);
+            let number =
+                |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits can count"));
+            if total < 0 {
+                output_pads[axis] = output_pads[axis].saturating_add(number(-total)?);
+            }
+            let total = number(total.max(0))?;
+            let (less, more) = (total / 2, total - total / 2);
+            let (head, tail) = if auto_pad == "SAME_UPPER" { (less, more) } else { (more, less) };
+            window.pads[axis] = head;
+            window.pads[axis + rank] = tail;
+        }
+    }
+    let Window { strides, pads, dilations, .. } = window;
+    let op = Op::ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) };
+    let y = emit.push(op, &[x, w])?;
+    add_bias(emit, y, call.optional(2))
+}
+
+fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -> Outcome<Vec<ValueId>> {
+    Ok(vec![match bias {
+        Some(bias) => emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?,
+        None => y,
+    }])
+}
+
+pub(super) fn max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    pool(emit, call, PoolMode::Max)
+}
+
+pub(super) fn average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    pool(emit, call, PoolMode::Average)
+}
+
+pub(super) fn lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    pool(emit, call, PoolMode::Lp { order: call.int("p", 2) })
+}
+
+fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
+    let x = call.input(0)?;
+    let Some(kernel) = call.ints("kernel_shape") else { return malformed("it has no `kernel_shape`") };
+    let window = Window::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let Window { kernel, strides, pads, dilations } = window;
+    let (ceil, count_pad) = (call.flag("ceil_mode"), call.flag("count_include_pad"));
+    Ok(vec![emit.push(Op::Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }, &[x])?])
+}
+
+pub(super) fn global_max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    Ok(vec![emit.push(Op::GlobalPool { mode: PoolMode::Max }, &[call.input(0)?])?])
+}
+
+pub(super) fn global_lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    let mode = PoolMode::Lp { order: call.int("p", 2) };
+    Ok(vec![emit.push(Op::GlobalPool { mode }, &[call.input(0)?])?])
+}
+
+pub(super) fn global_average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
+    Ok(vec![emit.push(Op::GlobalPool { mode: PoolMode::Average }, &[call.input(0)?])?])
+}

@@ -1,0 +1,406 @@
+//! ONNX files that are read, and those that are refused.
+
+use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
+use super::*;
+use expect_test::{Expect, expect};
+use models::operator::{BinaryOp, Op, UnaryOp};
+use models::types::DType;
+use passes::simplify;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn info(name: &str, dims: &[&str]) -> ValueInfo {
+    let dim = |text: &&str| {
+        let value = text.parse().map(Extent::Value).unwrap_or_else(|_| Extent::Symbol((*text).to_owned()));
+        Dimension { value: Some(value) }
+    };
+    let shape = messages::Shape { dim: dims.iter().map(dim).collect() };
+    let tensor = messages::TensorType { elem_type: 1, shape: Some(shape) };
+    ValueInfo { name: name.to_owned(), ty: Some(messages::Type { tensor: Some(tensor) }) }
+}
+
+/// `y = Add(a, b)`
+fn node(text: &str) -> Node {
+    let (outputs, call) = text.split_once(" = ").unwrap();
+    let (operator, inputs) = call.split_once('(').unwrap();
+    let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+    let inputs = inputs.trim_end_matches(')');
+    Node {
+        input: if inputs.is_empty() { vec![] } else { names(inputs) },
+        output: names(outputs),
+        op_type: operator.to_owned(),
+        ..Node::default()
+    }
+}
+
+fn ints(name: &str, numbers: &[i64]) -> Attribute {
+    Attribute { name: name.to_owned(), ints: numbers.to_vec(), ..Attribute::default() }
+}
+
+fn int(name: &str, number: i64) -> Attribute {
+    Attribute { name: name.to_owned(), i: Some(number), ..Attribute::default() }
+}
+
+fn floats(name: &str, dims: &[i64], numbers: &[f32]) -> messages::Tensor {
+    let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    messages::Tensor {
+        dims: dims.to_vec(),
+        data_type: 1,
+        name: name.to_owned(),
+        raw_data: Some(raw.into()),
+        ..messages::Tensor::default()
+    }
+}
+
+fn integers(name: &str, numbers: &[i64]) -> messages::Tensor {
+    messages::Tensor {
+        dims: vec![numbers.len() as i64],
+        data_type: 7,
+        int64_data: numbers.to_vec(),
+        name: name.to_owned(),
+        ..messages::Tensor::default()
+    }
+}
+
+/// A model of `x` with one output `y`.
+fn model(x: &[&str], constants: Vec<messages::Tensor>, nodes: Vec<Node>) -> messages::Model {
+    let output = ValueInfo { name: "y".to_owned(), ty: None };
+    messages::Model {
+        opset_import: vec![messages::OperatorSet { domain: String::new(), version: 21 }],
+        graph: Some(messages::Graph {
+            name: "small".to_owned(),
+            node: nodes,
+            initializer: constants,
+            input: vec![info("x", x)],
+            output: vec![output],
+            ..messages::Graph::default()
+        }),
+        functions: vec![],
+    }
+}
+
+/// A batch flattened the way exporters do it: its extent is taken from the shape and put before -1.
+fn flattening() -> messages::Model {
+    let constants = vec![integers("zero", &[0]), integers("rest", &[-1]), floats("w", &[2, 4], &[0.5; 8])];
+    let mut concat = node("shape = Concat(batch, rest)");
+    concat.attribute.push(int("axis", 0));
+    let mut gemm = node("y = Gemm(flat, w)");
+    gemm.attribute.push(int("transB", 1));
+    let nodes = vec![
+        node("extents = Shape(x)"),
+        node("batch = Gather(extents, zero)"),
+        concat,
+        node("flat = Reshape(x, shape)"),
+        gemm,
+    ];
+    model(&["batch", "2", "2"], constants, nodes)
+}
+
+fn read(model: &messages::Model, options: &Options) -> Result<Imported> {
+    import(model.encode_to_vec().into(), "small.onnx", None, options)
+}
+
+#[track_caller]
+fn check_error(model: &messages::Model, expected: Expect) {
+    expected.assert_eq(&read(model, &Options::default()).unwrap_err().to_string());
+}
+
+#[test]
+fn arithmetic_around_shapes_disappears() {
+    let options = Options { batch: 3, ..Options::default() };
+    let graph = read(&flattening(), &options).unwrap().graph;
+    expect![[r#"
+        graph "small"
+        input %0 "x": f32[3,2,2]
+        %1 "flat": f32[3,4] = reshape(%0) shape=[3,4] at "flat" from "Reshape"
+        constant %2 "w": f32[2,4] = bytes(32, "2e89e04f9f096179a93936a13e9fd22c")
+        %3 "y": f32[3,2] = dense(%1, %2) at "y" from "Gemm"
+        output %3
+    "#]]
+    .assert_eq(&graph.to_text());
+    let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0; 12]).unwrap();
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [2.0; 6]);
+}
+
+#[test]
+fn a_given_shape_binds_symbols() {
+    let shapes = BTreeMap::from([("x".to_owned(), vec![7, 2, 2])]);
+    let graph = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap().graph;
+    assert_eq!(graph.values[graph.outputs[0].0 as usize].ty.to_string(), "f32[7,2]");
+
+    let shapes = BTreeMap::from([("z".to_owned(), vec![7])]);
+    let error = read(&flattening(), &Options { shapes, ..Options::default() }).unwrap_err().to_string();
+    assert_eq!(error, "`small.onnx`, input `z`: there is no such input; the inputs are x");
+}
+
+#[test]
+fn an_input_that_decides_a_shape_can_be_bound() {
+    let mut model = model(&["4"], vec![], vec![node("y = Reshape(x, shape)")]);
+    let mut shape = info("shape", &["2"]);
+    shape.ty.as_mut().unwrap().tensor.as_mut().unwrap().elem_type = 7;
+    model.graph.as_mut().unwrap().input.push(shape);
+    check_error(
+        &model,
+        expect![
+            "`small.onnx`, node `y` (`Reshape`): not supported: `shape` is computed while the model runs, so the shapes that follow from it are not fixed"
+        ],
+    );
+    let numbers = Tensor::from_numbers(models::types::TensorType::new(DType::I64, &[2]), &[2.0, 2.0]).unwrap();
+    let bindings = BTreeMap::from([("shape".to_owned(), numbers)]);
+    let graph = read(&model, &Options { bindings, ..Options::default() }).unwrap().graph;
+    assert_eq!(graph.nodes[0].op, Op::Reshape { shape: vec![2, 2] });
+}
+
+#[test]
+fn mistakes_are_named() {
+    check_error(
+        &model(&["2"], vec![], vec![node("y = Relu(z)")]),
+        expect!["`small.onnx`, node `y` (`Relu`): it reads `z`, which nothing before it makes"],
+    );
+    check_error(
+        &model(&["2"], vec![], vec![node("a = Add(x, b)"), node("b = Relu(a)"), node("y = Relu(b)")]),
+        expect!["`small.onnx`, node `a` (`Add`): it reads `b`, which nothing before it makes"],
+    );
+    check_error(
+        &model(&["2"], vec![], vec![node("y = Relu(x)"), node("y = Relu(x)")]),
+        expect!["`small.onnx`, value `y`: it is made twice"],
+    );
+    check_error(
+        &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
+        expect!["`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data"],
+    );
+    check_error(
+        &model(&["2"], vec![floats("w", &[3], &[1.0; 3])], vec![node("y = Add(x, w)")]),
+        expect![
+            "`small.onnx`, node `y` (`Add`): `add` does not fit its inputs (f32[2], f32[3]): extents 2 and 3 of dimension 0 do not broadcast"
+        ],
+    );
+    check_error(
+        &model(&["2"], vec![floats("w", &[i64::MAX, 3], &[])], vec![node("y = Add(x, w)")]),
+        expect!["`small.onnx`, initializer `w`: f32[9223372036854775807,3] has more bytes than 64 bits can count"],
+    );
+    check_error(
+        &model(&["2", "n"], vec![], vec![node("y = Relu(x)")]),
+        expect!["`small.onnx`, input `x`: its type f32[2,n] has dimensions without a number; give its shape"],
+    );
+    let mut old = model(&["2"], vec![], vec![node("y = Relu(x)")]);
+    old.opset_import[0].version = 3;
+    check_error(
+        &old,
+        expect![
+            "`small.onnx`, as a whole: not supported: operator set 3 is not between 6 and 28; convert it with ONNX's version converter"
+        ],
+    );
+    let mut wrong = model(&["2"], vec![], vec![node("y = Relu(x)")]);
+    wrong.graph.as_mut().unwrap().output = vec![info("y", &["3"])];
+    check_error(
+        &wrong,
+        expect![
+            "`small.onnx`, node `y` (`Relu`): the file says `y` is f32[3], its inputs and attributes make it f32[2]"
+        ],
+    );
+}
+
+#[test]
+fn what_is_left_out_leaves_the_rest_whole() {
+    let mut model = model(&["2"], vec![], vec![node("a = Relu(x)"), node("b = NonZero(a)"), node("y = Relu(b)")]);
+    model.graph.as_mut().unwrap().value_info = vec![info("b", &["5"])];
+    let imported = read(&model, &Options { skip_unsupported: true, ..Options::default() }).unwrap();
+    assert_eq!(imported.skipped.len(), 1);
+    assert_eq!(imported.skipped[0].operator, "NonZero");
+    // What is left out reads `a` and makes `b`: one is a result now, the other is given.
+    expect![[r#"
+        graph "small"
+        input %0 "x": f32[2]
+        input %1 "b": f32[5]
+        %2 "a": f32[2] = unary(%0) function="relu" at "a" from "Relu"
+        %3 "y": f32[5] = unary(%1) function="relu" at "y" from "Relu"
+        output %3, %2
+    "#]]
+    .assert_eq(&imported.graph.to_text());
+}
+
+#[test]
+fn functions_and_constant_branches_are_inlined() {
+    let mut scaled = node("b = LeakyRelu(a)");
+    scaled.attribute.push(Attribute {
+        name: "alpha".to_owned(),
+        ref_attr_name: "slope".to_owned(),
+        ..Attribute::default()
+    });
+    let function = messages::Function {
+        name: "Bend".to_owned(),
+        domain: "mine".to_owned(),
+        input: vec!["a".to_owned()],
+        output: vec!["b".to_owned()],
+        node: vec![scaled],
+        opset_import: vec![messages::OperatorSet { domain: String::new(), version: 21 }],
+        ..messages::Function::default()
+    };
+    let mut call = node("bent = Bend(x)");
+    call.domain = "mine".to_owned();
+    call.attribute.push(Attribute { name: "slope".to_owned(), f: Some(0.25), ..Attribute::default() });
+    let branch = |name: &str, operator: &str| Attribute {
+        name: name.to_owned(),
+        g: Some(messages::Graph {
+            node: vec![node(&format!("r = {operator}(bent)"))],
+            output: vec![info("r", &["2"])],
+            ..messages::Graph::default()
+        }),
+        ..Attribute::default()
+    };
+    let mut choice = node("y = If(no)");
+    choice.attribute = vec![branch("then_branch", "Exp"), branch("else_branch", "Neg")];
+    let no =
+        messages::Tensor { data_type: 9, int32_data: vec![0], name: "no".to_owned(), ..messages::Tensor::default() };
+    let mut model = model(&["2"], vec![no], vec![call, choice]);
+    model.functions.push(function);
+    let graph = read(&model, &Options::default()).unwrap().graph;
+    let functions: Vec<Op> = graph.nodes.iter().map(|node| node.op.clone()).collect();
+    assert_eq!(
+        functions,
+        [Op::Unary { function: UnaryOp::LeakyRelu { alpha: 0.25 } }, Op::Unary { function: UnaryOp::Neg }]
+    );
+    assert_eq!(graph.nodes[0].origin.scope, "bent/b");
+
+    // A function that calls itself ends somewhere.
+    model.functions[0].node[0].op_type = "Bend".to_owned();
+    model.functions[0].node[0].domain = "mine".to_owned();
+    let error = read(&model, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("functions call each other more than 32 deep"), "{error}");
+}
+
+#[test]
+fn data_beside_the_file_is_read_when_wanted_and_only_from_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join("weights"), [0u8, 0, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40]).unwrap();
+    std::fs::write(folder.path().join("outside"), [0; 64]).unwrap();
+    let tensor = |location: &str, offset: &str| {
+        let entry = |key: &str, value: &str| messages::Entry { key: key.to_owned(), value: value.to_owned() };
+        messages::Tensor {
+            raw_data: None,
+            data_location: 1,
+            external_data: vec![entry("location", location), entry("offset", offset), entry("length", "8")],
+            ..floats("w", &[2], &[])
+        }
+    };
+    let load_with = |tensor: messages::Tensor| {
+        let path = inner.join("model.onnx");
+        std::fs::write(&path, model(&["2"], vec![tensor], vec![node("y = Add(x, w)")]).encode_to_vec()).unwrap();
+        load(&path, &Options::default())
+    };
+    let graph = load_with(tensor("weights", "4")).unwrap().graph;
+    let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[0.5, 0.5]).unwrap();
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [1.5, 2.5]);
+    for (location, offset, says) in [
+        ("../outside", "0", "only files below the model's own folder"),
+        ("/etc/hostname", "0", "only files below the model's own folder"),
+        ("link", "0", "only files below the model's own folder"),
+        ("weights", "8", "too few for 8 bytes at offset 8"),
+        ("weights", "18446744073709551615", "too few for 8 bytes"),
+        ("weights", "four", "`offset` of its data is `four`, no number"),
+        ("missing", "0", "which cannot be read"),
+    ] {
+        let _ = std::os::unix::fs::symlink(folder.path().join("outside"), inner.join("link"));
+        let error = load_with(tensor(location, offset)).unwrap_err().to_string();
+        assert!(error.contains(says), "{location}: {error}");
+    }
+}
+
+#[test]
+fn a_weight_is_a_slice_of_the_file() {
+    let bytes: Bytes =
+        model(&["2"], vec![floats("w", &[2], &[1.0, 2.0])], vec![node("y = Add(x, w)")]).encode_to_vec().into();
+    let range = bytes.as_ptr_range();
+    let graph = import(bytes.clone(), "small.onnx", None, &Options::default()).unwrap().graph;
+    let weight = graph.values.iter().find_map(|value| match &value.data {
+        Some(models::graph::Const::Bytes(contents)) => Some(contents.bytes().as_ptr()),
+        _ => None,
+    });
+    assert!(range.contains(&weight.unwrap()));
+}
+
+/// A model with many kinds of nodes, to be damaged.
+fn rich() -> Vec<u8> {
+    let mut conv = node("c = Conv(x, w)");
+    conv.attribute = vec![ints("pads", &[1, 1, 1, 1]), ints("strides", &[2, 2])];
+    let mut pool = node("p = MaxPool(c)");
+    pool.attribute = vec![ints("kernel_shape", &[2, 2]), int("ceil_mode", 1)];
+    let mut resize = node("r = Resize(p, , scales)");
+    resize.attribute.push(Attribute { name: "mode".to_owned(), s: Some("cubic".into()), ..Attribute::default() });
+    let mut split = node("s, t = Split(r)");
+    split.attribute = vec![int("axis", 1), int("num_outputs", 2)];
+    let mut joined = node("v = Concat(one, two)");
+    joined.attribute.push(int("axis", 0));
+    let nodes = vec![
+        conv,
+        pool,
+        resize,
+        split,
+        node("u = Slice(s, one, two, one)"),
+        joined,
+        node("q = Range(k, two, one)"),
+        node("f = Flatten(t)"),
+        node("g = Tile(f, tiles)"),
+        node("y = Softmax(g)"),
+    ];
+    let constants = vec![
+        floats("w", &[2, 1, 3, 3], &[0.5; 18]),
+        floats("scales", &[4], &[1.0, 1.0, 1.5, 0.5]),
+        integers("one", &[1]),
+        integers("two", &[2]),
+        integers("k", &[0]),
+        integers("tiles", &[1, 2]),
+    ];
+    model(&["1", "1", "8", "8"], constants, nodes).encode_to_vec()
+}
+
+#[test]
+fn the_model_to_be_damaged_is_right() {
+    let mut bytes = rich();
+    let error = import(bytes.clone().into(), "rich.onnx", None, &Options::default()).map(|_| ()).err();
+    assert_eq!(error.map(|error| error.to_string()), None);
+    bytes.truncate(bytes.len() / 2);
+    let error = import(bytes.into(), "rich.onnx", None, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("cut off, damaged or no ONNX file"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    /// A damaged file is refused or read, but never a panic.
+    #[test]
+    fn damage_is_survived(
+        cut in prop::option::weighted(0.2, 0usize..2000),
+        changes in prop::collection::vec((0usize..2000, any::<u8>()), 1..6),
+        skip_unsupported: bool,
+    ) {
+        let mut bytes = rich();
+        if let Some(cut) = cut {
+            bytes.truncate(cut);
+        }
+        for (at, byte) in changes {
+            let length = bytes.len().max(1);
+            if let Some(slot) = bytes.get_mut(at % length) {
+                *slot = byte;
+            }
+        }
+        let options = Options { skip_unsupported, ..Options::default() };
+        if let Ok(imported) = import(bytes.into(), "damaged.onnx", None, &options) {
+            let _ = simplify(&imported.graph);
+        }
+    }
+}
+
+#[test]
+fn sums_and_products_become_layers() {
+    let nodes = vec![node("m = MatMul(x, w)"), node("y = Add(b, m)")];
+    let constants = vec![floats("w", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), floats("b", &[3], &[0.5, 1.0, 1.5])];
+    let graph = read(&model(&["1", "2"], constants, nodes), &Options::default()).unwrap().graph;
+    assert!(matches!(graph.nodes[1].op, Op::Binary { function: BinaryOp::Add }));
+    let after = simplify(&graph).unwrap();
+    assert_eq!(after.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["dense", "bias_add"]);
+    let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
+    assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
+}

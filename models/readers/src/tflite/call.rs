@@ -1,0 +1,295 @@
+//! One operator as its rule sees it: attributes by number, inputs by position as stored or as real numbers.
+
+use super::flatbuffer::{Read, Table};
+use super::schema::{Operator, Quantisation, Tensor};
+use crate::{Emit, Outcome, Refusal, malformed, unsupported};
+use models::graph::{Const, ValueId};
+use models::operator::{BinaryOp, Op, UnaryOp};
+use models::types::{DType, TensorType};
+use passes::quantise;
+
+/// What a rule works with: the graph in the making and one operator with its inputs found.
+pub(super) struct Call<'a, 'b> {
+    pub emit: &'a mut Emit<'b>,
+    pub operator: &'a Operator<'a>,
+    pub tensors: &'a [Tensor],
+    /// Inputs by position; nothing where an optional one is left out.
+    pub inputs: Vec<Option<ValueId>>,
+}
+
+impl<'a> Call<'a, '_> {
+    /// An input as it is stored.
+    pub fn input(&self, index: usize) -> Outcome<ValueId> {
+        match self.optional(index) {
+            Some(id) => Ok(id),
+            None => malformed(format!("input {index} is missing")),
+        }
+    }
+
+    pub fn optional(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// The scales of an input.
+    pub fn scales_of_input(&self, index: usize) -> Option<&'a Quantisation> {
+        self.tensor(*self.operator.inputs.get(index)?)?.quantisation.as_ref()
+    }
+
+    /// The scales of an output whose elements are integers.
+    pub fn scales_of_output(&self, index: usize) -> Option<(&'a Quantisation, DType)> {
+        let tensor = self.tensor(*self.operator.outputs.get(index)?)?;
+        let dtype = tensor.dtype().ok().filter(|dtype| !dtype.is_float())?;
+        Some((tensor.quantisation.as_ref()?, dtype))
+    }
+
+    fn tensor(&self, index: i32) -> Option<&'a Tensor> {
+        self.tensors.get(usize::try_from(index).ok()?)
+    }
+
+    /// The element type that the file states for an output.
+    pub fn output_dtype(&self, index: usize) -> Outcome<DType> {
+        let tensor = self.operator.outputs.get(index).and_then(|&index| self.tensor(index));
+        match tensor.map(Tensor::dtype) {
+            Some(Ok(dtype)) => Ok(dtype),
+            Some(Err(reason)) => unsupported(format!("the type of its result: {reason}")),
+            None => malformed(format!("it has no output {index}")),
+        }
+    }
+
+    /// How many outputs the operator has.
+    pub fn outputs(&self) -> usize {
+        self.operator.outputs.len()
+    }
+
+    /// An input as real numbers.
+    pub fn real(&mut self, index: usize) -> Outcome<ValueId> {
+        let x = self.input(index)?;
+        match self.scales_of_input(index) {
+            Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantised(x, scales),
+            // Weights of half precision are only stored that way.
+            _ if self.emit.dtype(x)? == DType::F16 && self.emit.builder.data(x).is_some() => {
+                self.emit.cast(x, DType::F32)
+            }
+            _ => Ok(x),
+        }
+    }
+
+    pub fn reals(&mut self) -> Outcome<Vec<ValueId>> {
+        match self.inputs.len() {
+            0 => malformed("it has no inputs"),
+            count => (0..count).map(|index| self.real(index)).collect(),
+        }
+    }
+
+    /// Inputs to an operator that moves elements: as stored when nothing about their meaning changes.
+    pub fn movable(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
+        let out = self.scales_of_output(0).map(|(scales, _)| scales);
+        let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);
+        indices.iter().map(|&index| if keeps_scale { self.input(index) } else { self.real(index) }).collect()
+    }
+
+    fn dequantised(&mut self, x: ValueId, scales: &Quantisation) -> Outcome<ValueId> {
+        let axis = if scales.scales.len() == 1 { 0 } else { i64::from(scales.axis) };
+        let ty = self.emit.ty(x)?;
+        if !(0..ty.rank() as i64).contains(&axis) && scales.scales.len() > 1 {
+            return malformed(format!("scales belong to axis {}, its tensor is {ty}", scales.axis));
+        }
+        let scale = self.scales(scales)?;
+        let mut inputs = vec![x, scale];
+        inputs.extend(self.zeros(scales, ty.dtype)?);
+        self.emit.push(Op::Dequantize { axis }, &inputs)
+    }
+
+    /// The result as the file wants to have it stored.
+    pub fn stored(&mut self, y: ValueId, index: usize) -> Outcome<ValueId> {
+        let Some((scales, to)) = self.scales_of_output(index) else { return Ok(y) };
+        if !self.emit.dtype(y)?.is_float() {
+            return Ok(y);
+        }
+        if scales.scales.len() > 1 {
+            return unsupported("its result has a scale per channel");
+        }
+        let scale = self.scales(scales)?;
+        let mut inputs = vec![y, scale];
+        inputs.extend(self.zeros(scales, to)?);
+        self.emit.push(Op::Quantize { to, axis: 0 }, &inputs)
+    }
+
+    /// One scale without dimensions, or a vector of them.
+    fn scales(&mut self, scales: &Quantisation) -> Outcome<ValueId> {
+        let numbers: Vec<f64> = scales.scales.iter().map(|&scale| scale.into()).collect();
+        self.numbers(DType::F32, &numbers)
+    }
+
+    /// Zero points, unless all are 0.
+    fn zeros(&mut self, scales: &Quantisation, dtype: DType) -> Outcome<Option<ValueId>> {
+        if scales.zeros.iter().all(|&zero| zero == 0) {
+            return Ok(None);
+        }
+        let (low, high) = dtype.integer_range().unwrap_or((i64::MIN, i64::MAX));
+        if let Some(zero) = scales.zeros.iter().find(|zero| !(low..=high).contains(*zero)) {
+            return malformed(format!("the zero point {zero} does not fit {dtype}"));
+        }
+        let mut numbers: Vec<f64> = scales.zeros.iter().map(|&zero| zero as f64).collect();
+        numbers.resize(scales.scales.len(), numbers[0]);
+        self.numbers(dtype, &numbers).map(Some)
+    }
+
+    /// A constant vector; one number has no dimensions.
+    pub fn numbers(&mut self, dtype: DType, numbers: &[f64]) -> Outcome<ValueId> {
+        let ty = match numbers {
+            [_] => TensorType::new(dtype, &[]),
+            numbers => TensorType::new(dtype, &[numbers.len() as i64]),
+        };
+        self.emit.constant(ty, Const::Small(numbers.to_vec()))
+    }
+
+    fn option<T>(&self, default: T, read: impl Fn(Table<'a>) -> Read<T>) -> Outcome<T> {
+        match self.operator.options {
+            Some(table) => read(table).map_err(Refusal::Malformed),
+            None => Ok(default),
+        }
+    }
+
+    pub fn flag(&self, field: usize) -> Outcome<bool> {
+        self.option(false, |table| table.bool(field))
+    }
+
+    pub fn int(&self, field: usize, default: i32) -> Outcome<i64> {
+        Ok(i64::from(self.option(default, |table| table.i32(field, default))?))
+    }
+
+    pub fn byte(&self, field: usize) -> Outcome<i8> {
+        self.option(0, |table| table.i8(field, 0))
+    }
+
+    pub fn float(&self, field: usize) -> Outcome<f64> {
+        Ok(f64::from(self.option(0.0, |table| table.f32(field))?))
+    }
+
+    pub fn ints(&self, field: usize) -> Outcome<Vec<i64>> {
+        let list = self.option(vec![], |table| table.i32s(field))?;
+        Ok(list.into_iter().map(i64::from).collect())
+    }
+
+    /// The activation that belongs to an operator.
+    pub fn activation(&self, field: usize) -> Outcome<Activation> {
+        Ok(match self.byte(field)? {
+            0 => Activation::None,
+            1 => Activation::Between(Some(0.0), None),
+            2 => Activation::Between(Some(-1.0), Some(1.0)),
+            3 => Activation::Between(Some(0.0), Some(6.0)),
+            4 => Activation::Tanh,
+            other => return unsupported(format!("activation {other}")),
+        })
+    }
+
+    /// The activation of real numbers.
+    pub fn activate(&mut self, y: ValueId, activation: Activation) -> Outcome<ValueId> {
+        match activation {
+            Activation::None => Ok(y),
+            Activation::Between(Some(0.0), None) => self.emit.unary(UnaryOp::Relu, y),
+            Activation::Between(low, high) => {
+                let op =
+                    Op::Clip { low: low.unwrap_or(f64::from(f32::MIN)), high: high.unwrap_or(f64::from(f32::MAX)) };
+                self.emit.push(op, &[y])
+            }
+            Activation::Tanh => self.emit.unary(UnaryOp::Tanh, y),
+        }
+    }
+
+    /// Exact sums of 8-bit products, with a bias in their scale, brought to the scale of the output.
+    ///
+    /// Nothing when the output or the activation asks for something that this cannot be.
+    pub fn requantised(
+        &mut self,
+        sums: ValueId,
+        factor: Factor,
+        axis: i64,
+        activation: Activation,
+    ) -> Outcome<ValueId> {
+        let Factor { x, w, y, to } = factor;
+        let multipliers: Vec<f64> =
+            w.scales.iter().map(|&scale| f64::from(quantise::multiplier(x.scales[0], scale, y.scales[0]))).collect();
+        let zero = y.zeros[0];
+        let Activation::Between(low, high) = activation.as_bounds() else {
+            return unsupported("this activation of integers");
+        };
+        let Some((low, high)) = quantise::bounds(to, y.scales[0], zero, low, high) else {
+            return malformed(format!("its result has the zero point {zero}, which does not fit {to}"));
+        };
+        let axis = if multipliers.len() == 1 { 0 } else { axis };
+        let multiplier = self.numbers(DType::F32, &multipliers)?;
+        self.emit.push(Op::Requantize { to, axis, zero, low, high }, &[sums, multiplier])
+    }
+
+    /// What an exact product of integers needs: 8-bit operands with scales that this can represent (several ones of
+    /// the second only along the axis of its outputs), and the same of the result.
+    pub fn factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
+        let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
+        let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;
+        let (Some(x), Some(w), Some((y, to))) =
+            (self.scales_of_input(x), self.scales_of_input(w), self.scales_of_output(0))
+        else {
+            return Ok(None);
+        };
+        let is_single = |scales: &Quantisation| scales.scales.len() == 1;
+        let has_one_zero = w.zeros.iter().all(|zero| *zero == w.zeros[0]);
+        let is_per_output = is_single(w) || w.axis == w_axis;
+        let is_exact = narrow && is_single(x) && is_single(y) && is_per_output && has_one_zero;
+        let is_exact = is_exact && activation != Activation::Tanh;
+        let is_narrow_result = matches!(to, DType::I8 | DType::U8);
+        Ok((is_exact && is_narrow_result && y.scales[0] > 0.0).then_some(Factor { x, w, y, to }))
+    }
+
+    pub fn binary(&mut self, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+        self.emit.binary(function, a, b)
+    }
+
+    /// Channels from last to second.
+    pub fn channels_first(&mut self, x: ValueId) -> Outcome<ValueId> {
+        let rank = self.image_rank(x)?;
+        let mut order = vec![0, rank - 1];
+        order.extend(1..rank - 1);
+        self.emit.transpose(x, &order)
+    }
+
+    /// Channels from second to last.
+    pub fn channels_last(&mut self, x: ValueId) -> Outcome<ValueId> {
+        let rank = self.image_rank(x)?;
+        let mut order = vec![0];
+        order.extend(2..rank);
+        order.push(1);
+        self.emit.transpose(x, &order)
+    }
+
+    fn image_rank(&self, x: ValueId) -> Outcome<usize> {
+        match self.emit.rank(x)? {
+            rank @ 3.. => Ok(rank),
+            rank => malformed(format!("an image has at least 3 dimensions, not {rank}")),
+        }
+    }
+}
+
+/// What an operator applies to its own result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Activation {
+    None,
+    Between(Option<f64>, Option<f64>),
+    Tanh,
+}
+
+impl Activation {
+    fn as_bounds(self) -> Activation {
+        if self == Activation::None { Activation::Between(None, None) } else { self }
+    }
+}
+
+/// Scales of two operands and their product, whose elements are of type `to`.
+#[derive(Clone, Copy)]
+pub(super) struct Factor<'a> {
+    pub x: &'a Quantisation,
+    pub w: &'a Quantisation,
+    pub y: &'a Quantisation,
+    pub to: DType,
+}

@@ -1,0 +1,288 @@
+//! Walks the operators of a file in order and hands each to the rule of its code.
+
+use super::call::Call;
+use super::rules;
+use super::schema::{Model, Operator, Tensor};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, malformed};
+use models::builder::GraphBuilder;
+use models::check::Limits;
+use models::contents::Contents;
+use models::error::{Error, Result};
+use models::graph::{Const, Graph, Origin, ValueId};
+use models::types::TensorType;
+use passes::drop_dead_code;
+
+/// What stands for a tensor of the file.
+#[derive(Clone, Copy)]
+enum Slot {
+    Unmade,
+    Value(ValueId),
+    /// The result of an operator that was left out.
+    Skipped,
+}
+
+struct Importer<'a> {
+    file: &'a str,
+    model: &'a Model<'a>,
+    options: &'a Options,
+    emit: Emit<'a>,
+    slots: Vec<Slot>,
+    skipped: Vec<Skipped>,
+    /// What skipped operators read: results of the graph that remains.
+    loose_ends: Vec<ValueId>,
+}
+
+/// The graph of a model.
+pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result<(Graph, Vec<Skipped>)> {
+    let name = if model.name.is_empty() || model.name == "main" { file } else { &model.name };
+    let mut importer = Importer {
+        file,
+        model,
+        options,
+        emit: Emit { builder: GraphBuilder::new(name), folder: None },
+        slots: vec![Slot::Unmade; model.tensors.len()],
+        skipped: Vec::new(),
+        loose_ends: Vec::new(),
+    };
+    if model.operators.len() > Limits::default().nodes {
+        return Err(
+            importer.malformed("as a whole".to_owned(), format!("{} operators are too many", model.operators.len()))
+        );
+    }
+    importer.constants()?;
+    importer.inputs()?;
+    for operator in &model.operators {
+        importer.operator(operator)?;
+    }
+    importer.finish()
+}
+
+impl<'a> Importer<'a> {
+    fn constants(&mut self) -> Result<()> {
+        for (index, tensor) in self.model.tensors.iter().enumerate() {
+            let Some(range) = &tensor.data else { continue };
+            let place = || format!("tensor `{}`", tensor.name);
+            if tensor.is_sparse {
+                return Err(self.unsupported(place(), "it is sparse".to_owned()));
+            }
+            // A constant of a type without a form here matters only to who reads it.
+            let Ok(dtype) = tensor.dtype() else { continue };
+            let ty = TensorType::new(dtype, &extents(&tensor.shape));
+            models::infer::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
+            if ty.bytes() != Some(range.len() as u64) {
+                let reason = format!("{ty} is given {} bytes", range.len());
+                return Err(self.malformed(place(), reason));
+            }
+            let data = Const::Bytes(Contents::new(self.model.slice(range.clone())));
+            self.slots[index] = Slot::Value(self.emit.builder.constant(&tensor.name, ty, data)?);
+        }
+        Ok(())
+    }
+
+    fn inputs(&mut self) -> Result<()> {
+        let given = self.model.inputs.iter().map(|&index| self.tensor(index)).collect::<Result<Vec<_>>>()?;
+        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !given.iter().any(|(_, tensor)| tensor.name == *name) {
+                let names: Vec<&str> = given.iter().map(|(_, tensor)| tensor.name.as_str()).collect();
+                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
+                return Err(self.malformed(format!("input `{name}`"), reason));
+            }
+        }
+        for (index, tensor) in given {
+            let place = || format!("input `{}`", tensor.name);
+            let dtype = tensor.dtype().map_err(|reason| self.unsupported(place(), reason))?;
+            if let Some(bound) = self.options.bindings.get(&tensor.name) {
+                let id =
+                    self.emit.builder.constant(&tensor.name, bound.ty().clone(), passes::fold::contents_of(bound))?;
+                self.slots[index] = Slot::Value(id);
+                continue;
+            }
+            let extents = self.options.shapes.get(&tensor.name).cloned().unwrap_or_else(|| self.sized(tensor));
+            let id = self.emit.builder.input(&tensor.name, TensorType::new(dtype, &extents))?;
+            self.slots[index] = Slot::Value(id);
+        }
+        Ok(())
+    }
+
+    /// The extents of an input: an open first one is the batch, others are as they were when the file was written.
+    fn sized(&self, tensor: &Tensor) -> Vec<i64> {
+        let mut extents = extents(&tensor.shape);
+        if let (Some(-1), Some(first)) = (tensor.signature.first(), extents.first_mut()) {
+            *first = self.options.batch;
+        }
+        extents
+    }
+
+    fn operator(&mut self, operator: &'a Operator<'a>) -> Result<()> {
+        let mut inputs = Vec::with_capacity(operator.inputs.len());
+        for &index in &operator.inputs {
+            if index < 0 {
+                inputs.push(None);
+                continue;
+            }
+            let (slot, tensor) = self.tensor(index)?;
+            match self.slots[slot] {
+                Slot::Value(id) => inputs.push(Some(id)),
+                Slot::Skipped => {
+                    return self.skip(operator, format!("it reads `{}`, which was left out", tensor.name));
+                }
+                Slot::Unmade => {
+                    let refusal = match tensor.dtype() {
+                        Err(reason) => Refusal::Unsupported(format!("it reads `{}`, whose {reason}", tensor.name)),
+                        Ok(_) if tensor.is_variable => {
+                            Refusal::Unsupported(format!("it keeps `{}` from run to run", tensor.name))
+                        }
+                        Ok(_) => {
+                            Refusal::Malformed(format!("it reads `{}`, which nothing before it makes", tensor.name))
+                        }
+                    };
+                    return self.refuse(operator, refusal);
+                }
+            }
+        }
+        self.emit
+            .builder
+            .set_origin(Origin { source_op: rules::name(operator).to_owned(), scope: self.spot(operator).to_owned() });
+        let first_new = self.emit.builder.next();
+        let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
+        let made = rules::rule(operator).and_then(|rule| {
+            let values = rule(&mut call)?;
+            if values.len() < operator.outputs.len() {
+                return malformed(format!("it has {} outputs", operator.outputs.len()));
+            }
+            let stored = values.into_iter().zip(0..operator.outputs.len());
+            stored.map(|(value, index)| call.stored(value, index)).collect::<Outcome<Vec<_>>>()
+        });
+        match made {
+            Ok(outputs) => self.bind(operator, &outputs, first_new),
+            Err(refusal) => self.refuse(operator, refusal),
+        }
+    }
+
+    /// Outputs from `first_new` on were not there before the operator and take the names of its tensors.
+    fn bind(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
+        for (&index, &id) in operator.outputs.iter().zip(outputs) {
+            let (slot, tensor) = self.tensor(index)?;
+            if !matches!(self.slots[slot], Slot::Unmade) {
+                return Err(self.malformed(format!("tensor `{}`", tensor.name), "it is made twice".to_owned()));
+            }
+            self.compare_with_stated(operator, tensor, id)?;
+            if id.0 >= first_new.0 {
+                self.emit.builder.rename(id, &tensor.name);
+            }
+            self.slots[slot] = Slot::Value(id);
+        }
+        Ok(())
+    }
+
+    /// What the file says of a tensor must agree with what follows from the operators, as long as its inputs have the
+    /// shapes they were written with.
+    fn compare_with_stated(&self, operator: &Operator<'_>, tensor: &Tensor, id: ValueId) -> Result<()> {
+        let found = self.emit.builder.ty(id)?;
+        let is_open = tensor.shape.is_empty() || tensor.signature.contains(&-1);
+        let is_resized = !self.options.shapes.is_empty() || !self.options.bindings.is_empty();
+        let stated = TensorType::new(tensor.dtype().unwrap_or(found.dtype), &extents(&tensor.shape));
+        let agrees =
+            stated.dtype == found.dtype && (is_open || is_resized || self.has_open_input() || stated == *found);
+        if agrees {
+            return Ok(());
+        }
+        let reason = format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", tensor.name);
+        Err(self.malformed(self.place(operator), reason))
+    }
+
+    fn has_open_input(&self) -> bool {
+        let tensors = self.model.inputs.iter().filter_map(|&index| self.tensor(index).ok());
+        tensors.into_iter().any(|(_, tensor)| tensor.signature.contains(&-1))
+    }
+
+    fn refuse(&mut self, operator: &Operator<'_>, refusal: Refusal) -> Result<()> {
+        match refusal {
+            Refusal::Malformed(reason) => Err(self.malformed(self.place(operator), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(operator, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(self.place(operator), reason)),
+        }
+    }
+
+    /// Leaves an operator out: what it reads becomes a result, what it makes is given from outside where its type is
+    /// known.
+    fn skip(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
+        let (place, name) = (self.spot(operator).to_owned(), rules::name(operator).to_owned());
+        self.skipped.push(Skipped { place, operator: name, reason });
+        for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
+            if let Slot::Value(id) = self.slots[self.tensor(index)?.0] {
+                self.loose_ends.push(id);
+            }
+        }
+        for &index in &operator.outputs {
+            let (slot, tensor) = self.tensor(index)?;
+            let is_known = !tensor.shape.is_empty() && tensor.shape.iter().all(|&extent| extent >= 0);
+            self.slots[slot] = match tensor.dtype() {
+                Ok(dtype) if is_known && matches!(self.slots[slot], Slot::Unmade) => {
+                    let ty = TensorType::new(dtype, &extents(&tensor.shape));
+                    Slot::Value(self.emit.builder.input(&tensor.name, ty)?)
+                }
+                _ => Slot::Skipped,
+            };
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(Graph, Vec<Skipped>)> {
+        let mut outputs = Vec::new();
+        for &index in &self.model.outputs {
+            let (slot, tensor) = self.tensor(index)?;
+            match self.slots[slot] {
+                Slot::Value(id) => outputs.push(id),
+                Slot::Skipped => {}
+                Slot::Unmade => {
+                    return Err(self.malformed(format!("output `{}`", tensor.name), "nothing makes it".to_owned()));
+                }
+            }
+        }
+        for &id in &self.loose_ends {
+            if !self.emit.builder.is_given(id) && !outputs.contains(&id) {
+                outputs.push(id);
+            }
+        }
+        if outputs.is_empty() {
+            return Err(self.malformed("as a whole".to_owned(), "it has no outputs that can be computed".to_owned()));
+        }
+        let file = self.file;
+        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
+        let graph = graph.map_err(|error| Error::Malformed {
+            file: file.to_owned(),
+            place: "as a whole".to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok((graph, self.skipped))
+    }
+
+    fn tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
+        let found = usize::try_from(index).ok().and_then(|index| Some((index, self.model.tensors.get(index)?)));
+        found.ok_or_else(|| self.malformed("as a whole".to_owned(), format!("there is no tensor {index}")))
+    }
+
+    /// Where an operator stands: what its first output is called.
+    fn spot(&self, operator: &Operator<'_>) -> &'a str {
+        let output = operator.outputs.first().and_then(|&index| self.tensor(index).ok());
+        // Converters join the names of everything they fused.
+        output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""))
+    }
+
+    fn place(&self, operator: &Operator<'_>) -> String {
+        format!("node `{}` (`{}`)", self.spot(operator), rules::name(operator))
+    }
+
+    fn malformed(&self, place: String, reason: String) -> Error {
+        Error::Malformed { file: self.file.to_owned(), place, reason }
+    }
+
+    fn unsupported(&self, place: String, reason: String) -> Error {
+        Error::Unsupported { file: self.file.to_owned(), place, reason }
+    }
+}
+
+fn extents(shape: &[i32]) -> Vec<i64> {
+    shape.iter().map(|&extent| i64::from(extent)).collect()
+}

@@ -1,0 +1,70 @@
+//! Products of matrices.
+
+use crate::tflite::call::{Activation, Call};
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::Op;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// The data is flattened to rows of the filter's width unless its dimensions are to be kept.
+pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
+    if call.byte(1)? != 0 {
+        return unsupported("its filter is stored shuffled");
+    }
+    let activation = call.activation(0)?;
+    let factor = call.factor([0, 1], 0, activation)?;
+    let (x, w) = match factor {
+        Some(_) => (call.input(0)?, call.input(1)?),
+        None => (call.real(0)?, call.real(1)?),
+    };
+    let width = match call.emit.extents(w)?[..] {
+        [_, width] => width,
+        ref other => return malformed(format!("the filter has {} dimensions, not 2", other.len())),
+    };
+    let x = if call.flag(2)? { x } else { call.emit.reshape(x, &rows(&call.emit.extents(x)?, width)?)? };
+    let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
+    let Some(factor) = factor else {
+        let mut y = call.emit.push(Op::Dense, &[x, w])?;
+        if call.optional(2).is_some() {
+            let bias = call.real(2)?;
+            y = call.emit.push(Op::BiasAdd { axis }, &[y, bias])?;
+        }
+        return Ok(vec![call.activate(y, activation)?]);
+    };
+    let op = Op::QDense { x_zero: factor.x.zeros[0], w_zero: factor.w.zeros[0] };
+    let mut y = call.emit.push(op, &[x, w])?;
+    if let Some(bias) = call.optional(2) {
+        y = call.emit.push(Op::BiasAdd { axis }, &[y, bias])?;
+    }
+    Ok(vec![call.requantised(y, factor, axis, activation)?])
+}
+
+fn rows(extents: &[i64], width: i64) -> Outcome<Vec<i64>> {
+    let elements = extents.iter().try_fold(1i64, |product, &extent| product.checked_mul(extent));
+    match elements {
+        Some(elements) if width > 0 && elements % width == 0 => Ok(vec![elements / width, width]),
+        _ => malformed(format!("data of shape {extents:?} cannot be cut into rows of {width}")),
+    }
+}
+
+pub(super) fn batch_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
+    let (transpose_a, transpose_b) = (call.flag(0)?, call.flag(1)?);
+    let factor = call.factor([0, 1], 0, Activation::None)?.filter(|factor| factor.w.scales.len() == 1);
+    let Some(factor) = factor else {
+        let (a, b) = (call.real(0)?, call.real(1)?);
+        return Ok(vec![call.emit.push(Op::MatMul { transpose_a, transpose_b }, &[a, b])?]);
+    };
+    let mut operands = [call.input(0)?, call.input(1)?];
+    for (operand, is_turned) in operands.iter_mut().zip([transpose_a, transpose_b]) {
+        let rank = call.emit.rank(*operand)?;
+        if is_turned && rank >= 2 {
+            let mut order: Vec<usize> = (0..rank).collect();
+            order.swap(rank - 2, rank - 1);
+            *operand = call.emit.transpose(*operand, &order)?;
+        }
+    }
+    let op = Op::QMatMul { a_zero: factor.x.zeros[0], b_zero: factor.w.zeros[0] };
+    let y = call.emit.push(op, &operands)?;
+    Ok(vec![call.requantised(y, factor, 0, Activation::None)?])
+}

@@ -1,0 +1,105 @@
+//! Reductions and normalisations.
+
+use crate::tflite::call::{Activation, Call};
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{BinaryOp, Op, ReduceOp};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+macro_rules! reduce {
+    ($($name:ident => $function:ident,)*) => {
+        $(pub(super) fn $name(call: &mut Call<'_, '_>) -> Outputs {
+            reduce(call, ReduceOp::$function)
+        })*
+    };
+}
+
+reduce! {
+    mean => Mean,
+    sum => Sum,
+    prod => Prod,
+    max => Max,
+    min => Min,
+}
+
+fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
+    let x = call.real(0)?;
+    let rank = call.emit.rank(x)?;
+    let mut axes = Vec::new();
+    for axis in call.emit.known_integers(call.input(1)?, "axes")? {
+        axes.push(call.emit.axis(axis, rank)? as i64);
+    }
+    axes.sort_unstable();
+    axes.dedup();
+    Ok(vec![call.emit.push(Op::Reduce { function, axes, keep: call.flag(0)? }, &[x])?])
+}
+
+pub(super) fn arg_max(call: &mut Call<'_, '_>) -> Outputs {
+    arg_reduce(call, true)
+}
+
+pub(super) fn arg_min(call: &mut Call<'_, '_>) -> Outputs {
+    arg_reduce(call, false)
+}
+
+fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
+    // The order of integers is that of the numbers they stand for.
+    let x = call.input(0)?;
+    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    let y = call.emit.push(Op::ArgReduce { largest, axis, keep: false, last: false }, &[x])?;
+    let to = call.output_dtype(0)?;
+    Ok(vec![call.emit.cast(y, to)?])
+}
+
+/// Values and places of the largest along the last dimension.
+pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
+    // As stored: the values keep their scale.
+    let x = call.movable(&[0])?[0];
+    let count = call.emit.known_number(call.input(1)?, "k")? as i64;
+    let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
+    let place = call.emit.push(Op::ArgTop { count, axis, largest: true }, &[x])?;
+    let value = call.emit.push(Op::GatherElements { axis }, &[x, place])?;
+    let to = call.output_dtype(1)?;
+    Ok(vec![value, call.emit.cast(place, to)?])
+}
+
+pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.real(0)?;
+    let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
+    Ok(vec![call.emit.push(Op::CumSum { axis, exclusive: call.flag(0)?, reverse: call.flag(1)? }, &[x])?])
+}
+
+pub(super) fn softmax(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.real(0)?;
+    let beta = call.float(0)?;
+    if beta != 1.0 {
+        x = call.emit.binary_with(BinaryOp::Mul, x, beta)?;
+    }
+    Ok(vec![call.emit.push(Op::Softmax { axis: -1, log: false }, &[x])?])
+}
+
+pub(super) fn log_softmax(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.real(0)?;
+    Ok(vec![call.emit.push(Op::Softmax { axis: -1, log: true }, &[x])?])
+}
+
+pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
+    if call.activation(0)? != Activation::None {
+        return unsupported("an activation of a normalisation");
+    }
+    let x = call.real(0)?;
+    Ok(vec![call.emit.push(Op::LpNorm { axis: -1, order: 2 }, &[x])?])
+}
+
+/// Sums over `radius` channels on either side, scaled by alpha as it is.
+pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
+    let (radius, bias, alpha, beta) = (call.int(0, 0)?, call.float(1)?, call.float(2)?, call.float(3)?);
+    let Some(size) = radius.checked_mul(2).map(|size| size + 1).filter(|&size| size > 0) else {
+        return malformed(format!("a radius of {radius}"));
+    };
+    let x = call.real(0)?;
+    let x = call.channels_first(x)?;
+    let y = call.emit.push(Op::Lrn { size, alpha: alpha * size as f64, beta, bias }, &[x])?;
+    Ok(vec![call.channels_last(y)?])
+}

@@ -1,0 +1,46 @@
+//! Resampling of images.
+
+use crate::tflite::call::Call;
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{Op, ResizeMode};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
+    let (is_aligned, is_centred) = (call.flag(2)?, call.flag(3)?);
+    let x = call.real(0)?;
+    let extents = extents(call)?;
+    let mode = match (is_aligned, is_centred) {
+        (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
+        (false, true) => ResizeMode::Linear,
+        _ => return unsupported("pixels that are counted from their corner"),
+    };
+    resize(call, x, mode, extents)
+}
+
+pub(super) fn nearest(call: &mut Call<'_, '_>) -> Outputs {
+    let (is_aligned, is_centred) = (call.flag(0)?, call.flag(1)?);
+    let x = call.movable(&[0])?[0];
+    let extents = extents(call)?;
+    let old = call.emit.extents(x)?;
+    // Where every pixel is repeated, its centre and its corner choose alike.
+    let is_repeated = old.len() == 4 && (1..3).all(|axis| old[axis] > 0 && extents[axis - 1] % old[axis] == 0);
+    if is_aligned || (is_centred && !is_repeated) {
+        return unsupported("the nearest pixel by its corner or its centre");
+    }
+    resize(call, x, ResizeMode::Nearest, extents)
+}
+
+fn extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
+    match call.emit.known_integers(call.input(1)?, "size")? {
+        extents if extents.len() == 2 => Ok(extents),
+        extents => malformed(format!("`size` has {} numbers, not 2", extents.len())),
+    }
+}
+
+fn resize(call: &mut Call<'_, '_>, x: ValueId, mode: ResizeMode, extents: Vec<i64>) -> Outputs {
+    let x = call.channels_first(x)?;
+    let y = call.emit.push(Op::Resize { mode, extents }, &[x])?;
+    Ok(vec![call.channels_last(y)?])
+}

@@ -1,0 +1,175 @@
+//! Convolutions and pools over images whose channels come last.
+
+use crate::tflite::call::{Activation, Call};
+use crate::{Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operator::{Op, PoolMode};
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Where a window goes: height first, as everywhere here; the file has width first.
+struct Window {
+    strides: Vec<i64>,
+    dilations: Vec<i64>,
+    is_same: bool,
+}
+
+impl Window {
+    /// Padding is the first field of all windows, the strides follow it.
+    fn of(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<Window> {
+        let is_same = match call.byte(0)? {
+            0 => true,
+            1 => false,
+            other => return unsupported(format!("padding {other}")),
+        };
+        let dilations = match dilations_at {
+            Some(at) => vec![call.int(at + 1, 1)?, call.int(at, 1)?],
+            None => vec![1, 1],
+        };
+        let window = Window { strides: vec![call.int(2, 0)?, call.int(1, 0)?], dilations, is_same };
+        if window.strides.iter().chain(&window.dilations).any(|&step| step < 1) {
+            return malformed("strides and dilations must be at least 1");
+        }
+        Ok(window)
+    }
+
+    /// Pads so that there is an output per stride; of an odd number the larger half comes after the data.
+    fn pads(&self, spatial: &[i64], kernel: &[i64]) -> Outcome<Vec<i64>> {
+        let (mut heads, mut tails) = (vec![], vec![]);
+        for axis in 0..2 {
+            let total = if self.is_same { self.same(axis, spatial[axis], kernel[axis])? } else { 0 };
+            heads.push(total / 2);
+            tails.push(total - total / 2);
+        }
+        heads.append(&mut tails);
+        Ok(heads)
+    }
+
+    fn same(&self, axis: usize, extent: i64, kernel: i64) -> Outcome<i64> {
+        let (stride, dilation) = (i128::from(self.strides[axis]), i128::from(self.dilations[axis]));
+        let (extent, kernel) = (i128::from(extent), i128::from(kernel));
+        let places = (extent + stride - 1) / stride;
+        let total = ((places - 1) * stride + (kernel - 1) * dilation + 1 - extent).max(0);
+        i64::try_from(total).or_else(|_| malformed(format!("it would be padded by {total}")))
+    }
+}
+
+/// Height and width of an image, behind its first dimension.
+fn spatial(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
+    match call.emit.extents(x)?[..] {
+        [_, height, width, _] => Ok([height, width]),
+        ref other => malformed(format!("an image and a filter have 4 dimensions, not {}", other.len())),
+    }
+}
+
+pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
+    let window = Window::of(call, Some(4))?;
+    let activation = call.activation(3)?;
+    // Filters lie as output, height, width, input.
+    convolve(call, &window, activation, [0, 3, 1, 2])
+}
+
+pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
+    let window = Window::of(call, Some(5))?;
+    let activation = call.activation(4)?;
+    // Filters lie as 1, height, width, output.
+    convolve(call, &window, activation, [3, 0, 1, 2])
+}
+
+fn convolve(call: &mut Call<'_, '_>, window: &Window, activation: Activation, order: [usize; 4]) -> Outputs {
+    // The outputs are the first dimension of the filter once it is in our order.
+    let factor = call.factor([0, 1], order[0] as i32, activation)?;
+    let (x, w) = match factor {
+        Some(_) => (call.input(0)?, call.input(1)?),
+        None => (call.real(0)?, call.real(1)?),
+    };
+    let pads = window.pads(&spatial(call, x)?, &spatial(call, w)?)?;
+    let channels = *call.emit.extents(x)?.last().expect("an image has 4 dimensions");
+    let w = call.emit.transpose(w, &order)?;
+    let per_group = call.emit.extents(w)?[1];
+    if per_group < 1 || channels % per_group != 0 {
+        return malformed(format!("{channels} channels cannot be cut into groups of {per_group}"));
+    }
+    let x = call.channels_first(x)?;
+    let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
+    let Some(factor) = factor else {
+        let mut y = call.emit.push(Op::Conv { strides, pads, dilations, groups }, &[x, w])?;
+        if call.optional(2).is_some() {
+            let bias = call.real(2)?;
+            y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+        }
+        let y = call.activate(y, activation)?;
+        return Ok(vec![call.channels_last(y)?]);
+    };
+    let (x_zero, w_zero) = (factor.x.zeros[0], factor.w.zeros[0]);
+    let mut y = call.emit.push(Op::QConv { strides, pads, dilations, groups, x_zero, w_zero }, &[x, w])?;
+    if let Some(bias) = call.optional(2) {
+        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+    }
+    let y = call.requantised(y, factor, 1, activation)?;
+    Ok(vec![call.channels_last(y)?])
+}
+
+/// The wanted shape comes first, then the filter and the data.
+pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
+    let window = Window::of(call, None)?;
+    let activation = call.activation(3)?;
+    let wanted = call.emit.known_integers(call.input(0)?, "output_shape")?;
+    let (w, x) = (call.real(1)?, call.real(2)?);
+    let (kernel, old) = (spatial(call, w)?, spatial(call, x)?);
+    let &[_, height, width, _] = wanted.as_slice() else {
+        return malformed(format!("`output_shape` has {} numbers, not 4", wanted.len()));
+    };
+    let (mut heads, mut tails, mut more) = (vec![], vec![], vec![]);
+    for (axis, new) in [height, width].into_iter().enumerate() {
+        let whole = i128::from(old[axis] - 1) * i128::from(window.strides[axis]) + i128::from(kernel[axis]);
+        let surplus = whole - i128::from(new);
+        let Ok(surplus) = i64::try_from(surplus) else {
+            return malformed(format!("dimension {axis} would become {new}"));
+        };
+        // What is missing is added behind, what is too much is cut from both sides.
+        heads.push(surplus.max(0) / 2);
+        tails.push(surplus.max(0) - surplus.max(0) / 2);
+        more.push((-surplus).max(0));
+    }
+    heads.append(&mut tails);
+    let w = call.emit.transpose(w, &[3, 0, 1, 2])?;
+    let x = call.channels_first(x)?;
+    let op = Op::ConvTranspose {
+        strides: window.strides,
+        pads: heads,
+        output_pads: more,
+        dilations: window.dilations,
+        groups: 1,
+    };
+    let mut y = call.emit.push(op, &[x, w])?;
+    if call.optional(3).is_some() {
+        let bias = call.real(3)?;
+        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+    }
+    let y = call.activate(y, activation)?;
+    Ok(vec![call.channels_last(y)?])
+}
+
+pub(super) fn max_pool(call: &mut Call<'_, '_>) -> Outputs {
+    pool(call, PoolMode::Max)
+}
+
+pub(super) fn average_pool(call: &mut Call<'_, '_>) -> Outputs {
+    pool(call, PoolMode::Average)
+}
+
+fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
+    let window = Window::of(call, None)?;
+    let activation = call.activation(5)?;
+    let kernel = vec![call.int(4, 0)?, call.int(3, 0)?];
+    let keeps_integers = mode == PoolMode::Max && activation == Activation::None;
+    let x = if keeps_integers { call.movable(&[0])?[0] } else { call.real(0)? };
+    let pads = window.pads(&spatial(call, x)?, &kernel)?;
+    let x = call.channels_first(x)?;
+    let Window { strides, dilations, .. } = window;
+    let op = Op::Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false };
+    let y = call.emit.push(op, &[x])?;
+    let y = call.activate(y, activation)?;
+    Ok(vec![call.channels_last(y)?])
+}

@@ -1,0 +1,162 @@
+//! The tables of a TFLite model, with the numbers of their fields.
+
+use super::flatbuffer::{Buffer, Read, Table};
+use bytes::Bytes;
+use models::types::DType;
+use std::ops::Range;
+
+/// A model: one graph of tensors and operators. Other graphs belong to loops and branches, which are refused.
+pub(super) struct Model<'a> {
+    pub name: String,
+    pub tensors: Vec<Tensor>,
+    pub inputs: Vec<i32>,
+    pub outputs: Vec<i32>,
+    pub operators: Vec<Operator<'a>>,
+    bytes: Bytes,
+}
+
+/// One tensor.
+pub(super) struct Tensor {
+    pub name: String,
+    pub shape: Vec<i32>,
+    /// As `shape`, with -1 where the extent is open; empty when nothing is.
+    pub signature: Vec<i32>,
+    pub code: i8,
+    /// Bytes of its contents in the file; nothing when it is made at run time.
+    pub data: Option<Range<usize>>,
+    pub quantisation: Option<Quantisation>,
+    pub is_variable: bool,
+    pub is_sparse: bool,
+}
+
+/// `real = scale · (stored - zero)`, with one scale or one per element of an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Quantisation {
+    pub scales: Vec<f32>,
+    pub zeros: Vec<i64>,
+    pub axis: i32,
+}
+
+/// One operator.
+pub(super) struct Operator<'a> {
+    pub code: i32,
+    /// Name of an operator that is not TFLite's own.
+    pub custom: String,
+    /// Indices of tensors; -1 where an optional one is left out.
+    pub inputs: Vec<i32>,
+    pub outputs: Vec<i32>,
+    /// Its attributes; nothing when all have their defaults.
+    pub options: Option<Table<'a>>,
+}
+
+impl<'a> Model<'a> {
+    pub(super) fn read(buffer: &'a Buffer<'a>, bytes: &Bytes) -> Read<Model<'a>> {
+        let root = buffer.root(b"TFL3")?;
+        let codes = root.tables(1)?.iter().map(code).collect::<Read<Vec<_>>>()?;
+        let buffers = root.tables(4)?.iter().map(|table| contents(table, bytes.len())).collect::<Read<Vec<_>>>()?;
+        let graphs = root.tables(2)?;
+        let graph = graphs.first().ok_or("it holds no graph")?;
+        let mut tensors = Vec::new();
+        for table in graph.tables(0)? {
+            tensors.push(Tensor::read(&table, &buffers)?);
+        }
+        let mut operators = Vec::new();
+        for table in graph.tables(3)? {
+            let index = table.u32(0)? as usize;
+            let (code, custom) =
+                codes.get(index).cloned().ok_or_else(|| format!("there is no operator code {index}"))?;
+            let (inputs, outputs, options) = (table.i32s(1)?, table.i32s(2)?, table.table(4)?);
+            operators.push(Operator { code, custom, inputs, outputs, options });
+        }
+        let (inputs, outputs, name) = (graph.i32s(1)?, graph.i32s(2)?, graph.text(4)?);
+        Ok(Model { name, tensors, inputs, outputs, operators, bytes: bytes.clone() })
+    }
+
+    /// Bytes of the file.
+    pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
+        self.bytes.slice(range)
+    }
+}
+
+/// Old files have a small number, new ones a large one beside it; an operator that is no builtin has a name.
+fn code(table: &Table<'_>) -> Read<(i32, String)> {
+    let code = i32::from(table.i8(0, 0)?).max(table.i32(3, 0)?);
+    Ok((code, table.text(1)?))
+}
+
+/// Where a buffer's bytes lie: in the flatbuffer, or behind it in files over two gigabytes.
+fn contents(table: &Table<'_>, length: usize) -> Read<Option<Range<usize>>> {
+    let (offset, size) = (table.u64(1)?, table.u64(2)?);
+    if offset > 1 {
+        let end = offset.checked_add(size).filter(|&end| end <= length as u64);
+        let end = end.ok_or_else(|| format!("a buffer of {size} bytes at {offset} is outside of the file"))?;
+        return Ok(Some(offset as usize..end as usize));
+    }
+    Ok(table.bytes(0)?.filter(|range| !range.is_empty()))
+}
+
+impl Tensor {
+    fn read(table: &Table<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
+        let buffer = table.u32(2)? as usize;
+        let data = match buffers.get(buffer) {
+            // The first buffer means that there is none.
+            Some(data) if buffer > 0 => data.clone(),
+            Some(_) => None,
+            None => return Err(format!("there is no buffer {buffer}")),
+        };
+        Ok(Tensor {
+            shape: table.i32s(0)?,
+            code: table.i8(1, 0)?,
+            name: table.text(3)?,
+            data,
+            quantisation: table.table(4)?.map_or(Ok(None), |table| Quantisation::read(&table))?,
+            is_variable: table.bool(5)?,
+            is_sparse: table.table(6)?.is_some(),
+            signature: table.i32s(7)?,
+        })
+    }
+
+    pub(super) fn dtype(&self) -> Read<DType> {
+        Ok(match self.code {
+            0 => DType::F32,
+            1 => DType::F16,
+            2 => DType::I32,
+            3 => DType::U8,
+            4 => DType::I64,
+            6 => DType::Bool,
+            7 => DType::I16,
+            9 => DType::I8,
+            10 => DType::F64,
+            12 => DType::U64,
+            15 => DType::U32,
+            16 => DType::U16,
+            18 => DType::BF16,
+            5 => return Err("elements are strings".to_owned()),
+            8 | 11 => return Err("elements are complex numbers".to_owned()),
+            13 | 14 => return Err("it is a resource or a variant, no tensor".to_owned()),
+            17 | 19 | 20 => return Err("elements have less than 8 bits".to_owned()),
+            other => return Err(format!("element type {other} is unknown")),
+        })
+    }
+}
+
+impl Quantisation {
+    /// Nothing when the table only keeps the range that was seen in training.
+    fn read(table: &Table<'_>) -> Read<Option<Quantisation>> {
+        let scales = table.f32s(2)?;
+        if scales.is_empty() {
+            return Ok(None);
+        }
+        let mut zeros = table.i64s(3)?;
+        if zeros.is_empty() {
+            zeros = vec![0; scales.len()];
+        }
+        if zeros.len() != scales.len() && zeros.len() != 1 {
+            return Err(format!("a tensor has {} scales and {} zero points", scales.len(), zeros.len()));
+        }
+        if let Some(scale) = scales.iter().find(|scale| !(scale.is_finite() && **scale >= 0.0)) {
+            return Err(format!("{scale} is no scale"));
+        }
+        Ok(Some(Quantisation { scales, zeros, axis: table.i32(6, 0)? }))
+    }
+}

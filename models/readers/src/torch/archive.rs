@@ -1,0 +1,314 @@
+//! The zip archive around an exported program: where each entry lies, and its bytes when they are wanted.
+//!
+//! Such archives are written without compression, so an entry is a slice of the file and a weight stays there until it is
+//! wanted. Anything else (compressed, encrypted or overlapping entries, two of one name) is refused: it would be a trick.
+//! Nothing is ever unpacked, so names are only looked up. What an archive contains may itself be a zip; only the
+//! directory at the end of the file counts.
+
+use bytes::Bytes;
+use models::contents::Contents;
+use models::graph::Const;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The directory of an archive of a million weights.
+const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
+/// Entries of one archive.
+const MAX_ENTRIES: u64 = 1 << 18;
+/// End of a directory, with the longest comment, and what points to its 64-bit form.
+const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
+
+/// Bytes asked of the system at once.
+const READ_AT_ONCE: usize = 4 << 20;
+
+/// Where the bytes of an archive are.
+pub(super) enum Store {
+    Memory(Bytes),
+    File { path: PathBuf, file: File, length: u64 },
+}
+
+impl Store {
+    pub fn open(path: &Path) -> std::io::Result<Store> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(std::io::Error::other("it is not a file"));
+        }
+        Ok(Store::File { path: path.canonicalize()?, file, length: metadata.len() })
+    }
+
+    pub fn length(&self) -> u64 {
+        match self {
+            Store::Memory(bytes) => bytes.len() as u64,
+            Store::File { length, .. } => *length,
+        }
+    }
+
+    /// These bytes, which are known to lie inside.
+    fn read(&self, range: Range<u64>) -> Result<Bytes, String> {
+        let outside = || format!("bytes {} to {} are not in the file", range.start, range.end);
+        match self {
+            Store::Memory(bytes) => {
+                let index = |at: u64| usize::try_from(at).ok().filter(|at| *at <= bytes.len());
+                let (start, end) = (index(range.start).ok_or_else(outside)?, index(range.end).ok_or_else(outside)?);
+                if start > end { Err(outside()) } else { Ok(bytes.slice(start..end)) }
+            }
+            Store::File { file, .. } => {
+                let length = range.end.checked_sub(range.start).ok_or_else(outside)?;
+                // A file of holes is as long as its author likes, so a length is believed piece by piece.
+                let mut read = Vec::new();
+                while (read.len() as u64) < length {
+                    let begin = read.len();
+                    let left = usize::try_from(length - begin as u64).unwrap_or(usize::MAX);
+                    read.resize(begin + left.min(READ_AT_ONCE), 0);
+                    file.read_exact_at(&mut read[begin..], range.start + begin as u64).map_err(|error| {
+                        if error.kind() == ErrorKind::UnexpectedEof { outside() } else { error.to_string() }
+                    })?;
+                }
+                Ok(read.into())
+            }
+        }
+    }
+
+    /// A part of an entry as the contents of a constant.
+    fn contents(&self, range: Range<u64>) -> Result<Const, String> {
+        match self {
+            Store::Memory(_) => Ok(Const::Bytes(Contents::new(self.read(range)?))),
+            Store::File { path, .. } => {
+                Ok(Const::File { path: path.clone(), offset: range.start, length: range.end - range.start })
+            }
+        }
+    }
+}
+
+/// An archive with its directory read.
+pub(super) struct Archive {
+    store: Store,
+    entries: BTreeMap<String, Range<u64>>,
+}
+
+/// The names in the directory of any archive, whatever its entries are like.
+pub(super) fn names(store: &Store) -> Result<Vec<String>, String> {
+    let directory = Directory::find(store)?;
+    let bytes = store.read(directory.range)?;
+    let mut fields = Fields { bytes: &bytes };
+    (0..directory.count)
+        .map(|_| {
+            fields.take(28)?;
+            let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
+            fields.take(12)?;
+            let name = String::from_utf8_lossy(fields.take(name.into())?).into_owned();
+            fields.take(extra.into())?;
+            fields.take(comment.into())?;
+            Ok(name)
+        })
+        .collect()
+}
+
+impl Archive {
+    /// Reads the directory, and compares it with what stands before each entry.
+    pub fn read(store: Store) -> Result<Archive, String> {
+        let directory = Directory::find(&store)?;
+        let bytes = store.read(directory.range.clone())?;
+        let mut entries = BTreeMap::new();
+        let mut fields = Fields { bytes: &bytes };
+        for _ in 0..directory.count {
+            let (name, range) = entry(&mut fields, &store, directory.range.start)?;
+            if entries.insert(name.clone(), range).is_some() {
+                return Err(format!("two entries are called `{}`", shortened(&name)));
+            }
+        }
+        let mut order: Vec<(&String, &Range<u64>)> = entries.iter().filter(|(_, range)| !range.is_empty()).collect();
+        order.sort_by_key(|(_, range)| range.start);
+        if let Some(pair) = order.windows(2).find(|pair| pair[0].1.end > pair[1].1.start) {
+            return Err(format!("entries `{}` and `{}` overlap", shortened(pair[0].0), shortened(pair[1].0)));
+        }
+        Ok(Archive { store, entries })
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    pub fn length(&self, name: &str) -> Option<u64> {
+        self.entries.get(name).map(|range| range.end - range.start)
+    }
+
+    /// All bytes of an entry of bounded size.
+    pub fn bytes(&self, name: &str, most: u64) -> Result<Bytes, String> {
+        let range = self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))?;
+        let length = range.end - range.start;
+        if length > most {
+            return Err(format!("`{}` has {length} bytes, at most {most} are read", shortened(name)));
+        }
+        self.store.read(range.clone())
+    }
+
+    /// A part of an entry as the contents of a constant.
+    pub fn contents(&self, name: &str, start: u64, length: u64) -> Result<Const, String> {
+        let range = self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))?;
+        let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
+            format!("`{}` has {} bytes, too few for {length} from {start} on", shortened(name), range.end - range.start)
+        })?;
+        self.store.contents(range.start + start..range.start + end)
+    }
+
+    pub fn file_length(&self) -> u64 {
+        self.store.length()
+    }
+
+    /// Identity of the bytes of some entries and of the places of all.
+    pub fn hash(&self, names: &[&str]) -> Result<String, String> {
+        let mut hasher = blake3::Hasher::new();
+        for (name, range) in &self.entries {
+            hasher.update(format!("{name} {} {}\n", range.start, range.end).as_bytes());
+        }
+        for name in names {
+            hasher.update(&self.bytes(name, u64::MAX)?);
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+}
+
+/// Where the directory of an archive lies.
+struct Directory {
+    range: Range<u64>,
+    count: u64,
+}
+
+impl Directory {
+    fn find(store: &Store) -> Result<Directory, String> {
+        let length = store.length();
+        let start = length.saturating_sub(MAX_END_BYTES);
+        let tail = store.read(start..length)?;
+        // The comment after the end is as long as it says, so a signature inside of a comment does not count.
+        let is_end = |at: &usize| {
+            tail[*at..].starts_with(b"PK\x05\x06")
+                && tail
+                    .get(at + 20..at + 22)
+                    .is_some_and(|size| at + 22 + usize::from(u16::from_le_bytes([size[0], size[1]])) == tail.len())
+        };
+        let last = tail.len().checked_sub(22).ok_or("it is too short for a zip archive")?;
+        let end = (0..=last).rev().find(is_end).ok_or("it is no zip archive, or it is cut off")?;
+        let mut fields = Fields { bytes: &tail[end + 4..] };
+        let (disk, first_disk) = (fields.u16()?, fields.u16()?);
+        let (here, count) = (u64::from(fields.u16()?), u64::from(fields.u16()?));
+        let (size, offset) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+        let is_wide = here == 0xFFFF || size == 0xFFFF_FFFF || offset == 0xFFFF_FFFF;
+        let (disks, here, count, size, offset) = match is_wide {
+            true => wide_end(store, &tail[..end])?,
+            false => (u32::from(disk) + u32::from(first_disk), here, count, size, offset),
+        };
+        if disks != 0 || here != count {
+            return Err("it is a part of an archive of several files".to_owned());
+        }
+        let stop = offset.checked_add(size).filter(|stop| *stop <= start + end as u64);
+        let stop = stop.ok_or_else(|| format!("its directory of {size} bytes at {offset} is not in the file"))?;
+        if size > MAX_DIRECTORY_BYTES || count > MAX_ENTRIES || count * 46 > size {
+            return Err(format!("its directory claims {count} entries in {size} bytes"));
+        }
+        Ok(Directory { range: offset..stop, count })
+    }
+}
+
+/// The 64-bit end of a directory, which a locator just before the other end points to.
+fn wide_end(store: &Store, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
+    let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
+    let mut fields = Fields { bytes: &locator.ok_or("the end of its 64-bit directory is missing")?[4..] };
+    fields.u32()?;
+    let at = fields.u64()?;
+    let stop = at.checked_add(56).filter(|stop| *stop <= store.length());
+    let end = store.read(at..stop.ok_or("the end of its 64-bit directory is not in the file")?)?;
+    if !end.starts_with(b"PK\x06\x06") {
+        return Err("the end of its 64-bit directory is damaged".to_owned());
+    }
+    let mut fields = Fields { bytes: &end[16..] };
+    let disks = fields.u32()?.saturating_add(fields.u32()?);
+    Ok((disks, fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?))
+}
+
+/// One entry of the directory: its name and where its bytes lie.
+fn entry(fields: &mut Fields<'_>, store: &Store, limit: u64) -> Result<(String, Range<u64>), String> {
+    if fields.take(4)? != b"PK\x01\x02" {
+        return Err("its directory is damaged".to_owned());
+    }
+    fields.take(4)?;
+    let (flags, method) = (fields.u16()?, fields.u16()?);
+    fields.take(8)?;
+    let (mut packed, mut size) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+    let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
+    fields.take(8)?;
+    let mut offset = u64::from(fields.u32()?);
+    let name =
+        std::str::from_utf8(fields.take(name.into())?).map_err(|_| "the name of an entry is no text")?.to_owned();
+    let mut extra = Fields { bytes: fields.take(extra.into())? };
+    fields.take(comment.into())?;
+    let shown = shortened(&name);
+    while extra.bytes.len() >= 4 {
+        let (id, length) = (extra.u16()?, extra.u16()?);
+        let mut field = Fields { bytes: extra.take(length.into())? };
+        if id == 1 {
+            for number in [&mut size, &mut packed, &mut offset] {
+                if *number == 0xFFFF_FFFF {
+                    *number = field.u64()?;
+                }
+            }
+        }
+    }
+    if flags & 1 != 0 {
+        return Err(format!("entry `{shown}` is encrypted"));
+    }
+    if method != 0 || packed != size {
+        return Err(format!("entry `{shown}` is compressed; `torch.export.save` never does that"));
+    }
+    // What stands before the bytes has lengths of its own for the name and what follows it.
+    let head = offset.checked_add(30).filter(|head| *head <= limit);
+    let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the directory"))?;
+    let local = store.read(offset..(head + name.len() as u64).min(limit))?;
+    let mut local_fields = Fields { bytes: &local };
+    if local_fields.take(4)? != b"PK\x03\x04" {
+        return Err(format!("there is no entry where the directory says `{shown}` is"));
+    }
+    local_fields.take(22)?;
+    let (local_name, local_extra) = (u64::from(local_fields.u16()?), u64::from(local_fields.u16()?));
+    let start = head + local_name + local_extra;
+    let stop = start.checked_add(size).filter(|stop| *stop <= limit);
+    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {size} bytes does not lie before the directory"))?;
+    if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
+        return Err(format!("entry `{shown}` has another name in its own place"));
+    }
+    Ok((name, start..stop))
+}
+
+/// Numbers one after the other, little-endian.
+struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or("its directory is cut off")?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, String> {
+        Ok(u16::from_le_bytes(self.take(2)?.try_into().expect("two bytes")))
+    }
+
+    fn u32(&mut self) -> Result<u32, String> {
+        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+    }
+
+    fn u64(&mut self) -> Result<u64, String> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}

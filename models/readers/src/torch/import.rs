@@ -1,0 +1,525 @@
+//! Walks the nodes of a program in order and hands each to the rule of its operator.
+//!
+//! Names share memory: a slice is a window on its tensor, and an operator that writes to its input changes every name
+//! of the same memory. Each name points to a cell, and a cell may be a window on another; a write goes through slices
+//! to the tensor they are cut from. Writes that would have to go any other way are refused when somebody looks later.
+
+use super::call::{Argument, Call};
+use super::rules::{self, Made};
+use super::schema::{Meta, Node, Program, Union, integer_of};
+use super::weights::{Weights, type_of};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, malformed, unsupported};
+use models::builder::GraphBuilder;
+use models::check::Limits;
+use models::error::{Error, Result};
+use models::graph::{Graph, Origin, ValueId};
+use models::types::TensorType;
+use passes::drop_dead_code;
+use passes::fold::contents_of;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// Tensors of one program.
+const MAX_VALUES: u32 = 1 << 21;
+
+/// What a cell holds.
+#[derive(Clone, Copy)]
+enum Slot {
+    Value(ValueId),
+    /// The result of a node that was left out.
+    Skipped,
+    /// An output that no rule makes.
+    Unmade,
+}
+
+/// Memory that one or more names stand for.
+struct Cell {
+    slot: Slot,
+    /// The cell it shares memory with, and where it lies in it.
+    parent: Option<(usize, Window)>,
+}
+
+/// How a cell lies in another.
+#[derive(Clone)]
+enum Window {
+    /// Elements `start` to `stop` of one dimension, which is dropped when `is_row`.
+    Range { axis: usize, start: i64, stop: i64, is_row: bool },
+    /// Some other way.
+    Other,
+}
+
+struct Importer<'a> {
+    file: &'a str,
+    program: &'a Program,
+    options: &'a Options,
+    emit: Emit<'a>,
+    cells: Vec<Cell>,
+    cell_of: HashMap<&'a str, usize>,
+    /// Integers that the program computes from shapes.
+    numbers: HashMap<&'a str, i64>,
+    /// The last node that reads a name; outputs are read after all nodes.
+    last_read: HashMap<&'a str, usize>,
+    skipped: Vec<Skipped>,
+    loose_ends: Vec<ValueId>,
+}
+
+/// The graph of a program.
+pub(super) fn import(
+    program: &Program,
+    mut weights: Weights<'_>,
+    file: &str,
+    options: &Options,
+) -> Result<(Graph, Vec<Skipped>)> {
+    let graph = &program.graph_module.graph;
+    let mut importer = Importer {
+        file,
+        program,
+        options,
+        emit: Emit { builder: GraphBuilder::new(file), folder: None },
+        cells: Vec::new(),
+        cell_of: HashMap::new(),
+        numbers: HashMap::new(),
+        last_read: last_reads(program),
+        skipped: Vec::new(),
+        loose_ends: Vec::new(),
+    };
+    if graph.nodes.len() > Limits::default().nodes {
+        let reason = format!("{} nodes are too many", graph.nodes.len());
+        return Err(importer.malformed("as a whole".to_owned(), reason));
+    }
+    importer.inputs(&mut weights)?;
+    for (index, node) in graph.nodes.iter().enumerate() {
+        importer.node(index, node)?;
+    }
+    importer.finish()
+}
+
+/// Names of tensors in an argument.
+fn names_of(union: &Union) -> Vec<&str> {
+    let (variant, value) = union.parts();
+    match variant {
+        "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
+        "as_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("name")?.as_str()).collect()
+        }
+        "as_optional_tensors" => {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().filter_map(|tensor| tensor.get("as_tensor")?.get("name")?.as_str()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn last_reads(program: &Program) -> HashMap<&str, usize> {
+    let graph = &program.graph_module.graph;
+    let mut last = HashMap::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        last.extend(node.inputs.iter().flat_map(|input| names_of(&input.arg)).map(|name| (name, index)));
+    }
+    last.extend(graph.outputs.iter().flat_map(names_of).map(|name| (name, graph.nodes.len())));
+    last
+}
+
+impl<'a> Importer<'a> {
+    fn meta(&self, name: &str) -> Option<&'a Meta> {
+        self.program.graph_module.graph.tensor_values.get(name)
+    }
+
+    fn inputs(&mut self, weights: &mut Weights<'_>) -> Result<()> {
+        let specs = &self.program.graph_module.signature.input_specs;
+        let mut shared: HashMap<String, usize> = HashMap::new();
+        let mut given = Vec::new();
+        for spec in specs {
+            let (kind, spec) = spec.parts();
+            let argument = spec.get("arg").unwrap_or(&Value::Null);
+            match kind {
+                "parameter" | "buffer" | "tensor_constant" => {
+                    let name = argument.get("name").and_then(Value::as_str).unwrap_or("");
+                    let full = spec.get(format!("{kind}_name")).and_then(Value::as_str).unwrap_or(name);
+                    let place = || format!("tensor `{full}`");
+                    let (ty, data, same) =
+                        weights.find(full, self.meta(name)).map_err(|reason| self.malformed(place(), reason))?;
+                    let cell = match shared.get(&same) {
+                        Some(cell) => *cell,
+                        None => {
+                            let id = self.emit.builder.constant(full, ty, data)?;
+                            self.cell(Slot::Value(id))
+                        }
+                    };
+                    shared.insert(same, cell);
+                    self.bind(name, cell)?;
+                }
+                "user_input" => given.push(argument),
+                "token" => {}
+                other => {
+                    let reason = format!("an input of the kind `{}` has no form here", shortened(other));
+                    return Err(self.unsupported("as a whole".to_owned(), reason));
+                }
+            }
+        }
+        self.user_inputs(&given)
+    }
+
+    fn user_inputs(&mut self, given: &[&'a Value]) -> Result<()> {
+        let name_of = |value: &'a Value| value.get("as_tensor")?.get("name")?.as_str();
+        let names: Vec<&str> = given.iter().filter_map(|value| name_of(value)).collect();
+        for asked in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+            if !names.contains(&asked.as_str()) {
+                let reason = format!("there is no such input; the inputs are {}", names.join(", "));
+                return Err(self.malformed(format!("input `{asked}`"), reason));
+            }
+        }
+        for name in names {
+            let place = || format!("input `{name}`");
+            let id = if let Some(bound) = self.options.bindings.get(name) {
+                self.emit.builder.constant(name, bound.ty().clone(), contents_of(bound))?
+            } else {
+                let meta = self.meta(name).ok_or_else(|| self.malformed(place(), "it has no type".to_owned()))?;
+                let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
+                if let Some(extents) = self.options.shapes.get(name) {
+                    ty = TensorType::new(ty.dtype, extents);
+                }
+                self.emit.builder.input(name, ty)?
+            };
+            let cell = self.cell(Slot::Value(id));
+            self.bind(name, cell)?;
+        }
+        Ok(())
+    }
+
+    fn cell(&mut self, slot: Slot) -> usize {
+        self.cells.push(Cell { slot, parent: None });
+        self.cells.len() - 1
+    }
+
+    fn bind(&mut self, name: &'a str, cell: usize) -> Result<()> {
+        match self.cell_of.insert(name, cell) {
+            None => Ok(()),
+            Some(_) => Err(self.malformed(format!("value `{}`", shortened(name)), "it is made twice".to_owned())),
+        }
+    }
+
+    fn node(&mut self, index: usize, node: &'a Node) -> Result<()> {
+        let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
+        if self.emit.builder.next().0 > MAX_VALUES {
+            return Err(self.malformed(place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
+        }
+        if rules::is_dropped(target) {
+            return Ok(());
+        }
+        let scope = scope_of(node);
+        self.emit.builder.set_origin(Origin { source_op: target.to_owned(), scope });
+        let first_new = self.emit.builder.next();
+        match self.results(node, target) {
+            Ok(Results::Tensors { made, is_written }) => self.bind_outputs(index, node, made, is_written, first_new),
+            Ok(Results::Number(number)) => {
+                if let Some(name) = node.outputs.first().and_then(number_name) {
+                    self.numbers.insert(name, number);
+                }
+                Ok(())
+            }
+            Err(refusal) => self.refuse(node, refusal),
+        }
+    }
+
+    fn results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
+        let mut arguments = HashMap::new();
+        for input in &node.inputs {
+            arguments.insert(input.name.as_str(), self.argument(&input.arg)?);
+        }
+        if let Some(number) = rules::number(target, &arguments, &self.emit)? {
+            return Ok(Results::Number(number));
+        }
+        let Some((operator, is_written)) = rules::operator(target) else {
+            return unsupported("only operators of ATen are known");
+        };
+        let Some(rule) = rules::rule(operator) else {
+            return unsupported(rules::reason(operator));
+        };
+        let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
+        let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
+        let mut call = Call { emit: &mut self.emit, operator, arguments, stated };
+        Ok(Results::Tensors { made: rule(&mut call)?, is_written })
+    }
+
+    fn argument(&self, union: &'a Union) -> Outcome<Argument> {
+        let (variant, value) = union.parts();
+        let list = || value.as_array().map_or(&[][..], Vec::as_slice);
+        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shortened(variant)));
+        let each = |read: &dyn Fn(&'a Value) -> Option<i64>| -> Outcome<Vec<i64>> {
+            list().iter().map(|value| read(value).ok_or_else(wrong)).collect()
+        };
+        Ok(match variant {
+            "as_none" => Argument::None,
+            "as_tensor" => Argument::Tensor(self.named(value)?),
+            "as_tensors" => {
+                let ids = list().iter().map(|value| Ok(Some(self.named(value)?)));
+                Argument::Tensors(ids.collect::<Outcome<_>>()?)
+            }
+            "as_optional_tensors" => {
+                let ids = list().iter().map(|value| value.get("as_tensor").map(|value| self.named(value)).transpose());
+                Argument::Tensors(ids.collect::<Outcome<_>>()?)
+            }
+            "as_int" => Argument::Int(value.as_i64().ok_or_else(wrong)?),
+            "as_ints" => Argument::Ints(each(&|value| value.as_i64())?),
+            "as_sym_int" => Argument::Int(self.number(value).ok_or_else(wrong)?),
+            "as_sym_ints" => Argument::Ints(each(&|value| self.number(value))?),
+            "as_float" => Argument::Float(float(value).ok_or_else(wrong)?),
+            "as_floats" => Argument::Floats(list().iter().map(float).collect::<Option<_>>().ok_or_else(wrong)?),
+            "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
+            "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
+            "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
+            other => return unsupported(format!("an argument of the kind `{}` has no form here", shortened(other))),
+        })
+    }
+
+    fn named(&self, value: &Value) -> Outcome<ValueId> {
+        let name = value.get("name").and_then(Value::as_str).unwrap_or("");
+        match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+            Some(Slot::Value(id)) => Ok(id),
+            Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
+            Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
+            None => malformed(format!("it reads `{}`, which nothing before it makes", shortened(name))),
+        }
+    }
+
+    /// A number that stands there, or one that the program has computed, or what it was in the program's example.
+    fn number(&self, value: &'a Value) -> Option<i64> {
+        if let Some(number) = value.get("as_int") {
+            return number.as_i64();
+        }
+        let name = value.get("as_name")?.as_str()?;
+        self.numbers.get(name).copied().or_else(|| {
+            let symbol = self.program.graph_module.graph.sym_int_values.get(name)?.as_object()?;
+            let (variant, value) = symbol.iter().next()?;
+            integer_of(variant, value)
+        })
+    }
+
+    fn bind_outputs(
+        &mut self,
+        index: usize,
+        node: &'a Node,
+        made: Vec<Made>,
+        is_written: bool,
+        first_new: ValueId,
+    ) -> Result<()> {
+        let names: Vec<&'a str> = node.outputs.iter().flat_map(names_of).collect();
+        let input = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
+        let source = input.and_then(|name| self.cell_of.get(name).copied());
+        if let (true, Some(cell), Some(Made { id, .. })) = (is_written, source, made.first()) {
+            if let Some(name) = names.first() {
+                self.compare_with_stated(node, name, *id)?;
+            }
+            self.cells[cell].slot = Slot::Value(*id);
+            self.write_through(index, cell).or_else(|refusal| self.refuse(node, refusal))?;
+            for name in names {
+                self.bind(name, cell)?;
+            }
+            return Ok(());
+        }
+        let mut made = made.into_iter();
+        for name in names {
+            let Some(Made { id, window }) = made.next() else {
+                let cell = self.cell(Slot::Unmade);
+                self.bind(name, cell)?;
+                continue;
+            };
+            self.compare_with_stated(node, name, id)?;
+            if id.0 >= first_new.0 {
+                self.emit.builder.rename(id, name);
+            }
+            let cell = self.cell(Slot::Value(id));
+            self.cells[cell].parent = match (window, source) {
+                (rules::Window::Own, _) | (_, None) => None,
+                (rules::Window::Range { axis, start, stop, is_row }, Some(source)) => {
+                    Some((source, Window::Range { axis, start, stop, is_row }))
+                }
+                (rules::Window::Other, Some(source)) => Some((source, Window::Other)),
+            };
+            self.bind(name, cell)?;
+        }
+        Ok(())
+    }
+
+    /// After a cell was written: the cells it is a slice of change with it. Whoever else shares their memory must not be
+    /// looked at any more.
+    fn write_through(&mut self, index: usize, written: usize) -> Outcome<()> {
+        let mut path = vec![written];
+        let mut is_path_of_ranges = true;
+        while let Some((parent, window)) = self.cells[path[path.len() - 1]].parent.clone() {
+            if path.len() > 64 {
+                return unsupported("it writes to a slice of slices");
+            }
+            is_path_of_ranges &= matches!(window, Window::Range { .. });
+            path.push(parent);
+        }
+        let root = path[path.len() - 1];
+        let is_read_later = |cell: usize| {
+            self.cell_of
+                .iter()
+                .any(|(name, &of)| of == cell && self.last_read.get(name).is_some_and(|&last| last > index))
+        };
+        let family = |mut cell: usize| {
+            for _ in 0..=64 {
+                match &self.cells[cell].parent {
+                    Some((parent, _)) => cell = *parent,
+                    None => return cell == root,
+                }
+            }
+            true
+        };
+        let on_path: HashSet<usize> = path.iter().copied().collect();
+        let others = (0..self.cells.len()).any(|cell| {
+            cell != written && family(cell) && is_read_later(cell) && (!is_path_of_ranges || !on_path.contains(&cell))
+        });
+        if others {
+            return unsupported("it writes to memory that is read later under another name");
+        }
+        for pair in path.windows(2) {
+            let [inner, outer] = [pair[0], pair[1]];
+            let (Slot::Value(inner_id), Slot::Value(outer_id)) = (self.cells[inner].slot, self.cells[outer].slot)
+            else {
+                return unsupported("it writes to memory of a node that was left out");
+            };
+            if let Some((_, Window::Range { axis, start, stop, is_row })) = self.cells[inner].parent.clone() {
+                let id = rules::write_range(&mut self.emit, outer_id, inner_id, axis, [start, stop], is_row)?;
+                self.cells[outer].slot = Slot::Value(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the file says of a value must agree with what follows from the operators, as long as its inputs have the
+    /// shapes they were exported with.
+    fn compare_with_stated(&self, node: &Node, name: &str, id: ValueId) -> Result<()> {
+        let found = self.emit.builder.ty(id)?;
+        let most = Limits::default().tensor_bytes;
+        if found.bytes().is_none_or(|bytes| bytes > most) {
+            return Err(self.malformed(place(node), format!("{found} is larger than the limit of {most} bytes")));
+        }
+        let Some(meta) = self.meta(name) else { return Ok(()) };
+        let Ok(stated) = type_of(meta) else { return Ok(()) };
+        let is_resized = !self.options.shapes.is_empty() || !meta.is_static();
+        if stated.dtype == found.dtype && (is_resized || stated == *found) {
+            return Ok(());
+        }
+        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes make it {found}");
+        Err(self.malformed(place(node), reason))
+    }
+
+    fn refuse(&mut self, node: &'a Node, refusal: Refusal) -> Result<()> {
+        match refusal {
+            Refusal::Malformed(reason) => Err(self.malformed(place(node), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(node, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(place(node), reason)),
+        }
+    }
+
+    /// Leaves a node out: what it reads becomes a result, what it makes is given from outside where its type is known.
+    fn skip(&mut self, node: &'a Node, reason: String) -> Result<()> {
+        let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
+        self.skipped.push(Skipped { place: spot(node), operator, reason });
+        for name in node.inputs.iter().flat_map(|input| names_of(&input.arg)) {
+            if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+                self.loose_ends.push(id);
+            }
+        }
+        for name in node.outputs.iter().flat_map(names_of).collect::<Vec<_>>() {
+            if self.cell_of.contains_key(name) {
+                continue;
+            }
+            let slot = match self.meta(name).map(type_of) {
+                Some(Ok(ty)) => Slot::Value(self.emit.builder.input(name, ty)?),
+                _ => Slot::Skipped,
+            };
+            let cell = self.cell(slot);
+            self.bind(name, cell)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(Graph, Vec<Skipped>)> {
+        let mut outputs = Vec::new();
+        for name in self.program.graph_module.graph.outputs.iter().flat_map(names_of) {
+            let place = || format!("output `{}`", shortened(name));
+            match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+                Some(Slot::Value(id)) => outputs.push(id),
+                Some(Slot::Skipped) => {}
+                Some(Slot::Unmade) => return Err(self.unsupported(place(), "only training needs it".to_owned())),
+                None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
+            }
+        }
+        for &id in &self.loose_ends {
+            if !self.emit.builder.is_given(id) && !outputs.contains(&id) {
+                outputs.push(id);
+            }
+        }
+        if outputs.is_empty() {
+            return Err(self.malformed("as a whole".to_owned(), "it has no outputs that can be computed".to_owned()));
+        }
+        let file = self.file;
+        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
+        let graph = graph.map_err(|error| Error::Malformed {
+            file: file.to_owned(),
+            place: "as a whole".to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok((graph, self.skipped))
+    }
+
+    fn malformed(&self, place: String, reason: String) -> Error {
+        Error::Malformed { file: self.file.to_owned(), place, reason }
+    }
+
+    fn unsupported(&self, place: String, reason: String) -> Error {
+        Error::Unsupported { file: self.file.to_owned(), place, reason }
+    }
+}
+
+/// What a node is.
+enum Results {
+    Tensors { made: Vec<Made>, is_written: bool },
+    Number(i64),
+}
+
+/// The name of an integer that a node makes.
+fn number_name(union: &Union) -> Option<&str> {
+    union.of("as_sym_int")?.get("as_name")?.as_str()
+}
+
+/// A number; those that JSON has no sign for are texts.
+fn float(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        Some("NaN") => Some(f64::NAN),
+        _ => value.as_f64(),
+    }
+}
+
+/// The module a node stands in, such as `layer3.0.conv1`.
+fn scope_of(node: &Node) -> String {
+    let stack = node.metadata.get("nn_module_stack").and_then(Value::as_str).unwrap_or("");
+    let last = stack.rsplit(';').next().unwrap_or("");
+    // `key,path,type`; the path of the model itself is empty.
+    let mut parts = last.split(',');
+    let _ = parts.next();
+    let path = parts.next().unwrap_or("");
+    path.strip_prefix("L['self'].").unwrap_or(path).to_owned()
+}
+
+/// A node goes by its first output.
+fn spot(node: &Node) -> String {
+    node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
+}
+
+fn place(node: &Node) -> String {
+    let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
+    format!("node `{}` (`{}`)", shortened(&spot(node)), shortened(target))
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}

@@ -1,0 +1,103 @@
+//! Reads archives of `torch.export` (`.pt2`), without PyTorch and without running anything in them.
+//!
+//! An archive is a zip of raw weights and a JSON of the program, whose nodes are ATen operators with named arguments.
+//! Each is handed to the rule of its operator, and everything goes through the builder and its shape rules; what the
+//! file states about shapes is compared with them. Weights stay in the archive until they are wanted. Operators that
+//! write to their input are followed to whatever else shares its memory, or refused.
+
+mod archive;
+mod call;
+mod import;
+mod rules;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+use crate::{Imported, Options};
+use archive::{Archive, Store};
+use bytes::Bytes;
+use models::error::{Error, Result};
+use schema::Program;
+use std::path::Path;
+
+/// The JSON of a program of a hundred thousand nodes.
+const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+/// The major version of the program's format that is understood.
+const MAJOR: i64 = 8;
+
+/// Reads a file.
+pub fn load(path: &Path, options: &Options) -> Result<Imported> {
+    let file = path.display().to_string();
+    let store =
+        Store::open(path).map_err(|error| Error::Unreadable { file: file.clone(), reason: error.to_string() })?;
+    from_store(store, &file, options)
+}
+
+/// Reads an archive from memory.
+pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
+    from_store(Store::Memory(bytes), file, options)
+}
+
+/// Whether a file is TorchScript: a program of another kind, which only PyTorch itself can run. Nothing of it is run.
+pub fn is_torchscript(path: &Path) -> bool {
+    Store::open(path).is_ok_and(|store| holds_torchscript(&store))
+}
+
+fn holds_torchscript(store: &Store) -> bool {
+    let names = archive::names(store).unwrap_or_default();
+    let has = |part: &str| names.iter().any(|name| name.split('/').nth(1) == Some(part));
+    has("data.pkl") && has("code")
+}
+
+fn from_store(store: Store, file: &str, options: &Options) -> Result<Imported> {
+    let malformed =
+        |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
+    if holds_torchscript(&store) {
+        let reason = "it is TorchScript, a program that only PyTorch runs; export the model with `torch.export.save` or \
+                      `torch.onnx.export`, or time it as a whole with `--backend torch`";
+        let place = "as a whole".to_owned();
+        return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
+    }
+    let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
+    if let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) {
+        let bytes = archive.bytes(order, 64).map_err(|reason| malformed("as a whole", reason))?;
+        if bytes != "little" {
+            let reason = "its weights are not stored with the lowest byte first".to_owned();
+            return Err(Error::Unsupported { file: file.to_owned(), place: "as a whole".to_owned(), reason });
+        }
+    }
+    let text = archive.bytes(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
+    let program: Program = serde_json::from_slice(&text)
+        .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
+    if program.schema_version.major != MAJOR {
+        let (major, minor) = (program.schema_version.major, program.schema_version.minor);
+        let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
+        return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
+    }
+    let weights = weights::Weights::read(&archive, &name).map_err(|reason| malformed("weights", reason))?;
+    let (graph, skipped) = import::import(&program, weights, file, options)?;
+    let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
+    Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+}
+
+/// The entry that holds the program.
+fn program_name(archive: &Archive) -> Result<&str, String> {
+    let is_program = |name: &&str| {
+        let mut parts = name.rsplit('/');
+        let (last, folder) = (parts.next().unwrap_or(""), parts.next());
+        (last.ends_with(".json") && folder == Some("models")) || last == "serialized_exported_program.json"
+    };
+    let mut programs = archive.names().filter(is_program);
+    match (programs.next(), programs.next()) {
+        (Some(name), None) => Ok(name),
+        (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
+        (None, _) if archive.names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
+            Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
+             `torch.onnx.export`"
+                .to_owned())
+        }
+        (None, _) => Err("it holds no exported program".to_owned()),
+    }
+}

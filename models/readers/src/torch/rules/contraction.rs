@@ -1,0 +1,209 @@
+//! Products: linear layers, matrices, convolutions, attention.
+
+use super::{Call, Outputs, own, push};
+use crate::{Outcome, malformed, unsupported};
+use models::compose;
+use models::graph::ValueId;
+use models::operator::{BinaryOp, Op};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+
+pub(super) fn linear(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    let y = call.emit.push(Op::Dense, &[x, w])?;
+    match call.optional_tensor("bias")? {
+        Some(bias) => push(call, Op::BiasAdd { axis: -1 }, &[y, bias]),
+        None => own(y),
+    }
+}
+
+pub(super) fn mat_mul(call: &mut Call<'_, '_>) -> Outputs {
+    let a = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    let second = ["other", "mat2", "vec"].into_iter().find(|name| call.arguments.contains_key(name));
+    let b = call.tensor(second.unwrap_or("other"))?;
+    own(product(call, a, b)?)
+}
+
+fn product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+    if call.emit.rank(a)? >= 2 && call.emit.rank(b)? >= 2 {
+        return call.emit.mat_mul(a, b);
+    }
+    Ok(compose::mat_mul(&mut call.emit.builder, a, b)?)
+}
+
+/// `beta · self + alpha · a · b`
+pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
+    let names = if call.arguments.contains_key("mat1") { ["mat1", "mat2"] } else { ["batch1", "batch2"] };
+    let (added, a, b) = (call.tensor("self")?, call.tensor(names[0])?, call.tensor(names[1])?);
+    let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
+    let mut y = product(call, a, b)?;
+    if alpha != 1.0 {
+        y = call.emit.binary_with(BinaryOp::Mul, y, alpha)?;
+    }
+    if beta == 0.0 {
+        return own(y);
+    }
+    let added = if beta == 1.0 { added } else { call.emit.binary_with(BinaryOp::Mul, added, beta)? };
+    own(call.emit.binary(BinaryOp::Add, y, added)?)
+}
+
+pub(super) fn einsum(call: &mut Call<'_, '_>) -> Outputs {
+    let equation: String = call.text("equation", "")?.chars().filter(|sign| !sign.is_whitespace()).collect();
+    let operands = call.tensors("tensors")?;
+    push(call, Op::Einsum { equation }, &operands)
+}
+
+pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    let rank = call.emit.rank(w)?.saturating_sub(2);
+    let (strides, dilations) = (call.spatial("stride", rank, 1)?, call.spatial("dilation", rank, 1)?);
+    let pads = match call.arguments.get("padding") {
+        Some(super::Argument::Text(text)) if text == "valid" => vec![0; 2 * rank],
+        Some(super::Argument::Text(text)) if text == "same" => {
+            let kernel = call.emit.extents(w)?;
+            let all: Vec<i64> =
+                dilations.iter().zip(&kernel[2..]).map(|(d, k)| d.saturating_mul(k - 1).max(0)).collect();
+            all.iter().map(|all| all / 2).chain(all.iter().map(|all| all - all / 2)).collect()
+        }
+        Some(super::Argument::Text(other)) => return unsupported(format!("`padding` is `{other}`")),
+        _ => {
+            let pads = call.spatial("padding", rank, 0)?;
+            [pads.as_slice(), &pads].concat()
+        }
+    };
+    let op = Op::Conv { strides, pads, dilations, groups: call.int("groups", 1)? };
+    batched(call, x, rank, op, w)
+}
+
+/// A window with its bias; an image without a batch gets one for the time being.
+fn batched(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId) -> Outputs {
+    let mut x = x;
+    let is_single = call.emit.rank(x)? == rank + 1;
+    if is_single {
+        let extents = call.emit.extents(x)?;
+        x = call.emit.reshape(x, &[&[1], extents.as_slice()].concat())?;
+    }
+    let mut y = call.emit.push(op, &[x, w])?;
+    if let Some(bias) = call.optional_tensor("bias")? {
+        y = call.emit.push(Op::BiasAdd { axis: 1 }, &[y, bias])?;
+    }
+    if is_single {
+        let extents = call.emit.extents(y)?;
+        y = call.emit.reshape(y, &extents[1..])?;
+    }
+    own(y)
+}
+
+pub(super) fn conv_transpose(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    let rank = call.emit.rank(w)?.saturating_sub(2);
+    let pads = call.spatial("padding", rank, 0)?;
+    let op = Op::ConvTranspose {
+        strides: call.spatial("stride", rank, 1)?,
+        pads: [pads.as_slice(), &pads].concat(),
+        output_pads: call.spatial("output_padding", rank, 0)?,
+        dilations: call.spatial("dilation", rank, 1)?,
+        groups: call.int("groups", 1)?,
+    };
+    batched(call, x, rank, op, w)
+}
+
+pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
+    if call.flag("transposed", false)? { conv_transpose(call) } else { conv(call) }
+}
+
+/// Later places are hidden by the place of the row alone, even where there are more keys than queries.
+pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
+    let mut parts = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
+    if call.float("dropout_p", 0.0)? != 0.0 {
+        return unsupported("`dropout_p` is not 0, so its result is random");
+    }
+    let dtype = call.emit.dtype(parts[0])?;
+    let extents = call.emit.extents(parts[0])?;
+    let rank = extents.len();
+    if rank < 2 {
+        return malformed("the queries need 2 dimensions");
+    }
+    let width = extents[rank - 1];
+    let scale = call.optional_float("scale")?.unwrap_or(1.0 / (width as f64).sqrt());
+    // Whatever stands before the heads is the batch.
+    for part in &mut parts {
+        let own = call.emit.extents(*part)?;
+        if own.len() != rank {
+            return unsupported("queries, keys and values differ in their number of dimensions");
+        }
+        let shape = four(&own);
+        *part = call.emit.reshape(*part, &shape)?;
+    }
+    let [_, _, rows, _] = four(&extents);
+    let places = call.emit.extents(parts[1])?[2];
+    let mut causal = call.flag("is_causal", false)?;
+    let mut mask = call.optional_tensor("attn_mask")?;
+    if let Some(given) = mask {
+        match plain_mask(call, given, rows, places)? {
+            Some(is_causal) => {
+                causal |= is_causal;
+                mask = None;
+            }
+            None => {
+                let own = call.emit.extents(given)?;
+                if own.len() > 4 {
+                    let shape = four(&own);
+                    mask = Some(call.emit.reshape(given, &shape)?);
+                }
+            }
+        }
+    }
+    if causal && rows != places {
+        let numbers: Vec<f64> = (0..rows.saturating_mul(places))
+            .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
+            .collect();
+        if mask.is_some() {
+            return unsupported("it has a mask and is causal over other places than its own");
+        }
+        mask = Some(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, places]), &numbers)?)?);
+        causal = false;
+    }
+    let mut inputs = parts.to_vec();
+    if let Some(given) = mask {
+        inputs.push(added(call, given, dtype)?);
+    }
+    let y = call.emit.push(Op::Attention { causal, scale, window: None, softcap: None }, &inputs)?;
+    let value = call.emit.extents(parts[2])?[3];
+    let shape = [&extents[..rank - 1], &[value]].concat();
+    own(call.emit.reshape(y, &shape)?)
+}
+
+/// The last three dimensions as they are, those before as one.
+fn four(extents: &[i64]) -> [i64; 4] {
+    let from_end = |index: usize| extents.len().checked_sub(index).map_or(1, |at| extents[at]);
+    let batch = extents[..extents.len().saturating_sub(3)].iter().product();
+    [batch, from_end(3), from_end(2), from_end(1)]
+}
+
+/// Whether a mask of constants hides nothing, or just what comes later; nothing for any other mask.
+fn plain_mask(call: &Call<'_, '_>, mask: ValueId, rows: i64, places: i64) -> Outcome<Option<bool>> {
+    let ty = call.emit.ty(mask)?;
+    let is_small = ty.elements().is_some_and(|elements| elements <= passes::fold::MAX_SMALL);
+    if ty.dtype != DType::Bool || !is_small || call.emit.builder.data(mask).is_none() {
+        return Ok(None);
+    }
+    let numbers = call.emit.known(mask, "attn_mask")?;
+    if numbers.iter().all(|&number| number != 0.0) {
+        return Ok(Some(false));
+    }
+    let extents = call.emit.extents(mask)?;
+    let is_whole = extents.ends_with(&[rows, places]) && rows == places;
+    let is_open = |index: i64| (index % places <= index / places % rows) as u8 as f64;
+    let is_causal = is_whole && (0..).zip(&numbers).all(|(index, &number)| number == is_open(index));
+    Ok(is_causal.then_some(true))
+}
+
+/// A mask as numbers to be added.
+fn added(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueId> {
+    if call.emit.dtype(mask)? != DType::Bool {
+        return call.emit.cast(mask, dtype);
+    }
+    let (open, hidden) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, f64::NEG_INFINITY)?);
+    call.emit.push(Op::Where, &[mask, open, hidden])
+}

@@ -1,0 +1,125 @@
+//! Constants, copies and changes of type.
+
+use super::{Call, Made, Outputs, Window, own, view};
+use crate::{Outcome, malformed, unsupported};
+use models::graph::{Const, ValueId};
+use models::operator::{BinaryOp, Op};
+use models::types::{DType, TensorType};
+use passes::fold::MAX_SMALL;
+use reference::Tensor;
+
+/// The same tensor under another name.
+pub(super) fn same(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    view(x)
+}
+
+pub(super) fn copy(call: &mut Call<'_, '_>) -> Outputs {
+    own(call.tensor("self")?)
+}
+
+/// At inference it is the input itself.
+pub(super) fn dropout(call: &mut Call<'_, '_>) -> Outputs {
+    if call.flag("train", false)? && call.float("p", 0.5)? != 0.0 {
+        return unsupported("it drops elements at random; export the model after `eval()`");
+    }
+    same(call)
+}
+
+pub(super) fn to(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let dtype = call.result_dtype()?;
+    view(call.emit.cast(x, dtype)?)
+}
+
+pub(super) fn type_as(call: &mut Call<'_, '_>) -> Outputs {
+    to(call)
+}
+
+/// The type that the file states for the result.
+fn stated(call: &Call<'_, '_>) -> Outcome<TensorType> {
+    match call.stated.first() {
+        Some(Some(ty)) => Ok(ty.clone()),
+        _ => malformed("the file does not state the type of its result"),
+    }
+}
+
+fn filled(call: &mut Call<'_, '_>, number: f64) -> Outputs {
+    let ty = stated(call)?;
+    // A size that follows from shapes is found with them, not in the example.
+    let extents = match call.arguments.contains_key("size") {
+        true => call.ints("size")?,
+        false => match call.optional_tensor("self") {
+            Ok(Some(x)) => call.emit.extents(x)?,
+            _ => ty.extents().unwrap_or_default(),
+        },
+    };
+    own(call.emit.filled(ty.dtype, &extents, number)?)
+}
+
+pub(super) fn zeros(call: &mut Call<'_, '_>) -> Outputs {
+    filled(call, 0.0)
+}
+
+pub(super) fn ones(call: &mut Call<'_, '_>) -> Outputs {
+    filled(call, 1.0)
+}
+
+pub(super) fn full(call: &mut Call<'_, '_>) -> Outputs {
+    let number = call.float("fill_value", 0.0)?;
+    filled(call, number)
+}
+
+pub(super) fn scalar(call: &mut Call<'_, '_>) -> Outputs {
+    let (dtype, number) = (stated(call)?.dtype, call.float("s", 0.0)?);
+    own(call.emit.scalar(dtype, number)?)
+}
+
+/// Every element becomes a number.
+pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor("self")?;
+    let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
+    if let Some(super::Argument::Tensor(value)) = call.arguments.get("value").cloned() {
+        return own(broadcast_to(call, value, dtype, &extents)?);
+    }
+    let number = call.float("value", 0.0)?;
+    own(call.emit.filled(dtype, &extents, number)?)
+}
+
+pub(super) fn copy_into(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, source) = (call.tensor("self")?, call.tensor("src")?);
+    let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
+    own(broadcast_to(call, source, dtype, &extents)?)
+}
+
+fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i64]) -> Outcome<ValueId> {
+    let x = call.emit.cast(x, dtype)?;
+    if call.emit.extents(x)? == extents {
+        return Ok(x);
+    }
+    call.emit.push(Op::Expand { shape: extents.to_vec() }, &[x])
+}
+
+pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = stated(call)?.dtype;
+    let (start, end) = (call.float("start", 0.0)?, call.float("end", 0.0)?);
+    let step = call.float("step", 1.0)?;
+    let count = ((end - start) / step).ceil();
+    if !(step != 0.0 && count.is_finite()) {
+        return malformed(format!("from {start} to {end} by {step} is no range"));
+    }
+    if count > 1e9 {
+        return unsupported(format!("{count} numbers are too many"));
+    }
+    let count = count.max(0.0) as i64;
+    let ty = TensorType::new(dtype, &[count]);
+    let id = if count as u64 <= MAX_SMALL {
+        let numbers: Vec<f64> = (0..count).map(|index| start + index as f64 * step).collect();
+        call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?
+    } else {
+        let places = call.emit.constant(ty.clone(), Const::counting(dtype, &[count], 0, 0))?;
+        let scaled = call.emit.binary_with(BinaryOp::Mul, places, step)?;
+        call.emit.binary_with(BinaryOp::Add, scaled, start)?
+    };
+    Ok(vec![Made { id, window: Window::Own }])
+}

@@ -1,0 +1,428 @@
+//! The same elements in other places, and windows on other tensors' memory.
+
+use super::{Call, Made, Outputs, Window, own, push, view};
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::compose::{self, DepthOrder};
+use models::graph::ValueId;
+use models::operator::{Border, Op};
+use models::types::DType;
+
+/// Parts of one tensor.
+const MAX_PARTS: usize = 1 << 12;
+
+fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
+    call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })
+}
+
+/// A shape with at most one extent left to be deduced.
+fn shaped(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+    let all: i64 = call.emit.extents(x)?.iter().product();
+    let known = shape.iter().filter(|&&extent| extent >= 0).try_fold(1i64, |all, &extent| all.checked_mul(extent));
+    let mut shape = shape.to_vec();
+    match known {
+        Some(known) if known > 0 => {
+            shape.iter_mut().filter(|extent| **extent < 0).for_each(|extent| *extent = all / known);
+        }
+        Some(_) if all == 0 => shape.iter_mut().filter(|extent| **extent < 0).for_each(|extent| *extent = 0),
+        _ => return malformed(format!("{shape:?} is no shape for {all} elements")),
+    }
+    if shape.contains(&0) {
+        return unsupported("it has no elements");
+    }
+    call.emit.reshape(x, &shape)
+}
+
+pub(super) fn view_as(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let shape = if call.arguments.contains_key("shape") { call.ints("shape")? } else { call.ints("size")? };
+    view(shaped(call, x, &shape)?)
+}
+
+pub(super) fn reshape_as(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, other) = (input(call)?, call.tensor("other")?);
+    let shape = call.emit.extents(other)?;
+    view(call.emit.reshape(x, &shape)?)
+}
+
+pub(super) fn flatten(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let (first, last) = (call.axis(x, "start_dim", 0)?, call.axis(x, "end_dim", -1)?);
+    let extents = call.emit.extents(x)?;
+    if extents.is_empty() {
+        return view(call.emit.reshape(x, &[1])?);
+    }
+    if first > last {
+        return malformed(format!("`start_dim` {first} is after `end_dim` {last}"));
+    }
+    let middle = extents[first..=last].iter().product();
+    let shape = [&extents[..first], &[middle], &extents[last + 1..]].concat();
+    view(call.emit.reshape(x, &shape)?)
+}
+
+pub(super) fn unflatten(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let (extents, sizes) = (call.emit.extents(x)?, call.ints("sizes")?);
+    let shape = [&extents[..axis], &sizes, &extents[axis + 1..]].concat();
+    view(shaped(call, x, &shape)?)
+}
+
+pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let (extents, axes) = (call.emit.extents(x)?, call.axes(x, "dim")?);
+    let stays = |(axis, extent): &(usize, &i64)| **extent != 1 || !axes.contains(&(*axis as i64));
+    let shape: Vec<i64> = extents.iter().enumerate().filter(stays).map(|(_, extent)| *extent).collect();
+    view(call.emit.reshape(x, &shape)?)
+}
+
+pub(super) fn unsqueeze(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let mut shape = call.emit.extents(x)?;
+    let axis = call.emit.axis(call.int("dim", 0)?, shape.len() + 1)?;
+    shape.insert(axis, 1);
+    view(call.emit.reshape(x, &shape)?)
+}
+
+pub(super) fn permute(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let rank = call.emit.rank(x)?;
+    let order = call.ints("dims")?.into_iter().map(|axis| call.emit.axis(axis, rank)).collect::<Outcome<Vec<_>>>()?;
+    view(call.emit.transpose(x, &order)?)
+}
+
+pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let (a, b) = (call.axis(x, "dim0", 0)?, call.axis(x, "dim1", 1)?);
+    let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
+    order.swap(a, b);
+    view(call.emit.transpose(x, &order)?)
+}
+
+pub(super) fn transpose_all(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let order: Vec<usize> = (0..call.emit.rank(x)?).rev().collect();
+    view(call.emit.transpose(x, &order)?)
+}
+
+/// An extent of -1 stays as it is.
+pub(super) fn expand(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let (mut shape, extents) = (call.ints("size")?, call.emit.extents(x)?);
+    let Some(added) = shape.len().checked_sub(extents.len()) else {
+        return malformed(format!("{shape:?} has fewer dimensions than the data"));
+    };
+    for (index, extent) in shape.iter_mut().enumerate().filter(|(_, extent)| **extent < 0) {
+        match index.checked_sub(added) {
+            Some(own) => *extent = extents[own],
+            None => return malformed("a new dimension has no extent"),
+        }
+    }
+    expanded(call, x, &shape)
+}
+
+pub(super) fn expand_as(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, other) = (input(call)?, call.tensor("other")?);
+    let shape = call.emit.extents(other)?;
+    expanded(call, x, &shape)
+}
+
+fn expanded(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outputs {
+    let extents = call.emit.extents(x)?;
+    if extents == shape {
+        return view(x);
+    }
+    // New dimensions of extent 1 need no copies.
+    let added = shape.len().saturating_sub(extents.len());
+    if shape[..added].iter().all(|&extent| extent == 1) && shape[added..] == extents {
+        return view(call.emit.reshape(x, shape)?);
+    }
+    view(call.emit.push(Op::Expand { shape: shape.to_vec() }, &[x])?)
+}
+
+pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let (repeats, extents) = (call.ints("repeats")?, call.emit.extents(x)?);
+    let Some(added) = repeats.len().checked_sub(extents.len()) else {
+        return malformed(format!("{repeats:?} has fewer dimensions than the data"));
+    };
+    x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
+    push(call, Op::Tile { repeats }, &[x])
+}
+
+/// Each element of a dimension so many times in a row.
+pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    if !matches!(call.arguments.get("repeats"), Some(super::Argument::Int(_))) || !call.has("dim") {
+        return unsupported("how often elements are repeated depends on the data");
+    }
+    let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
+    let mut extents = call.emit.extents(x)?;
+    extents.insert(axis + 1, 1);
+    let wide = call.emit.reshape(x, &extents)?;
+    extents[axis + 1] = times;
+    let wide = call.emit.push(Op::Expand { shape: extents.clone() }, &[wide])?;
+    extents.remove(axis + 1);
+    extents[axis] = extents[axis].saturating_mul(times);
+    own(call.emit.reshape(wide, &extents)?)
+}
+
+pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
+    let dtype = call.result_dtype()?;
+    let mut parts = Vec::new();
+    for id in call.tensors("tensors")? {
+        // Empty vectors may be joined with anything.
+        if call.emit.extents(id)? != [0] {
+            parts.push(call.emit.cast(id, dtype)?);
+        }
+    }
+    let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
+    let axis = call.axis(first, "dim", 0)?;
+    own(call.emit.concat(&parts, axis)?)
+}
+
+pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
+    let tensors = call.tensors("tensors")?;
+    let Some(&first) = tensors.first() else { return malformed("there is nothing to join") };
+    let mut shape = call.emit.extents(first)?;
+    let axis = call.emit.axis(call.int("dim", 0)?, shape.len() + 1)?;
+    shape.insert(axis, 1);
+    let parts = tensors.into_iter().map(|id| call.emit.reshape(id, &shape)).collect::<Outcome<Vec<_>>>()?;
+    own(call.emit.concat(&parts, axis)?)
+}
+
+/// A place in a dimension: negative ones count from the end, and those beyond it are the end.
+fn place(at: i64, extent: i64) -> i64 {
+    if at < 0 { at.saturating_add(extent).max(0) } else { at.min(extent) }
+}
+
+pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
+    let step = call.int("step", 1)?;
+    if start >= stop {
+        return unsupported("it has no elements");
+    }
+    if step == 1 {
+        let id = call.emit.slice(x, axis, start, stop)?;
+        return Ok(vec![Made { id, window: Window::Range { axis, start, stop, is_row: false } }]);
+    }
+    let op = Op::Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] };
+    view(call.emit.push(op, &[x])?)
+}
+
+pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let start = place(call.int("start", 0)?, extent);
+    let stop = start.saturating_add(call.int("length", 1)?);
+    let id = call.emit.slice(x, axis, start, stop)?;
+    Ok(vec![Made { id, window: Window::Range { axis, start, stop, is_row: false } }])
+}
+
+/// One row of a dimension, which is dropped.
+fn row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
+    let mut shape = emit.extents(x)?;
+    shape.remove(axis);
+    let cut = emit.slice(x, axis, at, at + 1)?;
+    emit.reshape(cut, &shape)
+}
+
+pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
+    let at = call.int("index", 0)?;
+    let start = if at < 0 { at.saturating_add(extent) } else { at };
+    if !(0..extent).contains(&start) {
+        return malformed(format!("`index` {at} is outside of {extent} rows"));
+    }
+    let id = row(call.emit, x, axis, start)?;
+    Ok(vec![Made { id, window: Window::Range { axis, start, stop: start + 1, is_row: true } }])
+}
+
+/// Parts of a dimension as windows on it.
+fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
+    if sizes.len() > MAX_PARTS {
+        return unsupported(format!("{} parts are too many", sizes.len()));
+    }
+    let mut start = 0i64;
+    let mut made = Vec::new();
+    for &size in sizes {
+        let stop = start.saturating_add(size);
+        let id = call.emit.slice(x, axis, start, stop)?;
+        made.push(Made { id, window: Window::Range { axis, start, stop, is_row: false } });
+        start = stop;
+    }
+    Ok(made)
+}
+
+/// Sizes of parts, the last of which may be smaller.
+fn even(extent: i64, size: i64) -> Vec<i64> {
+    let size = size.clamp(1, extent.max(1));
+    (0..(extent + size - 1) / size).map(|part| size.min(extent - part * size)).collect()
+}
+
+pub(super) fn split(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let sizes = match call.optional_int("split_size") {
+        Ok(Some(size)) => even(extent, size),
+        _ if call.arguments.contains_key("split_sizes") => call.ints("split_sizes")?,
+        _ => call.ints("split_size")?,
+    };
+    pieces(call, x, axis, &sizes)
+}
+
+pub(super) fn chunk(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let count = call.int("chunks", 1)?.clamp(1, extent.max(1));
+    pieces(call, x, axis, &even(extent, (extent + count - 1) / count))
+}
+
+pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    if extent > MAX_PARTS as i64 {
+        return unsupported(format!("{extent} parts are too many"));
+    }
+    let mut made = Vec::new();
+    for start in 0..extent {
+        let id = row(call.emit, x, axis, start)?;
+        made.push(Made { id, window: Window::Range { axis, start, stop: start + 1, is_row: true } });
+    }
+    Ok(made)
+}
+
+/// The tensor with one of its ranges replaced.
+pub(in crate::torch) fn write_range(
+    emit: &mut Emit<'_>,
+    whole: ValueId,
+    part: ValueId,
+    axis: usize,
+    [start, stop]: [i64; 2],
+    is_row: bool,
+) -> Outcome<ValueId> {
+    let extents = emit.extents(whole)?;
+    let mut part = part;
+    if is_row {
+        let mut shape = extents.clone();
+        shape[axis] = 1;
+        part = emit.reshape(part, &shape)?;
+    }
+    let mut parts = Vec::new();
+    if start > 0 {
+        parts.push(emit.slice(whole, axis, 0, start)?);
+    }
+    parts.push(part);
+    if stop < extents[axis] {
+        parts.push(emit.slice(whole, axis, stop, extents[axis])?);
+    }
+    emit.concat(&parts, axis)
+}
+
+pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, part) = (input(call)?, call.tensor("src")?);
+    call.expect_int("step", 1)?;
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
+    own(write_range(call.emit, x, part, axis, [start, stop], false)?)
+}
+
+pub(super) fn select_scatter(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, part) = (input(call)?, call.tensor("src")?);
+    let axis = call.axis(x, "dim", 0)?;
+    let extent = call.emit.extents(x)?[axis];
+    let start = place(call.int("index", 0)?, extent);
+    own(write_range(call.emit, x, part, axis, [start, start + 1], true)?)
+}
+
+pub(super) fn flip(call: &mut Call<'_, '_>) -> Outputs {
+    let x = input(call)?;
+    let axes = call.axes(x, "dims")?;
+    let extents = call.emit.extents(x)?;
+    let starts = axes.iter().map(|&axis| extents[axis as usize] - 1).collect();
+    let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
+    push(call, Op::Slice { axes, starts, stops, steps }, &[x])
+}
+
+pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let (shifts, dims) = (call.ints("shifts")?, call.ints("dims")?);
+    if dims.is_empty() || dims.len() != shifts.len() {
+        return unsupported("it shifts without dimensions");
+    }
+    for (shift, dim) in shifts.into_iter().zip(dims) {
+        let axis = call.emit.axis(dim, call.emit.rank(x)?)?;
+        let extent = call.emit.extents(x)?[axis];
+        let cut = extent - shift.rem_euclid(extent.max(1));
+        if cut != extent {
+            let (last, first) = (call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?);
+            x = call.emit.concat(&[last, first], axis)?;
+        }
+    }
+    own(x)
+}
+
+/// Pads stand in pairs from the last dimension on; negative ones cut.
+pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = input(call)?;
+    let given = call.ints("pad")?;
+    let rank = call.emit.rank(x)?;
+    if given.len() % 2 != 0 || given.len() / 2 > rank {
+        return malformed(format!("{} pads do not fit {rank} dimensions", given.len()));
+    }
+    let mut pads = vec![0; 2 * rank];
+    for (index, pair) in given.chunks(2).enumerate() {
+        let axis = rank - 1 - index;
+        let extent = call.emit.extents(x)?[axis];
+        let cut = |pad: i64| pad.saturating_neg().max(0);
+        x = call.emit.slice(x, axis, cut(pair[0]), extent.saturating_sub(cut(pair[1])))?;
+        (pads[axis], pads[rank + axis]) = (pair[0].max(0), pair[1].max(0));
+    }
+    let border = match call.text("mode", "constant")?.as_str() {
+        "constant" => {
+            let value = call.float("value", 0.0)?;
+            return push(call, Op::Pad { pads, value }, &[x]);
+        }
+        "reflect" => Border::Reflect,
+        "replicate" => Border::Edge,
+        "circular" => Border::Wrap,
+        other => return unsupported(format!("`mode` is `{other}`")),
+    };
+    push(call, Op::BorderPad { border, pads }, &[x])
+}
+
+/// Flags have no triangle of their own.
+pub(super) fn triangle(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
+    let x = input(call)?;
+    let diagonal = call.int("diagonal", 0)?;
+    let dtype = call.emit.dtype(x)?;
+    let numbers = if dtype == DType::Bool { call.emit.cast(x, DType::U8)? } else { x };
+    let cut = call.emit.push(Op::Trilu { upper, diagonal }, &[numbers])?;
+    own(call.emit.cast(cut, dtype)?)
+}
+
+pub(super) fn pixel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, block) = (input(call)?, call.int("upscale_factor", 1)?);
+    own(compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::ChannelFirst)?)
+}
+
+/// The channel stands outside of the place in a block, unlike in `space_to_depth`.
+pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, block) = (input(call)?, call.int("downscale_factor", 1)?);
+    let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the data has no 4 dimensions") };
+    if block < 1 || h % block != 0 || w % block != 0 {
+        return malformed(format!("blocks of {block} do not divide {h} x {w}"));
+    }
+    let cut = call.emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
+    let turned = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
+    own(call.emit.reshape(turned, &[n, c * block * block, h / block, w / block])?)
+}

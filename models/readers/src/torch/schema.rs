@@ -1,0 +1,146 @@
+//! The exported program as JSON: only the parts a graph needs. Unions are objects of one key, the name of the variant.
+
+use models::types::DType;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+#[derive(Deserialize)]
+pub(super) struct Program {
+    pub graph_module: GraphModule,
+    pub schema_version: Version,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Version {
+    pub major: i64,
+    pub minor: i64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct GraphModule {
+    pub graph: Graph,
+    pub signature: Signature,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Graph {
+    pub outputs: Vec<Union>,
+    pub nodes: Vec<Node>,
+    pub tensor_values: BTreeMap<String, Meta>,
+    #[serde(default)]
+    pub sym_int_values: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Signature {
+    pub input_specs: Vec<Union>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Node {
+    pub target: String,
+    #[serde(default)]
+    pub inputs: Vec<Input>,
+    #[serde(default)]
+    pub outputs: Vec<Union>,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Input {
+    #[serde(default)]
+    pub name: String,
+    pub arg: Union,
+}
+
+/// Types of a tensor.
+#[derive(Deserialize)]
+pub(super) struct Meta {
+    pub dtype: i64,
+    pub sizes: Vec<Union>,
+    #[serde(default)]
+    pub strides: Vec<Union>,
+    #[serde(default)]
+    pub storage_offset: Option<Union>,
+}
+
+/// Which weights lie where.
+#[derive(Deserialize)]
+pub(super) struct Payloads {
+    pub config: BTreeMap<String, Payload>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Payload {
+    pub path_name: String,
+    #[serde(default)]
+    pub use_pickle: bool,
+    pub tensor_meta: Option<Meta>,
+}
+
+/// An object of one key.
+#[derive(Deserialize)]
+pub(super) struct Union(Map<String, Value>);
+
+impl Union {
+    /// The variant and what it holds.
+    pub fn parts(&self) -> (&str, &Value) {
+        self.0.iter().next().map_or(("nothing", &Value::Null), |(variant, value)| (variant, value))
+    }
+
+    /// What it holds when it is this variant.
+    pub fn of(&self, variant: &str) -> Option<&Value> {
+        self.0.get(variant)
+    }
+}
+
+/// A number of elements or a stride: known, or what it was when the program was exported.
+pub(super) fn integer(union: &Union) -> Option<i64> {
+    let (_, value) = union.parts();
+    integer_of(union.parts().0, value)
+}
+
+/// The number a symbol stands for in the program's example.
+pub(super) fn integer_of(variant: &str, value: &Value) -> Option<i64> {
+    match variant {
+        "as_int" => value.as_i64(),
+        "as_expr" => value.get("hint")?.get("as_int")?.as_i64(),
+        _ => None,
+    }
+}
+
+impl Meta {
+    /// The extents, when each has a number.
+    pub fn extents(&self) -> Option<Vec<i64>> {
+        self.sizes.iter().map(integer).collect()
+    }
+
+    /// Whether all extents are numbers, whatever the example was.
+    pub fn is_static(&self) -> bool {
+        self.sizes.iter().all(|size| size.of("as_int").is_some())
+    }
+}
+
+/// The element type of a number in the program.
+pub(super) fn dtype(code: i64) -> Result<DType, String> {
+    Ok(match code {
+        1 => DType::U8,
+        2 => DType::I8,
+        3 => DType::I16,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        12 => DType::Bool,
+        13 => DType::BF16,
+        28 => DType::U16,
+        34 => DType::U32,
+        35 => DType::U64,
+        9..=11 => return Err("elements are complex numbers".to_owned()),
+        29..=33 => return Err("elements are 8-bit floats".to_owned()),
+        other => return Err(format!("element type {other} is unknown")),
+    })
+}

@@ -1,0 +1,188 @@
+//! Programs of PyTorch that are read, and those that are refused.
+
+use super::*;
+use std::path::PathBuf;
+use zoo::safetensors;
+
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut cases: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pt2")).collect();
+    cases.sort();
+    cases
+}
+
+/// What torch made of the same tensors; see `scripts/pt2_cases.py`.
+#[test]
+fn small_programs_answer_as_torch_does() {
+    let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
+    assert_eq!(cases.len(), 7);
+    let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Whole networks, where `scripts/pt2_cases.py` has written them.
+#[test]
+#[allow(clippy::print_stderr)]
+fn whole_networks_answer_as_torch_does() {
+    let Some(folder) = std::env::var_os("OPCOLLECT_PT2_CASES") else {
+        eprintln!("skipped: OPCOLLECT_PT2_CASES names no folder that `scripts/pt2_cases.py` has written");
+        return;
+    };
+    let failures: Vec<String> = cases(Path::new(&folder)).iter().filter_map(|path| check_case(path).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn check_case(path: &Path) -> Result<(), String> {
+    let fail = |why: String| format!("{}: {why}", path.display());
+    let chain = |error: Error| {
+        let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
+        fail(format!("{error}{source}"))
+    };
+    let tensors = safetensors::load(&path.with_extension("safetensors")).map_err(chain)?;
+    let graph = load(path, &Options::default()).map_err(chain)?.graph;
+    let tensor = |name: &str| {
+        let entry = tensors.get(name).ok_or_else(|| fail(format!("the case has no `{name}`")))?;
+        reference::constant(&entry.ty, &entry.data()).map_err(chain)
+    };
+    let simplified = passes::simplify(&graph).map_err(chain)?;
+    for (graph, what) in [(graph, "as read"), (simplified, "after passes")] {
+        let names = graph.inputs.iter().map(|id| graph.value(*id).unwrap().name.clone());
+        let inputs = names.map(|name| tensor(&name)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = reference::evaluate_graph(&graph, &inputs).map_err(chain)?;
+        for (index, output) in outputs.iter().enumerate() {
+            let expected = tensor(&format!("output.{index}"))?;
+            let scale = expected.numbers().into_iter().fold(1.0, |most: f64, number| most.max(number.abs()));
+            let tolerance = reference::Tolerance { absolute: 1e-5 * scale, relative: 1e-3 };
+            let compared = reference::compare(output, &expected, tolerance).map_err(chain)?;
+            if !compared.ok {
+                return Err(fail(format!("{what}, output {index} {}: {compared:?}", expected.ty())));
+            }
+        }
+        assert!(!tensors.contains_key(&format!("output.{}", outputs.len())));
+    }
+    Ok(())
+}
+
+fn small_image() -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_image.pt2")).unwrap()
+}
+
+#[track_caller]
+fn check_refused(bytes: Vec<u8>, says: &str) {
+    let error = import(bytes.into(), "x.pt2", &Options::default()).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}
+
+/// Where the directory of an archive without a comment begins.
+fn directory_of(bytes: &[u8]) -> usize {
+    let end = bytes.len() - 22;
+    u32::from_le_bytes(bytes[end + 16..end + 20].try_into().unwrap()) as usize
+}
+
+/// What is in a file and what is in memory is read by two ways of reading bytes.
+#[test]
+fn a_damaged_file_is_answered_as_its_bytes_are() {
+    let whole = small_image();
+    let file = tempfile::Builder::new().suffix(".pt2").tempfile().unwrap();
+    let name = file.path().display().to_string();
+    let mut damaged: Vec<Vec<u8>> = (0..whole.len()).step_by(211).map(|end| whole[..end].to_vec()).collect();
+    let in_directory = (directory_of(&whole)..whole.len()).step_by(7);
+    damaged.extend(in_directory.map(|at| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x81;
+        bytes
+    }));
+    for bytes in damaged {
+        std::fs::write(file.path(), &bytes).unwrap();
+        let told = |read: Result<Imported, Error>| read.map(|read| read.graph.nodes.len()).map_err(|e| e.to_string());
+        let length = bytes.len();
+        let expected = told(import(bytes.into(), &name, &Options::default()));
+        assert_eq!(told(load(file.path(), &Options::default())), expected, "of {length} bytes");
+    }
+}
+
+#[test]
+fn archives_that_are_tricks_are_refused() {
+    let whole = small_image();
+    let at = directory_of(&whole);
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        bytes
+    };
+    check_refused(Vec::new(), "too short for a zip archive");
+    check_refused(whole[..whole.len() - 1].to_vec(), "no zip archive, or it is cut off");
+    check_refused(changed(&|bytes| bytes[at + 10] = 8), "is compressed");
+    check_refused(changed(&|bytes| bytes[at + 8] |= 1), "is encrypted");
+    check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is compressed");
+    check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has another name in its own place");
+    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "does not lie before the directory");
+    check_refused(changed(&|bytes| bytes[at] = 0), "its directory is damaged");
+    let end = whole.len() - 22;
+    check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "its directory claims 65278 entries");
+    check_refused(changed(&|bytes| bytes[end + 4] = 1), "a part of an archive of several files");
+    // The second entry of the directory becomes the first once more.
+    let name = u16::from_le_bytes([whole[at + 28], whole[at + 29]]) as usize;
+    let second = at + 46 + name;
+    let twice = |bytes: &mut Vec<u8>| {
+        let other = 46 + u16::from_le_bytes([bytes[second + 28], bytes[second + 29]]) as usize;
+        let first = bytes[at..second].to_vec();
+        bytes.splice(second..second + other, first.clone());
+        let shift = first.len() as i64 - other as i64;
+        let end = bytes.len() - 22;
+        let size = u32::from_le_bytes(bytes[end + 12..end + 16].try_into().unwrap()) as i64 + shift;
+        bytes[end + 12..end + 16].copy_from_slice(&(size as u32).to_le_bytes());
+    };
+    check_refused(changed(&twice), "two entries are called");
+}
+
+/// The text of the program in an archive, changed at the same length.
+fn with_program(from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = small_image();
+    let places: Vec<usize> =
+        (0..bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
+    assert!(!places.is_empty(), "{from}");
+    places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
+    bytes
+}
+
+#[test]
+fn programs_that_cannot_be_represented_name_the_node() {
+    let unknown = with_program("torch.ops.aten.hardswish.default", "torch.ops.aten.hardswash.default");
+    check_refused(
+        unknown.clone(),
+        "node `hardswish` (`aten.hardswash.default`): not supported: this version has no rule",
+    );
+    let options = Options { skip_unsupported: true, ..Options::default() };
+    let imported = import(unknown.into(), "x.pt2", &options).unwrap();
+    assert_eq!(imported.skipped.len(), 1);
+    assert_eq!(imported.skipped[0].operator, "aten.hardswash.default");
+    assert_eq!(imported.graph.inputs.len(), 2);
+    check_refused(with_program("\"use_pickle\": false", "\"use_pickle\":  true"), "pickles are never read");
+    check_refused(with_program("\"major\":8", "\"major\":9"), "its format is 9.");
+    check_refused(with_program("{\"as_tensor\":{\"name\":\"add\"}}", "{\"as_tensor\":{\"name\":\"odd\"}}"), "odd");
+}
+
+#[test]
+fn an_archive_of_other_things_says_what_to_do() {
+    // A directory of one empty entry.
+    let name = b"model/data.pkl";
+    let mut bytes = b"PK\x03\x04".to_vec();
+    bytes.extend([0; 22]);
+    bytes.extend((name.len() as u16).to_le_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend(name);
+    let at = bytes.len() as u32;
+    bytes.extend(b"PK\x01\x02");
+    bytes.extend([0; 24]);
+    bytes.extend((name.len() as u16).to_le_bytes());
+    bytes.extend([0; 16]);
+    bytes.extend(name);
+    let size = bytes.len() as u32 - at;
+    bytes.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(at.to_le_bytes());
+    bytes.extend([0; 2]);
+    check_refused(bytes, "export the model with `torch.export.save`");
+}

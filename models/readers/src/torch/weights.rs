@@ -1,0 +1,118 @@
+//! Weights and constants of an archive by their names in the model.
+//!
+//! A tensor is a view of stored elements: an offset and a stride per dimension. Those that are a permutation of a
+//! contiguous tensor become its lazy transposition; others do not occur in saved weights.
+
+use super::archive::Archive;
+use super::schema::{Meta, Payload, Payloads, dtype, integer};
+use models::graph::Const;
+use models::infer::check_type;
+use models::operator::Op;
+use models::types::TensorType;
+use std::collections::BTreeMap;
+
+const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// The tensors of an archive.
+pub(super) struct Weights<'a> {
+    archive: &'a Archive,
+    /// Folder of the entries, and the payload, by the tensor's name.
+    payloads: BTreeMap<String, (String, Payload)>,
+    seed: u64,
+}
+
+impl<'a> Weights<'a> {
+    /// Reads the lists of weights and of constants beside a program.
+    pub fn read(archive: &'a Archive, program: &str) -> Result<Weights<'a>, String> {
+        let (top, name) = match program.rsplit_once("models/") {
+            Some((top, name)) => (top, name.trim_end_matches(".json")),
+            None => ("", ""),
+        };
+        let mut payloads = BTreeMap::new();
+        for kind in ["weights", "constants"] {
+            let folder = format!("{top}data/{kind}/");
+            let list = format!("{folder}{name}_{kind}_config.json");
+            if archive.length(&list).is_none() {
+                continue;
+            }
+            let text = archive.bytes(&list, MAX_LIST_BYTES)?;
+            let listed: Payloads =
+                serde_json::from_slice(&text).map_err(|error| format!("`{list}` is no list of tensors ({error})"))?;
+            payloads.extend(listed.config.into_iter().map(|(name, payload)| (name, (folder.clone(), payload))));
+        }
+        Ok(Weights { archive, payloads, seed: 0 })
+    }
+
+    /// Type and contents of a tensor, and what is equal for two names of one tensor. Archives of older versions keep
+    /// their weights pickled, which is never read: `stated` then says the type, and the values are random.
+    pub fn find(&mut self, name: &str, stated: Option<&Meta>) -> Result<(TensorType, Const, String), String> {
+        let Some((folder, payload)) = self.payloads.get(name) else {
+            let meta = stated.ok_or("the file does not state its type")?;
+            let ty = type_of(meta)?;
+            self.seed += 1;
+            return Ok((ty, Const::Random { seed: self.seed }, format!("random {}", self.seed)));
+        };
+        if payload.use_pickle {
+            return Err("it is pickled, and pickles are never read: they can run code".to_owned());
+        }
+        let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state its type")?;
+        let ty = type_of(meta)?;
+        let entry = format!("{folder}{}", payload.path_name);
+        let size = ty.dtype.bytes();
+        let offset = meta.storage_offset.as_ref().and_then(integer).unwrap_or(0);
+        let start = u64::try_from(offset).ok().and_then(|offset| offset.checked_mul(size));
+        let start = start.ok_or_else(|| format!("its elements begin at {offset}"))?;
+        let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
+        let order = order_of(meta, &ty)?;
+        let data = self.archive.contents(&entry, start, length)?;
+        let same = format!("{entry} {start} {ty} {order:?}");
+        Ok((ty.clone(), turned(&ty, &order, data), same))
+    }
+}
+
+/// The type that a file states, of known and sensible extents.
+pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
+    let extents = meta.extents().ok_or("an extent is no number")?;
+    let ty = TensorType::new(dtype(meta.dtype)?, &extents);
+    check_type(&ty)?;
+    Ok(ty)
+}
+
+/// The dimensions from the slowest to the fastest in memory.
+fn order_of(meta: &Meta, ty: &TensorType) -> Result<Vec<usize>, String> {
+    let extents = ty.extents().unwrap_or_default();
+    let mut order: Vec<usize> = (0..extents.len()).collect();
+    let Some(strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
+        return Err("a stride is no number".to_owned());
+    };
+    if strides.is_empty() || ty.elements() == Some(0) {
+        return Ok(order);
+    }
+    if strides.len() != extents.len() {
+        return Err(format!("{ty} has {} strides", strides.len()));
+    }
+    // The stride of a dimension of extent 1 says nothing.
+    order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
+    let mut expected = 1i64;
+    for &axis in order.iter().rev() {
+        if extents[axis] > 1 && strides[axis] != expected {
+            return Err(format!("its strides {strides:?} leave gaps"));
+        }
+        expected = expected.checked_mul(extents[axis].max(1)).ok_or("its strides are too large")?;
+    }
+    // Dimensions of extent 1 may stand anywhere: leave the usual order alone when it is as good.
+    let large = |order: &[usize]| -> Vec<usize> { order.iter().copied().filter(|&axis| extents[axis] > 1).collect() };
+    let usual: Vec<usize> = (0..extents.len()).collect();
+    Ok(if large(&order) == large(&usual) { usual } else { order })
+}
+
+/// Contiguous elements as the tensor whose dimensions they hold in this order.
+fn turned(ty: &TensorType, order: &[usize], data: Const) -> Const {
+    if order.iter().enumerate().all(|(index, &axis)| index == axis) {
+        return data;
+    }
+    let stored = TensorType { dtype: ty.dtype, shape: order.iter().map(|&axis| ty.shape[axis].clone()).collect() };
+    let permutation =
+        (0..order.len()).map(|axis| order.iter().position(|&at| at == axis).unwrap_or(0) as i64).collect();
+    Const::computed(Op::Transpose { permutation }, vec![(stored, data)])
+}

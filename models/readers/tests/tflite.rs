@@ -1,0 +1,132 @@
+//! TFLite files against what the TFLite interpreter makes of them. `scripts/tflite_cases.py` wrote files and results.
+
+use models::{DType, Graph, TensorType};
+use readers::{Options, onnx, tflite};
+use reference::{Tensor, evaluate_graph};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Tensors that go in and what comes out.
+#[derive(Deserialize)]
+struct Data {
+    inputs: Vec<Given>,
+    outputs: Vec<Given>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    dtype: String,
+    shape: Vec<i64>,
+    data: Vec<f64>,
+}
+
+impl Given {
+    fn ty(&self) -> TensorType {
+        let dtype = match self.dtype.as_str() {
+            "float32" => DType::F32,
+            "int8" => DType::I8,
+            "uint8" => DType::U8,
+            "int32" => DType::I32,
+            "int64" => DType::I64,
+            other => panic!("{other}"),
+        };
+        TensorType::new(dtype, &self.shape)
+    }
+}
+
+fn cases() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
+    let entries = std::fs::read_dir(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+/// How far a result is from the interpreter's: in steps for integers, in parts of the largest number for floats.
+fn distance(found: &Tensor, given: &Given) -> f64 {
+    let largest = given.data.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
+    let unit = if found.ty().dtype.is_float() { largest } else { 1.0 };
+    let apart = found.numbers().iter().zip(&given.data).map(|(a, b)| (a - b).abs() / unit).fold(0.0, f64::max);
+    if found.numbers().iter().any(|number| number.is_nan()) { f64::INFINITY } else { apart }
+}
+
+fn check(graph: &Graph, data: &Data, name: &str) {
+    let inputs: Vec<Tensor> =
+        data.inputs.iter().map(|given| Tensor::from_numbers(given.ty(), &given.data).unwrap()).collect();
+    let outputs = evaluate_graph(graph, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(outputs.len(), data.outputs.len(), "{name}");
+    for (index, (found, given)) in outputs.iter().zip(&data.outputs).enumerate() {
+        assert_eq!(*found.ty(), given.ty(), "{name}, output {index}");
+        let apart = distance(found, given);
+        let allowed = match found.ty().dtype.is_float() {
+            // Where only weights are integers, the interpreter rounds the data to 8 bits on the way.
+            true if name.ends_with("weights") => 1e-2,
+            true => 1e-5,
+            // The interpreter multiplies integers by a scale of 31 bits and rounds more than once, so what lies between
+            // two integers goes either way.
+            false => 1.0,
+        };
+        assert!(apart <= allowed, "{name}, output {index}: {apart} apart");
+    }
+}
+
+#[test]
+fn files_answer_as_the_interpreter() {
+    let folders = cases();
+    assert!(folders.len() >= 10, "{} cases", folders.len());
+    for folder in folders {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
+        let imported = tflite::load(&folder.join("model.tflite"), &Options::default());
+        let graph = imported.unwrap_or_else(|error| panic!("{name}: {error}")).graph;
+        check(&graph, &data, &name);
+        check(&passes::simplify(&graph).unwrap_or_else(|error| panic!("{name}: {error:?}")), &data, &name);
+    }
+}
+
+/// The tasks of a model after all passes.
+fn tasks(graph: &Graph) -> Vec<models::Task> {
+    let simple = passes::simplify(graph).unwrap();
+    models::tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
+}
+
+/// One quantised layer, once as TFLite names it, and as ONNX spells it in real numbers between scales (with the weight
+/// stored as integers, or quantised at run time) and in one operator: always the same task, with the same numbers.
+#[test]
+fn a_quantised_layer_is_one_task_whatever_wrote_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tflite-cases");
+    for name in ["one_layer_int8", "padded_int8"] {
+        let folder = root.join(name);
+        let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
+        let first = tflite::load(&folder.join("model.tflite"), &Options::default()).unwrap().graph;
+        let is_layer = |task: &models::Task| task.name() == "q_conv2d+bias+requantize";
+        let layer = tasks(&first).into_iter().find(is_layer).expect("a quantised layer");
+        for form in ["qdq", "dynamic", "qlinear"] {
+            let file = onnx::load(&folder.join(form).with_extension("onnx"), &Options::default()).unwrap();
+            let found = tasks(&file.graph);
+            assert_eq!(
+                found.iter().map(models::Task::describe).collect::<Vec<_>>(),
+                [layer.describe()],
+                "{name}, {form}"
+            );
+            assert_eq!(found[0].hash(), layer.hash(), "{name}, {form}");
+
+            let x = channels_first(&data.inputs[0]);
+            let simple = passes::simplify(&file.graph).unwrap();
+            let y = evaluate_graph(&simple, &[Tensor::from_numbers(x.ty(), &x.data).unwrap()]).unwrap();
+            let apart = distance(&y[0], &channels_first(&data.outputs[0]));
+            assert!(apart <= 1.0, "{name}, {form}: {apart} steps apart");
+        }
+    }
+}
+
+/// An image with its channels before height and width.
+fn channels_first(image: &Given) -> Given {
+    let &[n, height, width, channels] = image.shape.as_slice() else { panic!("{:?}", image.shape) };
+    let (pixels, channels) = ((height * width) as usize, channels as usize);
+    let mut data = Vec::new();
+    for image in image.data.chunks(pixels * channels) {
+        (0..channels).for_each(|channel| data.extend(image.iter().skip(channel).step_by(channels)));
+    }
+    Given { dtype: image.dtype.clone(), shape: vec![n, channels as i64, height, width], data }
+}

@@ -1,0 +1,104 @@
+//! Einstein sums, attention and the turning of pairs.
+
+use super::movement::{broadcast_strides, offsets, strides};
+use super::tensor::Array;
+use models::einsum::Equation;
+use models::types::Dim;
+
+pub(super) fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
+    let extent = |letter: &usize| match equation.extents[*letter] {
+        Dim::Known(extent) => usize::try_from(extent).expect("a checked extent"),
+        Dim::Symbol(_) => unreachable!("tensors have no symbols"),
+    };
+    let letters: Vec<usize> = equation.output.iter().chain(&equation.summed).copied().collect();
+    let extents: Vec<usize> = letters.iter().map(extent).collect();
+    let mut walks: Vec<_> = inputs
+        .iter()
+        .zip(&equation.operands)
+        .map(|(input, operand)| {
+            let own = strides(&input.extents);
+            let stride = |letter: &usize| -> usize {
+                let dims = operand.iter().zip(own.iter().zip(&input.extents));
+                dims.filter(|(used, (_, extent))| *used == letter && **extent > 1).map(|(_, (stride, _))| stride).sum()
+            };
+            offsets(&extents, &letters.iter().map(stride).collect::<Vec<_>>())
+        })
+        .collect();
+    let terms: usize = equation.summed.iter().map(extent).product();
+    for y in &mut y.data {
+        for _ in 0..terms {
+            let factors = inputs.iter().zip(&mut walks);
+            *y += factors.map(|(input, walk)| input.data[walk.next().expect("one per term")]).product::<f64>();
+        }
+    }
+}
+
+/// What a query sees, beside its scores.
+pub(super) struct Sight {
+    pub causal: bool,
+    pub scale: f64,
+    pub window: Option<i64>,
+    pub softcap: Option<f64>,
+}
+
+impl Sight {
+    fn is_seen(&self, own: i64, place: i64) -> bool {
+        let is_late = self.causal && place > own;
+        !is_late && self.window.is_none_or(|window| place > own.saturating_sub(window))
+    }
+}
+
+pub(super) fn attention(inputs: &[&Array], sight: &Sight, y: &mut Array) {
+    let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
+    let [heads, rows, width] = [q.extents[1], q.extents[2], q.extents[3]];
+    let [kept, places, out] = [k.extents[1], k.extents[2], v.extents[3]];
+    let scores = [q.extents[0], heads, rows, places];
+    let mask: Option<Vec<f64>> = inputs
+        .get(3)
+        .map(|mask| offsets(&scores, &broadcast_strides(&mask.extents, 4)).map(|at| mask.data[at]).collect());
+    for row in 0..q.extents[0] * heads * rows {
+        let (batch, head, place) = (row / (heads * rows), row / rows % heads, row % rows);
+        let source = batch * kept + head / (heads / kept);
+        let q = &q.data[row * width..][..width];
+        let own = (place + places) as i64 - rows as i64;
+        let score = |at: usize| {
+            let k = &k.data[(source * places + at) * width..][..width];
+            let mut score = q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() * sight.scale;
+            if let Some(softcap) = sight.softcap {
+                score = softcap * (score / softcap).tanh();
+            }
+            let masked = mask.as_ref().map_or(score, |mask| score + mask[row * places + at]);
+            if sight.is_seen(own, at as i64) { masked } else { f64::NEG_INFINITY }
+        };
+        let scores: Vec<f64> = (0..places).map(score).collect();
+        let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // A query that sees nothing answers with zeros.
+        if largest == f64::NEG_INFINITY {
+            continue;
+        }
+        let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let y = &mut y.data[row * out..][..out];
+        for (at, weight) in weights.iter().enumerate() {
+            let v = &v.data[(source * places + at) * out..][..out];
+            y.iter_mut().zip(v).for_each(|(y, v)| *y += weight / sum * v);
+        }
+    }
+}
+
+pub(super) fn rope(x: &Array, cos: &Array, sin: &Array, rotary: i64, interleaved: bool, y: &mut Array) {
+    let half = usize::try_from(rotary).expect("checked attributes are positive") / 2;
+    let width = x.extents[x.extents.len() - 1];
+    y.data.copy_from_slice(&x.data);
+    let mut pairs = x.extents.clone();
+    *pairs.last_mut().expect("at least one dimension") = half;
+    let angles = |angle: &Array| offsets(&pairs, &broadcast_strides(&angle.extents, pairs.len()));
+    for (number, (cos_at, sin_at)) in angles(cos).zip(angles(sin)).enumerate() {
+        let (row, pair) = (number / half * width, number % half);
+        let (first, second) =
+            if interleaved { (row + 2 * pair, row + 2 * pair + 1) } else { (row + pair, row + pair + half) };
+        let (cos, sin) = (cos.data[cos_at], sin.data[sin_at]);
+        y.data[first] = x.data[first] * cos - x.data[second] * sin;
+        y.data[second] = x.data[second] * cos + x.data[first] * sin;
+    }
+}

@@ -1,0 +1,159 @@
+//! Looking up, writing and repeating elements by index.
+
+use super::movement::strides;
+use super::tensor::Array;
+use models::operator::{Border, ScatterOp};
+
+/// Calls with every index tuple below these extents, in storage order, and its number.
+fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
+    let mut place = vec![0; extents.len()];
+    for number in 0..extents.iter().product() {
+        visit(&place, number);
+        for axis in (0..extents.len()).rev() {
+            place[axis] += 1;
+            if place[axis] < extents[axis] {
+                break;
+            }
+            place[axis] = 0;
+        }
+    }
+}
+
+fn offset(place: &[usize], strides: &[usize]) -> usize {
+    place.iter().zip(strides).map(|(place, stride)| place * stride).sum()
+}
+
+/// An index as given: negative ones count from the end. What is outside is undefined, so the nearest inside will do.
+fn wrapped(index: f64, extent: usize) -> usize {
+    let extent = i64::try_from(extent).expect("a small extent");
+    let index = index as i64;
+    let index = if index < 0 { index.saturating_add(extent) } else { index };
+    usize::try_from(index.clamp(0, extent - 1)).expect("inside the extent")
+}
+
+fn size(number: i64) -> usize {
+    usize::try_from(number).expect("checked attributes are not negative")
+}
+
+pub(super) fn tile(x: &Array, y: &mut Array) {
+    let own = strides(&x.extents);
+    for_each(&y.extents.clone(), |place, number| {
+        let source: Vec<usize> = place.iter().zip(&x.extents).map(|(place, extent)| place % extent).collect();
+        y.data[number] = x.data[offset(&source, &own)];
+    });
+}
+
+pub(super) fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
+    let axis = size(axis);
+    let inner: usize = x.extents[axis + 1..].iter().product();
+    let outer: usize = x.extents[..axis].iter().product();
+    let mut rest = y.data.as_mut_slice();
+    for block in 0..outer {
+        for index in &at.data {
+            let (row, after) = rest.split_at_mut(inner);
+            let source = (block * x.extents[axis] + wrapped(*index, x.extents[axis])) * inner;
+            row.copy_from_slice(&x.data[source..source + inner]);
+            rest = after;
+        }
+    }
+}
+
+pub(super) fn gather_elements(x: &Array, at: &Array, axis: i64, y: &mut Array) {
+    let own = strides(&x.extents);
+    for_each(&at.extents, |place, number| {
+        let mut source = place.to_vec();
+        source[size(axis)] = wrapped(at.data[number], x.extents[size(axis)]);
+        y.data[number] = x.data[offset(&source, &own)];
+    });
+}
+
+pub(super) fn gather_nd(x: &Array, at: &Array, batch: i64, y: &mut Array) {
+    let batch = size(batch);
+    let looked_up = at.extents[at.extents.len() - 1];
+    let inner: usize = x.extents[batch + looked_up..].iter().product();
+    let own = strides(&x.extents);
+    for_each(&at.extents[..at.extents.len() - 1], |place, number| {
+        let mut source = place[..batch].to_vec();
+        for (index, extent) in at.data[number * looked_up..][..looked_up].iter().zip(&x.extents[batch..]) {
+            source.push(wrapped(*index, *extent));
+        }
+        let start = offset(&source, &own);
+        y.data[number * inner..][..inner].copy_from_slice(&x.data[start..start + inner]);
+    });
+}
+
+fn written(combine: ScatterOp, old: f64, new: f64) -> f64 {
+    match combine {
+        ScatterOp::Replace => new,
+        ScatterOp::Add => old + new,
+        ScatterOp::Mul => old * new,
+        ScatterOp::Max => old.max(new),
+        ScatterOp::Min => old.min(new),
+    }
+}
+
+pub(super) fn scatter_elements(x: &Array, at: &Array, updates: &Array, axis: i64, combine: ScatterOp, y: &mut Array) {
+    y.data.copy_from_slice(&x.data);
+    let own = strides(&x.extents);
+    for_each(&at.extents, |place, number| {
+        let mut target = place.to_vec();
+        target[size(axis)] = wrapped(at.data[number], x.extents[size(axis)]);
+        let target = &mut y.data[offset(&target, &own)];
+        *target = written(combine, *target, updates.data[number]);
+    });
+}
+
+pub(super) fn scatter_nd(x: &Array, at: &Array, updates: &Array, combine: ScatterOp, y: &mut Array) {
+    y.data.copy_from_slice(&x.data);
+    let looked_up = at.extents[at.extents.len() - 1];
+    let inner: usize = x.extents[looked_up..].iter().product();
+    let own = strides(&x.extents);
+    for (number, tuple) in at.data.chunks_exact(looked_up).enumerate() {
+        let target: Vec<usize> = tuple.iter().zip(&x.extents).map(|(index, extent)| wrapped(*index, *extent)).collect();
+        let start = offset(&target, &own);
+        for (target, update) in y.data[start..start + inner].iter_mut().zip(&updates.data[number * inner..]) {
+            *target = written(combine, *target, *update);
+        }
+    }
+}
+
+pub(super) fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
+    let axis = size(axis);
+    let depth = y.extents[axis];
+    let inner: usize = at.extents[axis..].iter().product();
+    for (number, y) in y.data.iter_mut().enumerate() {
+        let (outer, class, place) = (number / (depth * inner), number / inner % depth, number % inner);
+        let index = at.data[outer * inner + place];
+        let index = if index < 0.0 { index + depth as f64 } else { index };
+        *y = if index == class as f64 { on } else { off };
+    }
+}
+
+pub(super) fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
+    let rank = x.extents.len();
+    let (rows, columns) = (x.extents[rank - 2], x.extents[rank - 1]);
+    for (number, y) in y.data.iter_mut().enumerate() {
+        let right = (number % columns) as i64 - (number / columns % rows) as i64;
+        let is_kept = if upper { right >= diagonal } else { right <= diagonal };
+        *y = if is_kept { x.data[number] } else { 0.0 };
+    }
+}
+
+pub(super) fn border_pad(x: &Array, border: Border, pads: &[i64], y: &mut Array) {
+    let own = strides(&x.extents);
+    let source = |place: usize, axis: usize| {
+        let extent = x.extents[axis] as i64;
+        let place = place as i64 - pads[axis];
+        size(match border {
+            Border::Edge => place.clamp(0, extent - 1),
+            Border::Wrap => place.rem_euclid(extent),
+            Border::Reflect if place < 0 => -place,
+            Border::Reflect if place >= extent => 2 * (extent - 1) - place,
+            Border::Reflect => place,
+        })
+    };
+    for_each(&y.extents.clone(), |place, number| {
+        let at: Vec<usize> = place.iter().enumerate().map(|(axis, &place)| source(place, axis)).collect();
+        y.data[number] = x.data[offset(&at, &own)];
+    });
+}

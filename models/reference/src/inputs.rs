@@ -1,0 +1,168 @@
+//! Tensors to try a task with: the same for the same seed, on every machine and in every version.
+//!
+//! Floats lie in [-1, 1), integers are small; where an operator needs a positive number (a variance, a divisor, the
+//! argument of a logarithm) the values lie in [0.5, 1.5), and indices are below the extent they look into.
+
+use super::tensor::{Tensor, elements};
+use models::error::{Error, Result};
+use models::graph::{Const, Graph, ValueId};
+use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
+use models::task::{Operand, Task};
+use models::types::{DType, Dim, TensorType};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::io::{Read, Seek, SeekFrom};
+
+/// One tensor per parameter of a task.
+pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
+    (0..)
+        .zip(&task.parameters)
+        .map(|(stream, parameter)| {
+            let index = Operand::Parameter(stream);
+            let mut draw = Draw::Any;
+            for step in &task.steps {
+                let types =
+                    step.inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
+                for (at, _) in step.inputs.iter().enumerate().filter(|(_, operand)| **operand == index) {
+                    draw = draw.and(needed(&step.op, at, &types));
+                }
+            }
+            random(&parameter.ty, draw, seed, stream as u64)
+        })
+        .collect()
+}
+
+/// The constants of a graph; nothing where a value is made at run time.
+pub fn constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
+    let tensor = |id: ValueId, ty: &TensorType, data: &Const| match data {
+        Const::Random { seed } => {
+            let mut draw = Draw::Any;
+            for node in &graph.nodes {
+                let types: Vec<&TensorType> = node.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
+                for (at, _) in node.inputs.iter().enumerate().filter(|(_, read)| **read == id) {
+                    draw = draw.and(needed(&node.op, at, &types));
+                }
+            }
+            random(ty, draw, *seed, 0)
+        }
+        data => constant(ty, data),
+    };
+    (0..)
+        .zip(&graph.values)
+        .map(|(id, value)| value.data.as_ref().map(|data| tensor(ValueId(id), &value.ty, data)).transpose())
+        .collect()
+}
+
+/// The contents of one constant.
+pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
+    match data {
+        Const::Random { seed } => random(ty, Draw::Any, *seed, 0),
+        Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; elements(ty)?]),
+        Const::Small(numbers) => Tensor::from_numbers(ty.clone(), numbers),
+        Const::Bytes(contents) => Tensor::from_bytes(ty.clone(), contents.bytes().to_vec()),
+        Const::File { path, offset, length } => {
+            elements(ty)?;
+            let unreadable = |error: std::io::Error| Error::Unreadable {
+                file: path.display().to_string(),
+                reason: format!("{error} (looking for {length} bytes at offset {offset})"),
+            };
+            let mut file = std::fs::File::open(path).map_err(unreadable)?;
+            file.seek(SeekFrom::Start(*offset)).map_err(unreadable)?;
+            let mut bytes = Vec::new();
+            file.take(*length).read_to_end(&mut bytes).map_err(unreadable)?;
+            Tensor::from_bytes(ty.clone(), bytes)
+        }
+        Const::Computed(computed) => {
+            let inputs = computed.inputs.iter().map(|(ty, data)| constant(ty, data)).collect::<Result<Vec<_>>>()?;
+            super::evaluate_operator(&computed.op, &inputs)
+        }
+    }
+}
+
+/// Which numbers an operator can work with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Draw {
+    Any,
+    /// Not zero and not below it.
+    Positive,
+    /// Well above one.
+    AboveOne,
+    /// Whole numbers from zero up to this, excluded.
+    Below(i64),
+}
+
+impl Draw {
+    /// What suits two readers.
+    fn and(self, other: Draw) -> Draw {
+        match (self, other) {
+            (Draw::Below(a), Draw::Below(b)) => Draw::Below(a.min(b)),
+            (Draw::Below(bound), _) | (_, Draw::Below(bound)) => Draw::Below(bound),
+            (Draw::AboveOne, _) | (_, Draw::AboveOne) => Draw::AboveOne,
+            (Draw::Positive, _) | (_, Draw::Positive) => Draw::Positive,
+            (Draw::Any, Draw::Any) => Draw::Any,
+        }
+    }
+}
+
+fn needed(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
+    let extent = |axis: usize| match types[0].shape.get(axis) {
+        Some(Dim::Known(extent)) => *extent,
+        Some(Dim::Symbol(_)) | None => 1,
+    };
+    let smallest = |batch: usize| {
+        let looked_up = types[1].shape.last().map_or(1, |last| if let Dim::Known(count) = last { *count } else { 1 });
+        let axes = batch..batch + usize::try_from(looked_up).unwrap_or(0);
+        Draw::Below(axes.map(extent).min().unwrap_or(1))
+    };
+    let index = |number: i64| usize::try_from(number).unwrap_or(0);
+    match (op, input) {
+        (Op::BatchNorm { .. }, 4) => Draw::Positive,
+        (Op::Binary { function: BinaryOp::Div | BinaryOp::Mod | BinaryOp::Fmod | BinaryOp::FloorDiv }, 1) => {
+            Draw::Positive
+        }
+        (Op::Binary { function: BinaryOp::Pow }, 0) => Draw::Positive,
+        (Op::Binary { function: BinaryOp::ShiftLeft | BinaryOp::ShiftRight }, 1) => {
+            Draw::Below(8 * i64::try_from(types[1].dtype.bytes()).unwrap_or(1))
+        }
+        (
+            Op::Unary {
+                function:
+                    UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Log10 | UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Reciprocal,
+            },
+            _,
+        ) => Draw::Positive,
+        (Op::Unary { function: UnaryOp::Acosh }, _) => Draw::AboveOne,
+        (Op::Reduce { function: ReduceOp::LogSum, .. }, _) => Draw::Positive,
+        (Op::Quantize { .. } | Op::Dequantize { .. } | Op::Requantize { .. }, 1) => Draw::Positive,
+        (Op::Gather { axis } | Op::GatherElements { axis } | Op::ScatterElements { axis, .. }, 1) => {
+            Draw::Below(extent(index(*axis)))
+        }
+        (Op::GatherNd { batch }, 1) => smallest(index(*batch)),
+        (Op::ScatterNd { .. }, 1) => smallest(0),
+        (Op::OneHot { depth, .. }, _) => Draw::Below(*depth),
+        _ => Draw::Any,
+    }
+}
+
+fn random(ty: &TensorType, draw: Draw, seed: u64, stream: u64) -> Result<Tensor> {
+    let mut generator = ChaCha8Rng::seed_from_u64(seed);
+    generator.set_stream(stream);
+    let mut number = || {
+        // The upper bits as a number in [0, 1) that every element type down to 32 bits holds exactly.
+        let unit = f64::from(generator.next_u32() >> 8) / f64::from(1 << 24);
+        match (ty.dtype, draw) {
+            (DType::Bool, _) => f64::from(u8::from(unit < 0.5)),
+            (_, Draw::Below(bound)) => (bound as f64 * unit).floor(),
+            (dtype, Draw::Positive) if dtype.is_float() => 0.5 + unit,
+            (dtype, Draw::AboveOne) if dtype.is_float() => 1.5 + unit,
+            (dtype, _) if dtype.is_float() => 2.0 * unit - 1.0,
+            (DType::U8 | DType::U16 | DType::U32 | DType::U64, draw) => {
+                (16.0 * unit).floor() + f64::from(u8::from(draw != Draw::Any))
+            }
+            (_, Draw::Any) => (16.0 * unit).floor() - 8.0,
+            (_, _) => (8.0 * unit).floor() + 1.0,
+        }
+    };
+    let numbers: Vec<f64> = (0..elements(ty)?).map(|_| number()).collect();
+    Tensor::from_numbers(ty.clone(), &numbers)
+}

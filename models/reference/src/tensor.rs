@@ -1,0 +1,256 @@
+//! Tensors with contents: as bytes, the way a device holds them, and as numbers to compute with.
+
+use models::error::{Error, Result};
+use models::types::{DType, TensorType};
+
+/// More elements than this are refused: as 64-bit numbers they take 2 GiB.
+const MAX_ELEMENTS: u64 = 1 << 28;
+
+/// A tensor with its contents, little-endian and without gaps, `bool` as one byte of 0 or 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    ty: TensorType,
+    bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// A tensor of these bytes.
+    pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Tensor> {
+        if ty.bytes() != Some(bytes.len() as u64) {
+            return Err(error(&ty, format!("is given {} bytes", bytes.len())));
+        }
+        Ok(Tensor { ty, bytes })
+    }
+
+    /// A tensor of these numbers, each rounded to the element type.
+    pub fn from_numbers(ty: TensorType, numbers: &[f64]) -> Result<Tensor> {
+        if ty.elements() != Some(numbers.len() as u64) {
+            return Err(error(&ty, format!("is given {} numbers", numbers.len())));
+        }
+        let bytes = encode(ty.dtype, numbers);
+        Ok(Tensor { ty, bytes })
+    }
+
+    /// Element type and shape.
+    pub fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    /// The contents as a device holds them.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The contents as numbers; 64-bit integers beyond 2^53 lose their last digits.
+    pub fn numbers(&self) -> Vec<f64> {
+        decode(self.ty.dtype, &self.bytes)
+    }
+}
+
+/// A tensor to compute with. Its numbers are always ones its element type can hold.
+#[derive(Clone)]
+pub(super) struct Array {
+    ty: TensorType,
+    pub(super) extents: Vec<usize>,
+    pub(super) data: Vec<f64>,
+}
+
+impl Array {
+    pub(super) fn of(tensor: &Tensor) -> Result<Array> {
+        let extents = extents(&tensor.ty)?;
+        Ok(Array { ty: tensor.ty.clone(), extents, data: tensor.numbers() })
+    }
+
+    pub(super) fn zeros(ty: &TensorType) -> Result<Array> {
+        let extents = extents(ty)?;
+        let data = vec![0.0; extents.iter().product()];
+        Ok(Array { ty: ty.clone(), extents, data })
+    }
+
+    pub(super) fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    pub(super) fn into_tensor(self) -> Result<Tensor> {
+        Tensor::from_numbers(self.ty, &self.data)
+    }
+
+    /// Rounds what was computed to the element type.
+    pub(super) fn round(&mut self) {
+        let dtype = self.ty.dtype;
+        self.data.iter_mut().for_each(|number| *number = round(dtype, *number));
+    }
+}
+
+/// How many elements a type has, where the reference can hold them.
+pub(super) fn elements(ty: &TensorType) -> Result<usize> {
+    let elements = ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "elements" })?;
+    let small = usize::try_from(elements).ok().filter(|_| elements <= MAX_ELEMENTS);
+    small.ok_or_else(|| error(ty, format!("has more than the {MAX_ELEMENTS} elements the reference computes with")))
+}
+
+/// Extents as indices, once it is certain that there are not too many elements.
+fn extents(ty: &TensorType) -> Result<Vec<usize>> {
+    elements(ty)?;
+    let extents = ty.extents().unwrap_or_default();
+    extents.iter().map(|&extent| usize::try_from(extent).map_err(|_| error(ty, "has no size".to_owned()))).collect()
+}
+
+fn error(ty: &TensorType, reason: String) -> Error {
+    Error::Tensor { ty: ty.to_string(), reason }
+}
+
+/// The nearest number of an element type; integers drop the fraction and wrap.
+pub(super) fn round(dtype: DType, x: f64) -> f64 {
+    let whole = x as i64;
+    match dtype {
+        DType::F64 => x,
+        DType::F32 => f64::from(x as f32),
+        DType::F16 => half_to_f64(f64_to_half(x)),
+        DType::BF16 => f64::from(f32::from_bits(u32::from(f64_to_bfloat(x)) << 16)),
+        DType::I8 => f64::from(whole as i8),
+        DType::I16 => f64::from(whole as i16),
+        DType::I32 => f64::from(whole as i32),
+        DType::I64 => whole as f64,
+        DType::U8 => f64::from(whole as u8),
+        DType::U16 => f64::from(whole as u16),
+        DType::U32 => f64::from(whole as u32),
+        DType::U64 if x < 0.0 => (whole as u64) as f64,
+        DType::U64 => (x as u64) as f64,
+        DType::Bool => f64::from(u8::from(x != 0.0)),
+    }
+}
+
+fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
+    fn each<const N: usize>(numbers: &[f64], encode: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
+        numbers.iter().flat_map(|&number| encode(number)).collect()
+    }
+    match dtype {
+        DType::F64 => each(numbers, f64::to_le_bytes),
+        DType::F32 => each(numbers, |x| (x as f32).to_le_bytes()),
+        DType::F16 => each(numbers, |x| f64_to_half(x).to_le_bytes()),
+        DType::BF16 => each(numbers, |x| f64_to_bfloat(x).to_le_bytes()),
+        DType::I8 | DType::U8 => each(numbers, |x| [(x as i64) as u8]),
+        DType::I16 | DType::U16 => each(numbers, |x| ((x as i64) as u16).to_le_bytes()),
+        DType::I32 | DType::U32 => each(numbers, |x| ((x as i64) as u32).to_le_bytes()),
+        DType::I64 => each(numbers, |x| (x as i64).to_le_bytes()),
+        DType::U64 => each(numbers, |x| if x < 0.0 { (x as i64) as u64 } else { x as u64 }.to_le_bytes()),
+        DType::Bool => each(numbers, |x| [u8::from(x != 0.0)]),
+    }
+}
+
+fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    fn each<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        let (elements, _) = bytes.as_chunks::<N>();
+        elements.iter().map(|element| decode(*element)).collect()
+    }
+    match dtype {
+        DType::F64 => each(bytes, f64::from_le_bytes),
+        DType::F32 => each(bytes, |x| f32::from_le_bytes(x).into()),
+        DType::F16 => each(bytes, |x| half_to_f64(u16::from_le_bytes(x))),
+        DType::BF16 => each(bytes, |x| f32::from_bits(u32::from(u16::from_le_bytes(x)) << 16).into()),
+        DType::I8 => each(bytes, |x| i8::from_le_bytes(x).into()),
+        DType::I16 => each(bytes, |x| i16::from_le_bytes(x).into()),
+        DType::I32 => each(bytes, |x| i32::from_le_bytes(x).into()),
+        DType::I64 => each(bytes, |x| i64::from_le_bytes(x) as f64),
+        DType::U8 => each(bytes, |x| u8::from_le_bytes(x).into()),
+        DType::U16 => each(bytes, |x| u16::from_le_bytes(x).into()),
+        DType::U32 => each(bytes, |x| u32::from_le_bytes(x).into()),
+        DType::U64 => each(bytes, |x| u64::from_le_bytes(x) as f64),
+        DType::Bool => each(bytes, |x: [u8; 1]| f64::from(u8::from(x[0] != 0))),
+    }
+}
+
+/// Bits of the nearest 16-bit float: 1 sign, 5 exponent, 10 fraction; ties go to the even fraction.
+fn f64_to_half(x: f64) -> u16 {
+    let sign = if x.is_sign_negative() { 0x8000 } else { 0 };
+    let size = x.abs();
+    if size.is_nan() {
+        return sign | 0x7E00;
+    }
+    // Half of the last step above the largest number rounds to infinity.
+    if size >= 65520.0 {
+        return sign | 0x7C00;
+    }
+    // Below 2^-14 the steps are those of the smallest exponent.
+    let exponent = (((size.to_bits() >> 52) as i32) - 1023).max(-14);
+    let steps = (size * f64::from(10 - exponent).exp2()).round_ties_even() as u16;
+    // 1024 steps are the hidden bit: adding them carries into the exponent, also when rounding overflowed.
+    let base = (exponent + 14) as u16 * 1024;
+    sign | (base + steps)
+}
+
+fn half_to_f64(bits: u16) -> f64 {
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    let fraction = f64::from(bits & 0x3FF);
+    let size = match i32::from(bits >> 10 & 0x1F) {
+        0 => fraction * f64::from(-24).exp2(),
+        0x1F if fraction == 0.0 => f64::INFINITY,
+        0x1F => f64::NAN,
+        exponent => (1024.0 + fraction) * f64::from(exponent - 25).exp2(),
+    };
+    sign * size
+}
+
+/// The upper half of the nearest 32-bit float whose lower half is zero; ties go to even.
+fn f64_to_bfloat(x: f64) -> u16 {
+    let bits = (x as f32).to_bits();
+    if x.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    let ties_to_even = 0x7FFF + (bits >> 16 & 1);
+    (bits.wrapping_add(ties_to_even) >> 16) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn half_precision_by_hand() {
+        let cases = [
+            (1.0, 0x3C00),
+            (-2.0, 0xC000),
+            (65504.0, 0x7BFF),
+            (65519.9, 0x7BFF),
+            (65520.0, 0x7C00),
+            (f64::NEG_INFINITY, 0xFC00),
+            (0.0, 0),
+            (-0.0, 0x8000),
+            // The smallest normal, the largest and smallest below it, and half of that.
+            (6.103515625e-5, 0x0400),
+            (6.097555160522461e-5, 0x03FF),
+            (5.960464477539063e-8, 0x0001),
+            (2.9802322387695312e-8, 0x0000),
+            // Between 1 and the next number: ties to even.
+            (1.00048828125, 0x3C00),
+            (1.00146484375, 0x3C02),
+            // Rounds up into the next exponent.
+            (1.9999, 0x4000),
+        ];
+        for (number, bits) in cases {
+            assert_eq!(f64_to_half(number), bits, "{number}");
+        }
+        assert!(half_to_f64(f64_to_half(f64::NAN)).is_nan());
+        assert_eq!([0x3F80, 0x3F80, 0x3F82, 0x7F80], [1.0, 1.00390625, 1.01171875, 1e39].map(f64_to_bfloat));
+    }
+
+    #[test]
+    fn every_half_reads_what_it_writes() {
+        for bits in (0..=u16::MAX).filter(|bits| !half_to_f64(*bits).is_nan()) {
+            assert_eq!(f64_to_half(half_to_f64(bits)), bits);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_and_numbers_agree(dtype in prop::sample::select(DType::ALL), numbers in prop::collection::vec(-300.0..300.0, 0..9)) {
+            let ty = TensorType::new(dtype, &[numbers.len() as i64]);
+            let tensor = Tensor::from_numbers(ty.clone(), &numbers).unwrap();
+            prop_assert_eq!(&Tensor::from_bytes(ty.clone(), tensor.bytes().to_vec()).unwrap(), &tensor);
+            let expected: Vec<f64> = numbers.iter().map(|&number| round(dtype, number)).collect();
+            prop_assert_eq!(tensor.numbers(), expected);
+        }
+    }
+}

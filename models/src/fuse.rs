@@ -1,0 +1,217 @@
+//! Cuts a graph into tasks.
+//!
+//! A group starts at a contraction, a pool, a reduction or a normalisation and takes the pointwise operators after it for as long as
+//! each is the only reader of the value before and keeps its shape; what else they read becomes a parameter. Pointwise
+//! and moving operators that are left start groups of their own. Views are free and belong to no group; neither does
+//! what has no elements, nor anything that is computed from constants alone, because that happens once and not at every run.
+
+use crate::error::Result;
+use crate::graph::{Graph, ValueId};
+use crate::operator::{Class, Op};
+use crate::task::{Operand, Parameter, Step, Task, TaskUse};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Which operators may share a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fuse {
+    /// Each operator is a task.
+    None,
+    /// Pointwise operators join the operator before them.
+    Epilogue,
+}
+
+/// A graph as calls of tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The distinct tasks, in the order of their first call.
+    pub tasks: Vec<TaskUse>,
+    /// The calls, in an order in which they can run.
+    pub calls: Vec<Call>,
+}
+
+/// One task in its place in the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Index into the plan's tasks.
+    pub task: usize,
+    /// The graph's values that are the task's parameters.
+    pub arguments: Vec<ValueId>,
+    /// The graph's value that is the task's result.
+    pub result: ValueId,
+    /// The graph's nodes the task does the work of, anchor first.
+    pub nodes: Vec<usize>,
+}
+
+/// Operators that a partner computes at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Indices of nodes in the order of the graph.
+    pub nodes: Vec<usize>,
+    /// Who computes them.
+    pub partner: &'static str,
+}
+
+/// The distinct tasks of a graph with their places, in the order of their first call.
+pub fn tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
+    Ok(plan(graph, fuse)?.tasks)
+}
+
+/// Cuts a graph into calls of tasks.
+pub fn plan(graph: &Graph, fuse: Fuse) -> Result<Plan> {
+    plan_with(graph, fuse, &[])
+}
+
+/// The same with some operators claimed by partners. A claim that is no task is not heeded.
+pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
+    graph.check()?;
+    let cut = Cut::of(graph);
+    let mut plan = Plan { tasks: vec![], calls: vec![] };
+    let mut index_of: HashMap<(String, Option<&str>), usize> = HashMap::new();
+    for (nodes, partner) in cut.groups(fuse, claims) {
+        let (task, arguments) = cut.task(&nodes);
+        task.check()?;
+        let index = *index_of.entry((task.hash(), partner)).or_insert(plan.tasks.len());
+        if index == plan.tasks.len() {
+            plan.tasks.push(TaskUse { task, places: vec![], partner: partner.map(str::to_owned) });
+        }
+        plan.tasks[index].places.push(graph.nodes[nodes[0]].origin.scope.clone());
+        let result = cut.output(nodes[nodes.len() - 1]);
+        plan.calls.push(Call { task: index, arguments, result, nodes });
+    }
+    Ok(plan)
+}
+
+/// A checked graph with what the search asks of it again and again.
+struct Cut<'a> {
+    graph: &'a Graph,
+    /// Nodes that read each value, once per read.
+    readers: Vec<Vec<usize>>,
+    is_output: Vec<bool>,
+    /// Whether a value is the same at every run.
+    is_constant: Vec<bool>,
+}
+
+impl<'a> Cut<'a> {
+    fn of(graph: &'a Graph) -> Cut<'a> {
+        let mut readers = vec![vec![]; graph.values.len()];
+        let mut is_constant: Vec<bool> = graph.values.iter().map(|value| value.data.is_some()).collect();
+        for (index, node) in graph.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|id| readers[id.0 as usize].push(index));
+            is_constant[node.outputs[0].0 as usize] = node.inputs.iter().all(|id| is_constant[id.0 as usize]);
+        }
+        let mut is_output = vec![false; graph.values.len()];
+        graph.outputs.iter().for_each(|id| is_output[id.0 as usize] = true);
+        Cut { graph, readers, is_output, is_constant }
+    }
+
+    /// The nodes of each task with the partner that claims them, in an order in which the tasks can run.
+    fn groups<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
+        let mut is_taken: Vec<bool> = (0..self.graph.nodes.len())
+            .map(|node| {
+                let is_view = self.graph.nodes[node].op.class() == Class::View;
+                is_view || self.is_constant_node(node) || self.is_empty(node)
+            })
+            .collect();
+        let mut groups = Vec::new();
+        for claim in claims {
+            if self.is_line(&claim.nodes, &is_taken) {
+                claim.nodes.iter().for_each(|&node| is_taken[node] = true);
+                groups.push((claim.nodes.clone(), Some(claim.partner)));
+            }
+        }
+        for starts in [Cut::is_anchor as fn(Class) -> bool, |_| true] {
+            for start in 0..self.graph.nodes.len() {
+                if is_taken[start] || !starts(self.graph.nodes[start].op.class()) {
+                    continue;
+                }
+                let mut group = vec![start];
+                is_taken[start] = true;
+                while let Some(next) = self.follower(&group, fuse).filter(|&next| !is_taken[next]) {
+                    is_taken[next] = true;
+                    group.push(next);
+                }
+                groups.push((group, None));
+            }
+        }
+        // A group runs when its last node can: by then everything any of its nodes reads is there.
+        groups.sort_by_key(|(group, _)| group[group.len() - 1]);
+        groups
+    }
+
+    /// Whether nodes that are free follow each other as the steps of a task do.
+    fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
+        !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.task(nodes).0.check().is_ok()
+    }
+
+    /// Whether the result of a node has no elements to compute.
+    fn is_empty(&self, node: usize) -> bool {
+        self.graph.values[self.output(node).0 as usize].ty.elements() == Some(0)
+    }
+
+    fn is_anchor(class: Class) -> bool {
+        match class {
+            Class::Contraction | Class::Normalisation | Class::Pool | Class::Reduction => true,
+            Class::Pointwise | Class::Movement | Class::View => false,
+        }
+    }
+
+    /// The pointwise operator that may join a group.
+    fn follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
+        let last = group[group.len() - 1];
+        // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
+        if let Op::Quantize { .. } | Op::Requantize { .. } = self.graph.nodes[last].op {
+            return None;
+        }
+        let value = self.output(last);
+        let [next] = self.readers[value.0 as usize].as_slice() else { return None };
+        let node = &self.graph.nodes[*next];
+        let at = node.inputs.iter().position(|&id| id == value)?;
+        let joins = fuse == Fuse::Epilogue
+            && !self.is_output[value.0 as usize]
+            && node.op.class() == Class::Pointwise
+            && !node.op.is_weight(at)
+            && self.graph.value(node.outputs[0])?.ty.shape == self.graph.value(value)?.ty.shape;
+        joins.then_some(*next)
+    }
+
+    fn output(&self, node: usize) -> ValueId {
+        self.graph.nodes[node].outputs[0]
+    }
+
+    fn is_constant_node(&self, node: usize) -> bool {
+        self.is_constant[self.output(node).0 as usize]
+    }
+
+    /// The task of a group and the values that are its parameters; a value read twice is one parameter.
+    fn task(&self, nodes: &[usize]) -> (Task, Vec<ValueId>) {
+        let mut arguments: Vec<ValueId> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        for &index in nodes {
+            let node = &self.graph.nodes[index];
+            let inside = steps.len().checked_sub(1).map(|before| self.output(nodes[before]));
+            let mut operand = |id: ValueId| {
+                if Some(id) == inside {
+                    return Operand::Step(steps.len() - 1);
+                }
+                let known = arguments.iter().position(|&argument| argument == id);
+                Operand::Parameter(known.unwrap_or_else(|| {
+                    arguments.push(id);
+                    arguments.len() - 1
+                }))
+            };
+            let inputs = node.inputs.iter().map(|&id| operand(id)).collect();
+            let output = self.graph.values[node.outputs[0].0 as usize].ty.clone();
+            steps.push(Step { op: node.op.clone(), inputs, output });
+        }
+        let parameters = arguments
+            .iter()
+            .map(|id| Parameter {
+                ty: self.graph.values[id.0 as usize].ty.clone(),
+                is_constant: self.is_constant[id.0 as usize],
+            })
+            .collect();
+        (Task { parameters, steps }, arguments)
+    }
+}

@@ -1,0 +1,43 @@
+//! Libraries beside the compiler that may compute groups of operators, and what each supports.
+//!
+//! A composite target such as `cpu-vendor, llvm` names partners first. What a partner supports is a table of patterns;
+//! the crate `passes` finds them in a graph. Partners are asked in their order, patterns of one partner in theirs: put
+//! the largest first.
+
+/// A library that computes operators or groups of them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Partner {
+    /// Its name in targets.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// What it supports: the operators that a match covers.
+    pub patterns: &'static [&'static str],
+}
+
+/// The name of the vendor's library of CPU operators.
+pub const CPU_VENDOR: &str = "cpu-vendor";
+
+/// Every partner a target may name.
+pub const PARTNERS: &[Partner] = &[Partner {
+    name: CPU_VENDOR,
+    what: "a vendor's library of CPU operators, such as oneDNN",
+    patterns: &[
+        "relu?(add(bias_add?(conv(x, #w), #b), residual))",
+        "relu/clip/sigmoid/tanh/hard_swish?(bias_add?(conv/conv_transpose(x, #w), #b))",
+        "relu/clip/sigmoid/tanh/gelu/gelu_tanh?(bias_add?(dense(x, #w), #b))",
+        "requantize(bias_add?(q_conv/q_dense(x, #w), #b), #multiplier)",
+        "mat_mul(a, b)",
+        "attention(q, k, v, ..)",
+        "pool(x)",
+        "global_pool(x)",
+        "softmax(x)",
+        "layer_norm(x, #scale, #shift)",
+        "batch_norm(x, ..)",
+    ],
+}];
+
+/// The partner of a name.
+pub fn partner(name: &str) -> Option<&'static Partner> {
+    PARTNERS.iter().find(|partner| partner.name == name)
+}

@@ -1,0 +1,17 @@
+//! Reading small text files of bounded size.
+
+use models::error::{Error, Result};
+use std::io::Read;
+use std::path::Path;
+
+/// The text of a file of at most so many bytes.
+pub(crate) fn text(path: &Path, limit: u64) -> Result<String> {
+    let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
+    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut text = String::new();
+    file.take(limit + 1).read_to_string(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    if text.len() as u64 > limit {
+        return Err(unreadable(format!("it has more than {limit} bytes")));
+    }
+    Ok(text)
+}

@@ -1,0 +1,177 @@
+//! Known networks by name, built here without any file.
+//!
+//! Shapes and layers follow the field's common implementations for inference, without auxiliary heads; weights are
+//! random. Parameter and multiply-add counts of each model are tested against published code.
+
+#![forbid(unsafe_code)]
+
+mod alexnet;
+mod convnext;
+mod densenet;
+mod dqn;
+mod files;
+mod inception;
+mod mlp;
+mod mobilenet;
+mod net;
+mod pixels;
+mod recurrent;
+mod resnet;
+pub mod safetensors;
+mod shufflenet;
+pub mod simple;
+mod squeezenet;
+pub mod transformers;
+mod vgg;
+mod video;
+mod yolo;
+
+use models::error::{Error, Result};
+use models::graph::{Graph, ValueId};
+use models::names;
+use net::Net;
+use resnet::Bottleneck;
+use video::Time;
+
+/// One model of the zoo.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names; case, `-`, `_` and `.` never matter.
+    pub aliases: &'static [&'static str],
+    /// Extents of its first input without the batch.
+    pub input: &'static [i64],
+    make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
+}
+
+/// Heights and widths of images that can be asked for.
+const IMAGE_SIZES: std::ops::RangeInclusive<i64> = 16..=2048;
+
+const MODELS: &[Entry] = &[
+    image("resnet-18", |net, x| resnet::basic(net, x, [2, 2, 2, 2])).or(&["resnet"]),
+    image("resnet-34", |net, x| resnet::basic(net, x, [3, 4, 6, 3])),
+    image("resnet-50", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 4, 6, 3]))),
+    image("resnet-101", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 4, 23, 3]))),
+    image("resnet-152", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 8, 36, 3]))),
+    image("resnext-50-32x4d", |net, x| {
+        resnet::bottleneck(net, x, &Bottleneck { groups: 32, width: 4, ..Bottleneck::plain([3, 4, 6, 3]) })
+    })
+    .or(&["resnext-50", "resnext"]),
+    image("wide-resnet-50-2", |net, x| {
+        resnet::bottleneck(net, x, &Bottleneck { width: 128, ..Bottleneck::plain([3, 4, 6, 3]) })
+    })
+    .or(&["wide-resnet-50", "wide-resnet"]),
+    image("alexnet", alexnet::alexnet),
+    image("vgg-11", |net, x| vgg::vgg(net, x, [1, 1, 2, 2, 2], false)),
+    image("vgg-13", |net, x| vgg::vgg(net, x, [2, 2, 2, 2, 2], false)),
+    image("vgg-16", |net, x| vgg::vgg(net, x, [2, 2, 3, 3, 3], false)).or(&["vgg"]),
+    image("vgg-19", |net, x| vgg::vgg(net, x, [2, 2, 4, 4, 4], false)),
+    image("vgg-11-bn", |net, x| vgg::vgg(net, x, [1, 1, 2, 2, 2], true)),
+    image("vgg-13-bn", |net, x| vgg::vgg(net, x, [2, 2, 2, 2, 2], true)),
+    image("vgg-16-bn", |net, x| vgg::vgg(net, x, [2, 2, 3, 3, 3], true)).or(&["vgg-bn"]),
+    image("vgg-19-bn", |net, x| vgg::vgg(net, x, [2, 2, 4, 4, 4], true)),
+    image("squeezenet-1.0", squeezenet::version_1_0),
+    image("squeezenet-1.1", squeezenet::version_1_1).or(&["squeezenet"]),
+    image("mobilenet", mobilenet::version_1).or(&["mobilenet-v1"]),
+    image("mobilenet-v2", mobilenet::version_2),
+    image("mobilenet-v3-small", mobilenet::version_3_small),
+    image("mobilenet-v3-large", mobilenet::version_3_large).or(&["mobilenet-v3"]),
+    image("mnasnet-1.0", mobilenet::mnasnet).or(&["mnasnet"]),
+    image("efficientnet-b0", mobilenet::efficientnet_b0).or(&["efficientnet"]),
+    image("shufflenet-v2-x1.0", shufflenet::version_2).or(&["shufflenet-v2", "shufflenet"]),
+    image("densenet-121", |net, x| densenet::densenet(net, x, [6, 12, 24, 16])).or(&["densenet"]),
+    image("densenet-169", |net, x| densenet::densenet(net, x, [6, 12, 32, 32])),
+    image("densenet-201", |net, x| densenet::densenet(net, x, [6, 12, 48, 32])),
+    image("googlenet", inception::googlenet),
+    image("convnext-tiny", convnext::tiny).or(&["convnext"]),
+    Entry { name: "inception-v3", aliases: &["inception"], input: &[3, 299, 299], make: inception::version_3 },
+    clip("r3d-18", |net, x| video::resnet_18(net, x, Time::Whole)).or(&["resnet3d-18", "resnet3d"]),
+    clip("mc3-18", |net, x| video::resnet_18(net, x, Time::Mixed)),
+    clip("r2plus1d-18", |net, x| video::resnet_18(net, x, Time::Split)),
+    Entry { name: "unet", aliases: &[], input: &[3, 256, 256], make: pixels::unet },
+    Entry { name: "dcgan", aliases: &[], input: &[100], make: pixels::dcgan },
+    Entry { name: "yolov3-tiny", aliases: &["yolo-tiny"], input: &[3, 416, 416], make: yolo::version_3_tiny },
+    Entry { name: "yolov8-nano", aliases: &["yolov8n"], input: &[3, 640, 640], make: yolo::version_8_nano },
+    Entry { name: "dqn", aliases: &[], input: &[4, 84, 84], make: dqn::dqn },
+    Entry { name: "mlp", aliases: &[], input: &[1, 28, 28], make: mlp::mlp },
+    Entry { name: "lstm", aliases: &[], input: &[16, 128], make: recurrent::lstm },
+    Entry { name: "gru", aliases: &[], input: &[16, 128], make: recurrent::gru },
+];
+
+/// A network for short videos of 16 frames.
+const fn clip(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
+    Entry { name, aliases: &[], input: &[3, 16, 112, 112], make }
+}
+
+/// A network for colour images of 224x224.
+const fn image(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
+    Entry { name, aliases: &[], input: &[3, 224, 224], make }
+}
+
+impl Entry {
+    const fn or(mut self, aliases: &'static [&'static str]) -> Entry {
+        self.aliases = aliases;
+        self
+    }
+
+    /// The model's graph for inputs of this batch size.
+    pub fn build(&self, batch: i64) -> Result<Graph> {
+        self.build_for(self.name, self.input, batch)
+    }
+
+    /// The graph under a name of its own, for inputs with other extents.
+    fn build_for(&self, name: &str, input: &[i64], batch: i64) -> Result<Graph> {
+        if batch < 1 {
+            let reason = format!("batch size {batch} must be at least 1");
+            return Err(Error::Model { model: name.to_owned(), reason });
+        }
+        let mut net = Net::new(name);
+        let x = net.input("data", &[&[batch], input].concat())?;
+        let outputs = (self.make)(&mut net, x)?;
+        net.finish(&outputs)
+    }
+
+    /// The extents of the input when what follows the model's name is `hw=160`: images of that height and width.
+    fn input_of(&self, change: &str) -> std::result::Result<Vec<i64>, String> {
+        let &[channels, height, width] = self.input else { return Err(self.has_one_size()) };
+        if height != width {
+            return Err(self.has_one_size());
+        }
+        let size = change.strip_prefix("hw=").ok_or_else(|| format!("`{change}` is not hw=N, such as `hw=160`"))?;
+        match size.parse() {
+            Ok(size) if IMAGE_SIZES.contains(&size) => Ok(vec![channels, size, size]),
+            _ => Err(format!("`{size}` is not a size from {} to {}", IMAGE_SIZES.start(), IMAGE_SIZES.end())),
+        }
+    }
+
+    fn has_one_size(&self) -> String {
+        let extents: Vec<String> = self.input.iter().map(i64::to_string).collect();
+        format!("its input is always {}", extents.join("x"))
+    }
+}
+
+/// Every model there is.
+pub fn list() -> &'static [Entry] {
+    MODELS
+}
+
+/// The graph of a named model for inputs of this batch size.
+///
+/// Networks for images take images of another size, too: `resnet-18:hw=160`.
+pub fn build(name: &str, batch: i64) -> Result<Graph> {
+    let Some((base, change)) = name.split_once(':') else { return find(name)?.build(batch) };
+    let entry = find(base)?;
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    let input = entry.input_of(change).map_err(refused)?;
+    // An image can be too small for what follows.
+    entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
+}
+
+/// The model of a name.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    let index = names::find(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
+    index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Networks for small devices: depthwise convolutions between cheap 1x1 ones.
+
+use super::net::{Net, RELU, RELU6, same};
+use models::error::Result;
+use models::graph::ValueId;
+use models::operator::{Op, UnaryOp};
+
+/// The first version: depthwise and pointwise convolutions in turn.
+pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let epsilon = 1e-5;
+    let mut x = net.conv_norm_act("stem", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
+    let stages = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)];
+    let stages = stages.into_iter().chain([(512, 1); 5]).chain([(1024, 2), (1024, 1)]);
+    for (index, (out, stride)) in stages.enumerate() {
+        let channels = net.channels(x)?;
+        let depthwise = same(channels, 3).stride(&[stride; 2]).groups(channels);
+        x = net.conv_norm_act(&format!("blocks.{index}.depthwise"), x, &depthwise, epsilon, &RELU)?;
+        x = net.conv_norm_act(&format!("blocks.{index}.pointwise"), x, &same(out, 1), epsilon, &RELU)?;
+    }
+    let x = net.channel_means("avgpool", x)?;
+    Ok(vec![net.dense("classifier", x, 1000)?])
+}
+
+/// An inverted residual block: expand, filter each channel, project; the input is added where shapes agree.
+pub(super) struct Inverted {
+    pub expanded: i64,
+    pub out: i64,
+    pub kernel: i64,
+    pub stride: i64,
+    pub activation: Op,
+    /// Channels, activation and gate of a squeeze-and-excite stage.
+    pub squeeze: Option<(i64, UnaryOp, UnaryOp)>,
+    pub epsilon: f64,
+}
+
+pub(super) fn inverted(net: &mut Net, scope: &str, x: ValueId, block: &Inverted) -> Result<ValueId> {
+    let channels = net.channels(x)?;
+    let mut y = x;
+    if block.expanded != channels {
+        let expand = same(block.expanded, 1);
+        y = net.conv_norm_act(&format!("{scope}.expand"), y, &expand, block.epsilon, &block.activation)?;
+    }
+    let depthwise = same(block.expanded, block.kernel).stride(&[block.stride; 2]).groups(block.expanded);
+    y = net.conv_norm_act(&format!("{scope}.depthwise"), y, &depthwise, block.epsilon, &block.activation)?;
+    if let Some((squeezed, activation, gate)) = block.squeeze {
+        y = net.squeeze_excite(&format!("{scope}.squeeze"), y, squeezed, activation, gate)?;
+    }
+    y = net.conv_norm(&format!("{scope}.project"), y, &same(block.out, 1), block.epsilon)?;
+    if block.stride == 1 && channels == block.out { net.add(&format!("{scope}.add"), y, x) } else { Ok(y) }
+}
+
+/// The second version: inverted residuals.
+pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let epsilon = 1e-5;
+    let x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU6)?;
+    // Expansion, output channels, blocks, stride of the first.
+    let stages =
+        [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
+    let mut x = x;
+    let mut index = 1;
+    for (expansion, out, count, first_stride) in stages {
+        for block in 0..count {
+            let expanded = net.channels(x)? * expansion;
+            let stride = if block == 0 { first_stride } else { 1 };
+            let block = Inverted { expanded, out, kernel: 3, stride, activation: RELU6, squeeze: None, epsilon };
+            x = inverted(net, &format!("features.{index}"), x, &block)?;
+            index += 1;
+        }
+    }
+    let x = net.conv_norm_act("features.18", x, &same(1280, 1), epsilon, &RELU6)?;
+    let x = net.channel_means("avgpool", x)?;
+    let x = net.dropout(x)?;
+    Ok(vec![net.dense("classifier.1", x, 1000)?])
+}
+
+/// Kernel, expanded channels, output channels, squeeze and excite, hard swish, stride.
+type Row = (i64, i64, i64, bool, bool, i64);
+
+const LARGE: &[Row] = &[
+    (3, 16, 16, false, false, 1),
+    (3, 64, 24, false, false, 2),
+    (3, 72, 24, false, false, 1),
+    (5, 72, 40, true, false, 2),
+    (5, 120, 40, true, false, 1),
+    (5, 120, 40, true, false, 1),
+    (3, 240, 80, false, true, 2),
+    (3, 200, 80, false, true, 1),
+    (3, 184, 80, false, true, 1),
+    (3, 184, 80, false, true, 1),
+    (3, 480, 112, true, true, 1),
+    (3, 672, 112, true, true, 1),
+    (5, 672, 160, true, true, 2),
+    (5, 960, 160, true, true, 1),
+    (5, 960, 160, true, true, 1),
+];
+
+const SMALL: &[Row] = &[
+    (3, 16, 16, true, false, 2),
+    (3, 72, 24, false, false, 2),
+    (3, 88, 24, false, false, 1),
+    (5, 96, 40, true, true, 2),
+    (5, 240, 40, true, true, 1),
+    (5, 240, 40, true, true, 1),
+    (5, 120, 48, true, true, 1),
+    (5, 144, 48, true, true, 1),
+    (5, 288, 96, true, true, 2),
+    (5, 576, 96, true, true, 1),
+    (5, 576, 96, true, true, 1),
+];
+
+/// The third version, large.
+pub(super) fn version_3_large(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    version_3(net, x, LARGE, 1280)
+}
+
+/// The third version, small.
+pub(super) fn version_3_small(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    version_3(net, x, SMALL, 1024)
+}
+
+fn version_3(net: &mut Net, x: ValueId, rows: &[Row], hidden: i64) -> Result<Vec<ValueId>> {
+    let epsilon = 1e-3;
+    let swish = Op::Unary { function: UnaryOp::HardSwish };
+    let mut x = net.conv_norm_act("features.0", x, &same(16, 3).stride(&[2, 2]), epsilon, &swish)?;
+    for (index, &(kernel, expanded, out, has_squeeze, has_swish, stride)) in (1..).zip(rows) {
+        let squeezed = divisible_by_8(expanded / 4);
+        let block = Inverted {
+            expanded,
+            out,
+            kernel,
+            stride,
+            activation: if has_swish { swish.clone() } else { RELU },
+            squeeze: has_squeeze.then_some((squeezed, UnaryOp::Relu, UnaryOp::HardSigmoid)),
+            epsilon,
+        };
+        x = inverted(net, &format!("features.{index}"), x, &block)?;
+    }
+    let last = same(6 * net.channels(x)?, 1);
+    let x = net.conv_norm_act(&format!("features.{}", rows.len() + 1), x, &last, epsilon, &swish)?;
+    let x = net.channel_means("avgpool", x)?;
+    let x = net.dense("classifier.0", x, hidden)?;
+    let x = net.push("classifier.1", swish, &[x])?;
+    let x = net.dropout(x)?;
+    Ok(vec![net.dense("classifier.3", x, 1000)?])
+}
+
+/// The nearest multiple of 8 that loses no more than a tenth.
+fn divisible_by_8(channels: i64) -> i64 {
+    let near = ((channels + 4) / 8 * 8).max(8);
+    if near * 10 < channels * 9 { near + 8 } else { near }
+}
+
+/// A network found by searching for speed on a phone.
+pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let epsilon = 1e-5;
+    let x = net.conv_norm_act("layers.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
+    let x = net.conv_norm_act("layers.3", x, &same(32, 3).groups(32), epsilon, &RELU)?;
+    let mut x = net.conv_norm("layers.6", x, &same(16, 1), epsilon)?;
+    // Output channels, kernel, stride of the first block, expansion, blocks.
+    let stacks =
+        [(24, 3, 2, 3, 3), (40, 5, 2, 3, 3), (80, 5, 2, 6, 3), (96, 3, 1, 6, 2), (192, 5, 2, 6, 4), (320, 3, 1, 6, 1)];
+    for (stack, (out, kernel, first_stride, expansion, count)) in (8..).zip(stacks) {
+        for index in 0..count {
+            let expanded = net.channels(x)? * expansion;
+            let stride = if index == 0 { first_stride } else { 1 };
+            let block = Inverted { expanded, out, kernel, stride, activation: RELU, squeeze: None, epsilon };
+            x = inverted(net, &format!("layers.{stack}.{index}"), x, &block)?;
+        }
+    }
+    let x = net.conv_norm_act("layers.14", x, &same(1280, 1), epsilon, &RELU)?;
+    let x = net.channel_means("avgpool", x)?;
+    let x = net.dropout(x)?;
+    Ok(vec![net.dense("classifier.1", x, 1000)?])
+}
+
+/// The smallest of a family scaled in depth, width and resolution together.
+pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let epsilon = 1e-5;
+    let silu = Op::Unary { function: UnaryOp::Silu };
+    let mut x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &silu)?;
+    // Expansion, kernel, stride of the first block, output channels, blocks.
+    let stages = [
+        (1, 3, 1, 16, 1),
+        (6, 3, 2, 24, 2),
+        (6, 5, 2, 40, 2),
+        (6, 3, 2, 80, 3),
+        (6, 5, 1, 112, 3),
+        (6, 5, 2, 192, 4),
+        (6, 3, 1, 320, 1),
+    ];
+    for (stage, (expansion, kernel, first_stride, out, count)) in (1..).zip(stages) {
+        for index in 0..count {
+            let channels = net.channels(x)?;
+            let block = Inverted {
+                expanded: channels * expansion,
+                out,
+                kernel,
+                stride: if index == 0 { first_stride } else { 1 },
+                activation: silu.clone(),
+                squeeze: Some((channels / 4, UnaryOp::Silu, UnaryOp::Sigmoid)),
+                epsilon,
+            };
+            x = inverted(net, &format!("features.{stage}.{index}"), x, &block)?;
+        }
+    }
+    let x = net.conv_norm_act("features.8", x, &same(1280, 1), epsilon, &silu)?;
+    let x = net.channel_means("avgpool", x)?;
+    let x = net.dropout(x)?;
+    Ok(vec![net.dense("classifier.1", x, 1000)?])
+}

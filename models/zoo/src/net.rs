@@ -1,0 +1,286 @@
+//! The layers networks are written in: a graph builder that also makes the weights.
+//!
+//! Weights are `Random` with a seed each, so building a model costs nothing but its shapes.
+
+use models::builder::GraphBuilder;
+use models::error::{Error, Result};
+use models::graph::{Const, Graph, ValueId};
+use models::operator::{BinaryOp, Op, PoolMode, UnaryOp};
+use models::types::{Dim, TensorType};
+
+/// `min(max(x, 0), 6)`
+pub(super) const RELU6: Op = Op::Clip { low: 0.0, high: 6.0 };
+pub(super) const RELU: Op = Op::Unary { function: UnaryOp::Relu };
+
+/// A network in the making.
+pub struct Net {
+    builder: GraphBuilder,
+    seed: u64,
+}
+
+/// A convolution layer, without a bias unless it is asked for.
+#[derive(Clone)]
+pub(super) struct Conv {
+    out: i64,
+    kernel: Vec<i64>,
+    strides: Vec<i64>,
+    pads: Vec<i64>,
+    groups: i64,
+    has_bias: bool,
+}
+
+/// A convolution with this kernel, stride 1 and no padding.
+pub(super) fn conv(out: i64, kernel: &[i64]) -> Conv {
+    let rank = kernel.len();
+    Conv { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
+}
+
+/// A two-dimensional convolution with a square kernel, padded so that stride 1 keeps the extents.
+pub(super) fn same(out: i64, kernel: i64) -> Conv {
+    conv(out, &[kernel; 2]).pad(&[(kernel - 1) / 2; 2])
+}
+
+impl Conv {
+    pub(super) fn stride(mut self, strides: &[i64]) -> Conv {
+        self.strides = strides.to_vec();
+        self
+    }
+
+    /// Pads of each spatial axis, the same on both sides.
+    pub(super) fn pad(mut self, pads: &[i64]) -> Conv {
+        self.pads = pads.to_vec();
+        self
+    }
+
+    pub(super) fn groups(mut self, groups: i64) -> Conv {
+        self.groups = groups;
+        self
+    }
+
+    pub(super) fn bias(mut self) -> Conv {
+        self.has_bias = true;
+        self
+    }
+}
+
+impl Net {
+    pub(super) fn new(name: &str) -> Net {
+        Net { builder: GraphBuilder::new(name), seed: 0 }
+    }
+
+    pub(super) fn input(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
+        self.builder.input(name, TensorType::f32(extents))
+    }
+
+    pub(super) fn finish(self, outputs: &[ValueId]) -> Result<Graph> {
+        self.builder.finish(outputs)
+    }
+
+    /// The builder itself, standing in this place of the model.
+    pub(super) fn at(&mut self, scope: &str) -> &mut GraphBuilder {
+        self.builder.set_scope(scope);
+        &mut self.builder
+    }
+
+    /// Any operator.
+    pub(super) fn push(&mut self, scope: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        self.at(scope).push(op, inputs)
+    }
+
+    pub(super) fn weight(&mut self, name: &str, extents: &[i64]) -> Result<ValueId> {
+        self.seed += 1;
+        self.builder.constant(name, TensorType::f32(extents), Const::Random { seed: self.seed })
+    }
+
+    /// Extents of a value; everything in the zoo has numbers only.
+    pub(super) fn extents(&self, x: ValueId) -> Result<Vec<i64>> {
+        let ty = self.builder.ty(x)?;
+        ty.extents().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "extents" })
+    }
+
+    /// Extent of the channel dimension.
+    pub(super) fn channels(&self, x: ValueId) -> Result<i64> {
+        match self.builder.ty(x)?.shape.get(1) {
+            Some(Dim::Known(channels)) => Ok(*channels),
+            _ => Err(Error::Symbolic { ty: self.builder.ty(x)?.to_string(), what: "channels" }),
+        }
+    }
+
+    pub(super) fn conv(&mut self, scope: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+        let mut filter = vec![layer.out, self.channels(x)? / layer.groups];
+        filter.extend(&layer.kernel);
+        let w = self.weight(&format!("{scope}.weight"), &filter)?;
+        let op = Op::Conv {
+            strides: layer.strides.clone(),
+            pads: [layer.pads.as_slice(), &layer.pads].concat(),
+            dilations: vec![1; layer.kernel.len()],
+            groups: layer.groups,
+        };
+        let y = self.push(scope, op, &[x, w])?;
+        if layer.has_bias { self.bias(scope, y) } else { Ok(y) }
+    }
+
+    /// A convolution and the normalisation after it.
+    pub(super) fn conv_norm(&mut self, scope: &str, x: ValueId, layer: &Conv, epsilon: f64) -> Result<ValueId> {
+        let x = self.conv(&format!("{scope}.conv"), x, layer)?;
+        self.batch_norm(&format!("{scope}.bn"), x, epsilon)
+    }
+
+    /// A convolution, the normalisation after it and an activation.
+    pub(super) fn conv_norm_act(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        layer: &Conv,
+        epsilon: f64,
+        activation: &Op,
+    ) -> Result<ValueId> {
+        let x = self.conv_norm(scope, x, layer, epsilon)?;
+        self.push(&format!("{scope}.act"), activation.clone(), &[x])
+    }
+
+    /// Scales each channel by what two small layers make of the channels' means.
+    pub(super) fn squeeze_excite(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        squeezed: i64,
+        activation: UnaryOp,
+        gate: UnaryOp,
+    ) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let mean = self.push(&format!("{scope}.avgpool"), Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        let y = self.conv(&format!("{scope}.fc1"), mean, &same(squeezed, 1).bias())?;
+        let y = self.unary(&format!("{scope}.activation"), y, activation)?;
+        let y = self.conv(&format!("{scope}.fc2"), y, &same(channels, 1).bias())?;
+        let y = self.unary(&format!("{scope}.scale_activation"), y, gate)?;
+        self.binary(&format!("{scope}.scale"), BinaryOp::Mul, x, y)
+    }
+
+    fn bias(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let bias = self.weight(&format!("{scope}.bias"), &[channels])?;
+        self.push(scope, Op::BiasAdd { axis: 1 }, &[x, bias])
+    }
+
+    pub(super) fn batch_norm(&mut self, scope: &str, x: ValueId, epsilon: f64) -> Result<ValueId> {
+        let channels = self.channels(x)?;
+        let mut inputs = vec![x];
+        for name in ["weight", "bias", "running_mean", "running_var"] {
+            inputs.push(self.weight(&format!("{scope}.{name}"), &[channels])?);
+        }
+        self.push(scope, Op::BatchNorm { epsilon }, &inputs)
+    }
+
+    /// A transposed convolution with a square kernel.
+    pub(super) fn conv_transpose(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        out: i64,
+        [kernel, stride, pad]: [i64; 3],
+        has_bias: bool,
+    ) -> Result<ValueId> {
+        let filter = [self.channels(x)?, out, kernel, kernel];
+        let w = self.weight(&format!("{scope}.weight"), &filter)?;
+        let op = Op::ConvTranspose {
+            strides: vec![stride; 2],
+            pads: vec![pad; 4],
+            output_pads: vec![0; 2],
+            dilations: vec![1; 2],
+            groups: 1,
+        };
+        let y = self.push(scope, op, &[x, w])?;
+        if has_bias { self.bias(scope, y) } else { Ok(y) }
+    }
+
+    /// A fully connected layer with bias on the last dimension.
+    pub(super) fn dense(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
+        let extents = self.extents(x)?;
+        let w = self.weight(&format!("{scope}.weight"), &[out, extents[extents.len() - 1]])?;
+        let bias = self.weight(&format!("{scope}.bias"), &[out])?;
+        let y = self.push(scope, Op::Dense, &[x, w])?;
+        self.push(scope, Op::BiasAdd { axis: -1 }, &[y, bias])
+    }
+
+    pub(super) fn unary(&mut self, scope: &str, x: ValueId, function: UnaryOp) -> Result<ValueId> {
+        self.push(scope, Op::Unary { function }, &[x])
+    }
+
+    pub(super) fn relu(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        self.unary(scope, x, UnaryOp::Relu)
+    }
+
+    pub(super) fn binary(&mut self, scope: &str, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.push(scope, Op::Binary { function }, &[a, b])
+    }
+
+    pub(super) fn add(&mut self, scope: &str, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.binary(scope, BinaryOp::Add, a, b)
+    }
+
+    /// A maximum pool with a cubic window over as many spatial dimensions as there are.
+    pub(super) fn max_pool(&mut self, scope: &str, x: ValueId, kernel: i64, stride: i64, pad: i64) -> Result<ValueId> {
+        self.pool(scope, x, PoolMode::Max, [kernel, stride, pad], false)
+    }
+
+    /// An average pool; pads count, as is usual in training frameworks.
+    pub(super) fn average_pool(&mut self, scope: &str, x: ValueId, window: [i64; 3]) -> Result<ValueId> {
+        self.pool(scope, x, PoolMode::Average, window, false)
+    }
+
+    /// A pool with a window of `[kernel, stride, pad]`.
+    pub(super) fn pool(
+        &mut self,
+        scope: &str,
+        x: ValueId,
+        mode: PoolMode,
+        [kernel, stride, pad]: [i64; 3],
+        ceil: bool,
+    ) -> Result<ValueId> {
+        let rank = self.builder.ty(x)?.rank().saturating_sub(2);
+        let op = Op::Pool {
+            mode,
+            kernel: vec![kernel; rank],
+            strides: vec![stride; rank],
+            pads: vec![pad; 2 * rank],
+            dilations: vec![1; rank],
+            ceil,
+            count_pad: mode == PoolMode::Average,
+        };
+        self.push(scope, op, &[x])
+    }
+
+    pub(super) fn concat(&mut self, scope: &str, parts: &[ValueId]) -> Result<ValueId> {
+        self.push(scope, Op::Concat { axis: 1 }, parts)
+    }
+
+    /// Does nothing at inference; it stands where training drops elements.
+    pub(super) fn dropout(&mut self, x: ValueId) -> Result<ValueId> {
+        self.push("dropout", Op::Identity, &[x])
+    }
+
+    /// The elements `start` to `stop` (excluded) of one dimension.
+    pub(super) fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
+        let op = Op::Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] };
+        self.push(scope, op, &[x])
+    }
+
+    pub(super) fn reshape(&mut self, scope: &str, x: ValueId, shape: &[i64]) -> Result<ValueId> {
+        self.push(scope, Op::Reshape { shape: shape.to_vec() }, &[x])
+    }
+
+    pub(super) fn transpose(&mut self, scope: &str, x: ValueId, permutation: &[i64]) -> Result<ValueId> {
+        self.push(scope, Op::Transpose { permutation: permutation.to_vec() }, &[x])
+    }
+
+    /// The mean of each channel as `[batch, channels]`.
+    pub(super) fn channel_means(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
+        let mean = self.push(scope, Op::GlobalPool { mode: PoolMode::Average }, &[x])?;
+        self.flatten(mean)
+    }
+
+    pub(super) fn flatten(&mut self, x: ValueId) -> Result<ValueId> {
+        self.push("flatten", Op::Flatten { axis: 1 }, &[x])
+    }
+}

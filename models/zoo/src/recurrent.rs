@@ -1,0 +1,64 @@
+//! Recurrent cells, unrolled over the steps of their input `[batch, steps, features]`.
+//!
+//! The product with the input is one for all steps; the products with the state follow each other. Both have a bias, as in
+//! the common implementations. The first state is an input too, so that all steps are alike; the answer is the last.
+
+use super::net::Net;
+use models::compose::{Recurrent, Reset, gru_step, lstm_step};
+use models::error::Result;
+use models::graph::ValueId;
+
+/// Width of the state.
+const UNITS: i64 = 128;
+
+pub(super) fn lstm(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let cell = Cell::new(net, x, 4)?;
+    let mut memory = net.input("memory", &[cell.batch, UNITS])?;
+    let mut state = net.input("state", &[cell.batch, UNITS])?;
+    for step in 0..cell.steps {
+        let from_input = cell.input_at(net, step)?;
+        let builder = net.at(&format!("step{step}"));
+        (state, memory) = lstm_step(builder, from_input, (state, memory), &cell.recurrent, [0, 1, 2, 3])?;
+    }
+    Ok(vec![state])
+}
+
+pub(super) fn gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let cell = Cell::new(net, x, 3)?;
+    let mut state = net.input("state", &[cell.batch, UNITS])?;
+    for step in 0..cell.steps {
+        let from_input = cell.input_at(net, step)?;
+        let builder = net.at(&format!("step{step}"));
+        state = gru_step(builder, from_input, state, &cell.recurrent, [0, 1, 2], Reset::AfterProduct)?;
+    }
+    Ok(vec![state])
+}
+
+/// What all steps share.
+struct Cell {
+    batch: i64,
+    steps: i64,
+    /// Gates times units.
+    width: i64,
+    /// The product with the input, of all steps.
+    from_input: ValueId,
+    recurrent: Recurrent,
+}
+
+impl Cell {
+    fn new(net: &mut Net, x: ValueId, gates: i64) -> Result<Cell> {
+        let extents = net.extents(x)?;
+        let width = gates * UNITS;
+        let from_input = net.dense("input", x, width)?;
+        let weight = net.weight("recurrent.weight", &[width, UNITS])?;
+        let bias = Some(net.weight("recurrent.bias", &[width])?);
+        let recurrent = Recurrent::new(weight, bias, UNITS);
+        Ok(Cell { batch: extents[0], steps: extents[1], width, from_input, recurrent })
+    }
+
+    fn input_at(&self, net: &mut Net, step: i64) -> Result<ValueId> {
+        let scope = format!("step{step}.take");
+        let x = net.slice(&scope, self.from_input, 1, step, step + 1)?;
+        net.reshape(&scope, x, &[self.batch, self.width])
+    }
+}

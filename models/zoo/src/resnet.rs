@@ -1,0 +1,88 @@
+//! Residual networks for images, with their wider and grouped relatives.
+
+use super::net::{Conv, Net, conv, same};
+use models::error::Result;
+use models::graph::ValueId;
+
+const EPSILON: f64 = 1e-5;
+
+/// What tells the bottleneck family apart.
+pub(super) struct Bottleneck {
+    /// Blocks per stage.
+    pub blocks: [usize; 4],
+    /// Groups of the middle convolution.
+    pub groups: i64,
+    /// Its channels per group in the first stage.
+    pub width: i64,
+}
+
+impl Bottleneck {
+    /// The usual width, without groups.
+    pub(super) fn plain(blocks: [usize; 4]) -> Bottleneck {
+        Bottleneck { blocks, groups: 1, width: 64 }
+    }
+}
+
+/// The shallow members, of two 3x3 convolutions per block.
+pub(super) fn basic(net: &mut Net, x: ValueId, blocks: [usize; 4]) -> Result<Vec<ValueId>> {
+    network(net, x, blocks, |net, scope, x, stage, stride| {
+        let channels = 64 << stage;
+        let first = same(channels, 3).stride(&[stride; 2]);
+        let y = conv_norm(net, &format!("{scope}.conv1"), &format!("{scope}.bn1"), x, &first)?;
+        let y = net.relu(&format!("{scope}.relu"), y)?;
+        let y = conv_norm(net, &format!("{scope}.conv2"), &format!("{scope}.bn2"), y, &same(channels, 3))?;
+        join(net, scope, x, y, stride)
+    })
+}
+
+/// The deep members, of 1x1, 3x3 and 1x1 convolutions per block.
+pub(super) fn bottleneck(net: &mut Net, x: ValueId, variant: &Bottleneck) -> Result<Vec<ValueId>> {
+    network(net, x, variant.blocks, |net, scope, x, stage, stride| {
+        let middle = (variant.width * variant.groups) << stage;
+        let y = conv_norm(net, &format!("{scope}.conv1"), &format!("{scope}.bn1"), x, &same(middle, 1))?;
+        let y = net.relu(&format!("{scope}.relu1"), y)?;
+        let spatial = same(middle, 3).stride(&[stride; 2]).groups(variant.groups);
+        let y = conv_norm(net, &format!("{scope}.conv2"), &format!("{scope}.bn2"), y, &spatial)?;
+        let y = net.relu(&format!("{scope}.relu2"), y)?;
+        let y = conv_norm(net, &format!("{scope}.conv3"), &format!("{scope}.bn3"), y, &same(256 << stage, 1))?;
+        join(net, scope, x, y, stride)
+    })
+}
+
+/// Stem, four stages of blocks, classifier. A block gets its scope, input, stage and stride.
+fn network(
+    net: &mut Net,
+    x: ValueId,
+    blocks: [usize; 4],
+    block: impl Fn(&mut Net, &str, ValueId, i64, i64) -> Result<ValueId>,
+) -> Result<Vec<ValueId>> {
+    let x = conv_norm(net, "conv1", "bn1", x, &same(64, 7).stride(&[2, 2]))?;
+    let x = net.relu("relu", x)?;
+    let mut x = net.max_pool("maxpool", x, 3, 2, 1)?;
+    for (stage, count) in (0..).zip(blocks) {
+        for index in 0..count {
+            let stride = if index == 0 && stage > 0 { 2 } else { 1 };
+            x = block(net, &format!("layer{}.{index}", stage + 1), x, stage, stride)?;
+        }
+    }
+    let x = net.channel_means("avgpool", x)?;
+    Ok(vec![net.dense("fc", x, 1000)?])
+}
+
+/// Adds the block's input, projected where its shape has changed.
+fn join(net: &mut Net, scope: &str, x: ValueId, y: ValueId, stride: i64) -> Result<ValueId> {
+    let channels = net.channels(y)?;
+    let shortcut = if stride == 1 && net.channels(x)? == channels {
+        x
+    } else {
+        let projection = conv(channels, &[1, 1]).stride(&[stride; 2]);
+        conv_norm(net, &format!("{scope}.downsample.0"), &format!("{scope}.downsample.1"), x, &projection)?
+    };
+    let y = net.add(&format!("{scope}.add"), y, shortcut)?;
+    net.relu(&format!("{scope}.relu"), y)
+}
+
+fn conv_norm(net: &mut Net, conv: &str, norm: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+    let x = net.conv(conv, x, layer)?;
+    net.batch_norm(norm, x, EPSILON)
+}

@@ -1,0 +1,126 @@
+//! `key=value` pairs, and the error that names the key when something is wrong with one.
+
+use models::names;
+use models::types::DType;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More dimensions than this are a mistake.
+const MAX_RANK: usize = 16;
+
+/// The pairs of one line. Which keys were asked for is remembered, so that a misspelt one is noticed.
+pub(super) struct Arguments {
+    values: BTreeMap<String, String>,
+    asked: RefCell<BTreeSet<&'static str>>,
+}
+
+impl Arguments {
+    pub(super) fn parse(text: &str) -> Result<Arguments, String> {
+        let mut values = BTreeMap::new();
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not `key=value`"))?;
+            if values.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
+                return Err(format!("`{}` is given twice", key.trim()));
+            }
+        }
+        Ok(Arguments { values, asked: RefCell::default() })
+    }
+
+    /// That every key given was one the form takes.
+    pub(super) fn check_all_used(&self) -> Result<(), String> {
+        let asked = self.asked.borrow();
+        match self.values.keys().find(|key| !asked.contains(key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(format!("there is no `{key}`; {}", names::hint(key, asked.iter().copied()))),
+        }
+    }
+
+    pub(super) fn text(&self, key: &'static str) -> Option<&str> {
+        self.asked.borrow_mut().insert(key);
+        self.values.get(key).map(String::as_str)
+    }
+
+    pub(super) fn has(&self, key: &'static str) -> bool {
+        self.text(key).is_some()
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, key: &'static str, what: &str) -> Result<Option<T>, String> {
+        let parse = |text: &str| text.parse().map_err(|_| format!("`{key}={text}` is not {what}"));
+        self.text(key).map(parse).transpose()
+    }
+
+    pub(super) fn integer(&self, key: &'static str) -> Result<i64, String> {
+        self.parsed(key, "a whole number")?.ok_or_else(|| format!("`{key}` is missing"))
+    }
+
+    pub(super) fn integer_or(&self, key: &'static str, default: i64) -> Result<i64, String> {
+        Ok(self.parsed(key, "a whole number")?.unwrap_or(default))
+    }
+
+    pub(super) fn number_or(&self, key: &'static str, default: f64) -> Result<f64, String> {
+        Ok(self.parsed(key, "a number")?.unwrap_or(default))
+    }
+
+    pub(super) fn is_set(&self, key: &'static str) -> Result<bool, String> {
+        match self.text(key) {
+            None | Some("0" | "false") => Ok(false),
+            Some("1" | "true") => Ok(true),
+            Some(other) => Err(format!("`{key}={other}` is neither 0 nor 1")),
+        }
+    }
+
+    pub(super) fn dtype(&self, key: &'static str) -> Result<DType, String> {
+        let Some(name) = self.text(key) else { return Ok(DType::F32) };
+        DType::from_name(name).ok_or_else(|| {
+            let known = DType::ALL.iter().map(|dtype| dtype.name());
+            format!("`{key}={name}` is no element type; {}", names::hint(name, known))
+        })
+    }
+
+    /// What a name stands for; nothing where it is not given.
+    pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
+        let Some(name) = self.text(key) else { return Ok(None) };
+        match known.iter().find(|(known, _)| *known == name) {
+            Some((_, value)) => Ok(Some(value.clone())),
+            None => {
+                Err(format!("there is no `{key}={name}`; {}", names::hint(name, known.iter().map(|(name, _)| *name))))
+            }
+        }
+    }
+
+    /// Numbers with `x` between them.
+    pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
+        let text = self.text(key).ok_or_else(|| format!("`{key}` is missing"))?;
+        let numbers = text.split('x').take(MAX_RANK + 1).map(str::parse).collect::<Result<Vec<i64>, _>>();
+        let numbers = numbers.map_err(|_| format!("`{key}={text}` is not numbers with `x` between them"))?;
+        if numbers.len() > MAX_RANK {
+            return Err(format!("`{key}` has more than {MAX_RANK} numbers"));
+        }
+        Ok(numbers)
+    }
+
+    /// One number for all axes, or one for each.
+    pub(super) fn per_axis(&self, key: &'static str, rank: usize, default: Option<i64>) -> Result<Vec<i64>, String> {
+        match default {
+            Some(default) if !self.has(key) => Ok(vec![default; rank]),
+            _ => match self.integers(key)?.as_slice() {
+                [all] => Ok(vec![*all; rank]),
+                each if each.len() == rank => Ok(each.to_vec()),
+                each => Err(format!("`{key}` has {} numbers, takes 1 or {rank}", each.len())),
+            },
+        }
+    }
+
+    /// Pads as heads and tails: one number, one per axis, or all of them.
+    pub(super) fn pads(&self, key: &'static str, rank: usize) -> Result<Vec<i64>, String> {
+        if !self.has(key) {
+            return Ok(vec![0; 2 * rank]);
+        }
+        match self.integers(key)?.as_slice() {
+            [all] => Ok(vec![*all; 2 * rank]),
+            each if each.len() == rank => Ok([each, each].concat()),
+            each if each.len() == 2 * rank => Ok(each.to_vec()),
+            each => Err(format!("`{key}` has {} numbers, takes 1, {rank} or {}", each.len(), 2 * rank)),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Graphs of a single operator, from one line a person can type.
+//!
+//! The short form names the operator and its sizes, `conv2d:ci=64,hw=56,co=64,k=3,p=1`; whatever is not given has a
+//! default. The long form is the text of a task, so every task of any model can be pasted back. Each short form is
+//! one row of the table below.
+
+mod arguments;
+mod forms;
+
+use arguments::Arguments;
+use models::builder::GraphBuilder;
+use models::error::{Error, Result};
+use models::graph::{Const, Graph, ValueId};
+use models::names;
+use models::operator::Op;
+use models::task::{Operand, Task};
+use models::types::TensorType;
+
+/// A short form: its name, the keys it takes in words, and how to build it.
+pub struct Form {
+    /// What stands before the colon.
+    pub name: &'static str,
+    /// A complete example.
+    pub example: &'static str,
+    make: fn(&Arguments) -> Result<Parts, String>,
+}
+
+/// Every short form.
+pub fn list() -> &'static [Form] {
+    forms::FORMS
+}
+
+/// The graph of one operator in the short or the long form.
+pub fn build(text: &str) -> Result<Graph> {
+    if text.contains('(') {
+        return task_graph(&Task::from_text(text)?);
+    }
+    let in_words = |reason: String| Error::Simple { text: text.chars().take(200).collect(), reason };
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let form = find(name.trim()).map_err(in_words)?;
+    let arguments = Arguments::parse(rest).map_err(in_words)?;
+    let parts =
+        (form.make)(&arguments).map_err(|reason| in_words(format!("{reason}; for example `{}`", form.example)))?;
+    arguments.check_all_used().map_err(in_words)?;
+    parts.graph(form.name)
+}
+
+/// The graph a task was cut from, if it were one on its own.
+pub fn task_graph(task: &Task) -> Result<Graph> {
+    task.check()?;
+    let mut builder = GraphBuilder::new(&task.name());
+    let mut parameters = Vec::new();
+    for (index, parameter) in (0u64..).zip(&task.parameters) {
+        let ty = parameter.ty.clone();
+        parameters.push(if parameter.is_constant {
+            builder.constant(&format!("constant{index}"), ty, Const::Random { seed: index })?
+        } else {
+            builder.input(&format!("input{index}"), ty)?
+        });
+    }
+    let mut results: Vec<ValueId> = Vec::new();
+    for step in &task.steps {
+        let input = |operand: &Operand| match operand {
+            Operand::Parameter(index) => parameters[*index],
+            Operand::Step(index) => results[*index],
+        };
+        let inputs: Vec<ValueId> = step.inputs.iter().map(input).collect();
+        results.push(builder.push(step.op.clone(), &inputs)?);
+    }
+    let last = results.last().copied();
+    builder.finish(last.as_slice())
+}
+
+/// What a short form stands for: an operator on new tensors, and pointwise operators after it.
+struct Parts {
+    op: Op,
+    inputs: Vec<TensorType>,
+    /// Whether a vector per channel along this axis is added.
+    bias_axis: Option<i64>,
+    activation: Option<Op>,
+}
+
+impl Parts {
+    fn graph(self, name: &str) -> Result<Graph> {
+        let mut builder = GraphBuilder::new(name);
+        builder.set_scope(name);
+        let mut values = Vec::new();
+        for (index, ty) in self.inputs.into_iter().enumerate() {
+            values.push(if self.op.is_weight(index) {
+                builder.constant(&format!("constant{index}"), ty, Const::Random { seed: index as u64 })?
+            } else {
+                builder.input(&format!("input{index}"), ty)?
+            });
+        }
+        let mut y = builder.push(self.op, &values)?;
+        if let Some(axis) = self.bias_axis {
+            let ty = builder.ty(y)?.clone();
+            let axis = if axis < 0 { ty.rank() - 1 } else { 1 };
+            let bias = TensorType { dtype: ty.dtype, shape: vec![ty.shape[axis].clone()] };
+            let bias = builder.constant("bias", bias, Const::Random { seed: values.len() as u64 })?;
+            y = builder.push(Op::BiasAdd { axis: axis as i64 }, &[y, bias])?;
+        }
+        if let Some(op) = self.activation {
+            y = builder.push(op, &[y])?;
+        }
+        builder.finish(&[y])
+    }
+}
+
+fn find(name: &str) -> Result<&'static Form, String> {
+    list().iter().find(|form| form.name == name).ok_or_else(|| {
+        format!("there is no operator `{name}`; {}", names::hint(name, list().iter().map(|form| form.name)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

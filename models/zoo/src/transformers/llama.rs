@@ -1,0 +1,197 @@
+//! Decoders of the Llama family: root-mean-square norms, turned queries and keys, shared keys and values, gated layers.
+
+use super::decoder::head;
+use super::fields::Fields;
+use super::net::{Bias, Net, Sight};
+use super::rotary::Rotary;
+use super::{activation, check_divides};
+use models::error::Result;
+use models::graph::ValueId;
+use models::operator::{Op, UnaryOp};
+
+/// What one of the family does differently.
+#[derive(Clone, Copy, Default)]
+struct Habits {
+    /// Queries, keys and values have biases, whatever `attention_bias` says.
+    has_qkv_bias: bool,
+    /// Queries and keys of each head are normalised.
+    has_head_norms: bool,
+    /// Weights of norms are stored less one, and words are scaled by the root of the width.
+    is_gemma: bool,
+    /// Projections of one input are one matrix.
+    is_packed: bool,
+    /// Earlier tokens are seen through the configuration's window.
+    has_window: bool,
+}
+
+pub(super) fn llama(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    decoder(net, config, Habits::default())
+}
+
+pub(super) fn mistral(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    decoder(net, config, Habits { has_window: true, ..Habits::default() })
+}
+
+pub(super) fn qwen2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    check_no_window(config)?;
+    decoder(net, config, Habits { has_qkv_bias: true, ..Habits::default() })
+}
+
+pub(super) fn qwen3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    check_no_window(config)?;
+    decoder(net, config, Habits { has_head_norms: true, ..Habits::default() })
+}
+
+pub(super) fn gemma(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    decoder(net, config, Habits { is_gemma: true, ..Habits::default() })
+}
+
+pub(super) fn phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    decoder(net, config, Habits { is_packed: true, has_window: true, ..Habits::default() })
+}
+
+/// Only the upper layers of these would have a window; published ones never do.
+fn check_no_window(config: &Fields) -> Result<()> {
+    if config.flag_or("use_sliding_window", false)? {
+        return Err(config.unsupported("use_sliding_window", "windows in some of the layers are not known"));
+    }
+    Ok(())
+}
+
+/// Sizes and habits of a decoder.
+struct Shape {
+    width: i64,
+    inner: i64,
+    heads: i64,
+    /// Heads of keys and values.
+    kept: i64,
+    head: i64,
+    activation: UnaryOp,
+    epsilon: f64,
+    attention_bias: Bias,
+    output_bias: Bias,
+    inner_bias: Bias,
+    sight: Sight,
+    rotary: Rotary,
+    habits: Habits,
+}
+
+impl Shape {
+    fn of(config: &Fields, habits: Habits) -> Result<Shape> {
+        let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
+        let head = match config.optional_size("head_dim")? {
+            Some(head) => head,
+            None => {
+                check_divides(config, "num_attention_heads", heads, width)?;
+                width / heads
+            }
+        };
+        let kept = config.count_or("num_key_value_heads", heads)?;
+        check_divides(config, "num_key_value_heads", kept, heads)?;
+        let bias = config.flag_or("attention_bias", false)?;
+        let activation_default = if habits.is_gemma { "gelu_pytorch_tanh" } else { "silu" };
+        let window = if habits.has_window { config.optional_size("sliding_window")? } else { None };
+        Ok(Shape {
+            width,
+            inner: config.size("intermediate_size")?,
+            heads,
+            kept,
+            head,
+            activation: activation(config, "hidden_act", activation_default)?,
+            epsilon: config.positive_or("rms_norm_eps", 1e-6)?,
+            attention_bias: Bias::from(bias || habits.has_qkv_bias),
+            output_bias: Bias::from(bias),
+            inner_bias: Bias::from(config.flag_or("mlp_bias", false)?),
+            sight: Sight { window, ..Sight::causal(head) },
+            rotary: Rotary::of(config, head, "partial_rotary_factor", 1.0)?,
+            habits,
+        })
+    }
+}
+
+fn decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<ValueId>> {
+    let shape = Shape::of(config, habits)?;
+    let words = config.size("vocab_size")?;
+    let tokens = net.tokens("tokens", net.fresh())?;
+    let mut x = net.embed("embed_tokens", tokens, words, shape.width)?;
+    if habits.is_gemma {
+        x = net.scale("embed_tokens", x, (shape.width as f64).sqrt())?;
+    }
+    for layer in 0..config.count("num_hidden_layers")? {
+        let scope = format!("layers.{layer}");
+        let y = norm(net, &shape, &format!("{scope}.input_layernorm"), x)?;
+        let seen = attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
+        x = net.add(&scope, seen, x)?;
+        let y = norm(net, &shape, &format!("{scope}.post_attention_layernorm"), x)?;
+        let y = gated(net, &shape, &format!("{scope}.mlp"), y)?;
+        x = net.add(&scope, y, x)?;
+    }
+    let x = norm(net, &shape, "norm", x)?;
+    let is_tied = config.flag_or("tie_word_embeddings", habits.is_gemma)?;
+    Ok(vec![head(net, x, "lm_head", is_tied.then_some("embed_tokens"), words)?])
+}
+
+fn norm(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+    if !shape.habits.is_gemma {
+        return net.rms_norm(scope, x, shape.epsilon);
+    }
+    let weight = net.weight(&format!("{scope}.weight"), &[shape.width])?;
+    let weight = net.shift(scope, weight, 1.0)?;
+    net.push(scope, Op::RmsNorm { axis: -1, epsilon: shape.epsilon }, &[x, weight])
+}
+
+fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
+    let Shape { heads, kept, head, .. } = *shape;
+    let [q, k, v] = if shape.habits.is_packed {
+        let (own, shared) = (heads * head, kept * head);
+        let all = net.linear(&format!("{scope}.qkv_proj"), x, own + 2 * shared, Bias::Without)?;
+        let q = net.slice(scope, all, -1, 0, own)?;
+        let k = net.slice(scope, all, -1, own, own + shared)?;
+        let v = net.slice(scope, all, -1, own + shared, own + 2 * shared)?;
+        let (q, k) = (net.split_heads(scope, q, heads, head)?, net.split_heads(scope, k, kept, head)?);
+        [q, k, net.split_heads(scope, v, kept, head)?]
+    } else {
+        let bias = shape.attention_bias;
+        let q = project(net, shape, [scope, "q"], x, heads, bias)?;
+        let k = project(net, shape, [scope, "k"], x, kept, bias)?;
+        [q, k, net.project(&format!("{scope}.v_proj"), x, [kept, head], bias)?]
+    };
+    let (q, k) = (shape.rotary.turn(net, scope, q)?, shape.rotary.turn(net, scope, k)?);
+    let [k, v] = net.remember(layer, scope, k, v)?;
+    let seen = net.attend(scope, [q, k, v], None, shape.sight)?;
+    net.linear(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
+}
+
+/// Queries or keys.
+fn project(
+    net: &mut Net,
+    shape: &Shape,
+    [scope, name]: [&str; 2],
+    x: ValueId,
+    heads: i64,
+    bias: Bias,
+) -> Result<ValueId> {
+    let place = format!("{scope}.{name}_proj");
+    if !shape.habits.has_head_norms {
+        return net.project(&place, x, [heads, shape.head], bias);
+    }
+    let y = net.linear(&place, x, heads * shape.head, bias)?;
+    let y = net.reshape(scope, y, &[0, 0, heads, shape.head])?;
+    let y = net.rms_norm(&format!("{scope}.{name}_norm"), y, shape.epsilon)?;
+    net.transpose(scope, y, &[0, 2, 1, 3])
+}
+
+/// Two products with the input, of which the activation of one scales the other.
+fn gated(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+    let (gate, up) = if shape.habits.is_packed {
+        let both = net.linear(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;
+        let [gate, up] = net.parts(scope, both)?;
+        (gate, up)
+    } else {
+        let gate = net.linear(&format!("{scope}.gate_proj"), x, shape.inner, shape.inner_bias)?;
+        (gate, net.linear(&format!("{scope}.up_proj"), x, shape.inner, shape.inner_bias)?)
+    };
+    let gate = net.unary(scope, shape.activation, gate)?;
+    let y = net.mul(scope, gate, up)?;
+    net.linear(&format!("{scope}.down_proj"), y, shape.width, shape.inner_bias)
+}

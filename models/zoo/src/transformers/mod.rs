@@ -1,0 +1,338 @@
+//! Transformers by name or from a folder, built here from their configuration alone.
+//!
+//! A configuration is a `config.json` as published models carry it: shipped ones lie in `configs/transformers`, others
+//! in a folder of their own, with weights in safetensors files or without. Each family of architectures is one
+//! description in terms of the layers of `net`; the names of its modules are those of the published weights. Values of
+//! weights are never read here, so that a model of any size becomes a graph in no time.
+
+mod bert;
+mod decoder;
+mod fields;
+mod llama;
+mod net;
+mod pairs;
+mod rotary;
+mod swin;
+#[cfg(test)]
+mod tests;
+mod vision;
+mod weights;
+
+use fields::Fields;
+use models::error::{Error, Result};
+use models::graph::{Graph, ValueId};
+use models::names;
+use models::operator::UnaryOp;
+use net::Net;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use weights::Weights;
+
+/// A configuration has a few kilobytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// What a run of a model reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Sequences at once.
+    pub batch: i64,
+    /// Tokens of each; in a decoding step those that were read before. Models of images have their own number.
+    pub sequence: i64,
+    /// Which part of the work.
+    pub phase: Phase,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { batch: 1, sequence: 128, phase: Phase::Prefill }
+    }
+}
+
+/// Which part of the work a graph is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The whole sequence at once. Decoders also answer with the keys and values of each layer.
+    #[default]
+    Prefill,
+    /// One more token: the keys and values of those before it come from outside.
+    Decode,
+}
+
+/// A graph, and what a person should know about where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The graph.
+    pub graph: Graph,
+    /// Sentences.
+    pub notes: Vec<String>,
+}
+
+/// How the graph of a family is made.
+type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
+
+/// A family of architectures.
+struct Family {
+    /// `model_type` of its configurations.
+    name: &'static str,
+    /// What its published weights may have before their names.
+    prefix: &'static str,
+    /// Whether it can read one token after the other.
+    is_decoder: bool,
+    build: Build,
+}
+
+const fn encoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+    Family { name, prefix, is_decoder: false, build }
+}
+
+const fn decoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+    Family { name, prefix, is_decoder: true, build }
+}
+
+const FAMILIES: &[Family] = &[
+    encoder("albert", "albert.", bert::albert),
+    decoder("bart", "model.", pairs::bart),
+    encoder("bert", "bert.", bert::bert),
+    encoder("camembert", "roberta.", bert::roberta),
+    encoder("clip_text_model", "text_model.", vision::clip_text),
+    encoder("clip_vision_model", "vision_model.", vision::clip_vision),
+    encoder("deit", "deit.", vision::deit),
+    encoder("distilbert", "distilbert.", bert::distilbert),
+    encoder("electra", "electra.", bert::electra),
+    decoder("gemma", "model.", llama::gemma),
+    decoder("gpt2", "transformer.", decoder::gpt2),
+    decoder("gpt_neo", "transformer.", decoder::gpt_neo),
+    decoder("gpt_neox", "gpt_neox.", decoder::gpt_neox),
+    decoder("llama", "model.", llama::llama),
+    decoder("mistral", "model.", llama::mistral),
+    decoder("opt", "model.", decoder::opt),
+    decoder("phi", "model.", decoder::phi),
+    decoder("phi3", "model.", llama::phi3),
+    decoder("qwen2", "model.", llama::qwen2),
+    decoder("qwen3", "model.", llama::qwen3),
+    encoder("roberta", "roberta.", bert::roberta),
+    encoder("swin", "swin.", swin::swin),
+    decoder("t5", "", pairs::t5),
+    encoder("vit", "vit.", vision::vit),
+    decoder("whisper", "model.", pairs::whisper),
+    encoder("xlm-roberta", "roberta.", bert::roberta),
+];
+
+/// A shipped configuration.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names; case, `-`, `_` and `.` never matter, nor does what stands before a `/`.
+    pub aliases: &'static [&'static str],
+    text: &'static str,
+}
+
+macro_rules! shipped {
+    ($name:literal $(, $alias:literal)*) => {
+        Entry {
+            name: $name,
+            aliases: &[$($alias),*],
+            text: include_str!(concat!("../../../../configs/transformers/", $name, ".json")),
+        }
+    };
+}
+
+const SHIPPED: &[Entry] = &[
+    shipped!("bert-base-uncased", "bert", "bert-base"),
+    shipped!("bert-large-uncased", "bert-large"),
+    shipped!("roberta-base", "roberta"),
+    shipped!("xlm-roberta-base", "xlm-roberta"),
+    shipped!("distilbert-base-uncased", "distilbert"),
+    shipped!("albert-base-v2", "albert"),
+    shipped!("electra-small-discriminator", "electra"),
+    shipped!("gpt2", "gpt2-small"),
+    shipped!("gpt2-medium"),
+    shipped!("gpt2-large"),
+    shipped!("gpt2-xl"),
+    shipped!("gpt-neo-125m", "gpt-neo"),
+    shipped!("gpt-neox-20b", "gpt-neox"),
+    shipped!("pythia-160m", "pythia"),
+    shipped!("opt-125m", "opt"),
+    shipped!("phi-2", "phi"),
+    shipped!("t5-small", "t5"),
+    shipped!("t5-base"),
+    shipped!("bart-base", "bart"),
+    shipped!("llama-7b", "llama"),
+    shipped!("llama-2-7b", "llama-2"),
+    shipped!("llama-3.2-1b", "llama-3.2"),
+    shipped!("tinyllama-1.1b", "tinyllama"),
+    shipped!("mistral-7b-v0.1", "mistral", "mistral-7b"),
+    shipped!("qwen2-0.5b", "qwen2"),
+    shipped!("qwen3-0.6b", "qwen3"),
+    shipped!("gemma-2b", "gemma"),
+    shipped!("phi-3-mini-4k", "phi-3", "phi-3-mini"),
+    shipped!("vit-base-patch16-224", "vit", "vit-base"),
+    shipped!("vit-large-patch16-224", "vit-large"),
+    shipped!("deit-base-distilled-patch16-224", "deit", "deit-base"),
+    shipped!("swin-tiny-patch4-window7-224", "swin", "swin-tiny"),
+    shipped!("whisper-tiny", "whisper"),
+    shipped!("whisper-base"),
+    shipped!("clip-vit-base-patch32-text", "clip-text"),
+    shipped!("clip-vit-base-patch32-vision", "clip-vision"),
+];
+
+impl Entry {
+    /// How many tokens one input usually has.
+    pub fn usual_sequence(&self) -> i64 {
+        match self.name {
+            // All the text that CLIP reads.
+            name if name.ends_with("-text") => 77,
+            // What Whisper writes about half a minute of speech.
+            name if name.starts_with("whisper") => 32,
+            _ => Options::default().sequence,
+        }
+    }
+
+    /// The graph of this configuration, with random weights.
+    pub fn build(&self, options: &Options) -> Result<Graph> {
+        Ok(made(self.name, &Fields::parse(self.text, self.name)?, None, options)?.graph)
+    }
+}
+
+/// Every shipped configuration.
+pub fn list() -> &'static [Entry] {
+    SHIPPED
+}
+
+impl Phase {
+    const ALL: [Phase; 2] = [Phase::Prefill, Phase::Decode];
+
+    /// The word for it.
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Prefill => "prefill",
+            Phase::Decode => "decode",
+        }
+    }
+}
+
+/// A model with what of it is run, in one text: `gpt2 prefill 64`.
+pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
+    format!("{name} {} {sequence}", phase.name())
+}
+
+/// The model, phase and tokens of such a text.
+pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
+    let (rest, sequence) = label.rsplit_once(' ')?;
+    let (name, phase) = rest.rsplit_once(' ')?;
+    let phase = Phase::ALL.into_iter().find(|one| one.name() == phase)?;
+    Some((name, phase, sequence.parse().ok()?))
+}
+
+/// The graph of a name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`, whose
+/// fields may also follow the name of a shipped configuration.
+pub fn load(name: &str, options: &Options) -> Result<Loaded> {
+    let config = Path::new(name).join("config.json");
+    if config.is_file() {
+        let text = crate::files::text(&config, MAX_CONFIG_BYTES)?;
+        return from_config(&text, &config.display().to_string(), Some(Path::new(name)), options);
+    }
+    let (base, changes) = name.split_once(':').unwrap_or((name, ""));
+    let mut fields = match find(base) {
+        Ok(entry) => Fields::parse(entry.text, name)?,
+        Err(error) => match FAMILIES.iter().find(|family| family.name == base) {
+            Some(family) => Fields::parse(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
+            None => return Err(error),
+        },
+    };
+    for change in changes.split(',').filter(|change| !change.is_empty()) {
+        let Some((key, value)) = change.split_once('=') else {
+            let reason = format!("`{change}` is not a field and its value, such as `num_hidden_layers=2`");
+            return Err(Error::Model { model: name.to_owned(), reason });
+        };
+        if !fields.set(key, value) {
+            let reason = format!("`{key}` is given twice");
+            return Err(Error::Model { model: name.to_owned(), reason });
+        }
+    }
+    made(name, &fields, None, options)
+}
+
+/// The graph of the text of a configuration, with the weights of a folder where it has some.
+pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+    made(file, &Fields::parse(text, file)?, folder, options)
+}
+
+fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence", options.sequence, 1 << 20)] {
+        if !(1..=most).contains(&number) {
+            return Err(refused(format!("a {what} of {number} must be from 1 to {most}")));
+        }
+    }
+    let wanted = fields.text_or("model_type", "")?;
+    let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
+        let hint = names::hint(wanted, FAMILIES.iter().map(|family| family.name));
+        fields.unsupported("model_type", format!("there is no family `{wanted}`; {hint}"))
+    })?;
+    if options.phase == Phase::Decode && !family.is_decoder {
+        return Err(refused(format!("`{}` reads all tokens at once and has no decoding steps", family.name)));
+    }
+    let weights = folder.map(|folder| Weights::of_folder(folder, family.prefix)).transpose()?.flatten();
+    let mut notes = Vec::new();
+    if folder.is_some() && weights.is_none() {
+        notes.push(format!("`{name}`: there are no safetensors files beside it; weights are random"));
+    }
+    let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
+    let outputs = (family.build)(&mut net, fields)?;
+    fields.check_given().map_err(refused)?;
+    let (graph, weights) = net.finish(&outputs)?;
+    if let (Some(_), [first, ..]) = (folder, fields.unused().as_slice()) {
+        let count = fields.unused().len();
+        notes.push(format!("`{name}`: {count} fields do not change the graph and were not read, such as `{first}`"));
+    }
+    if let Some((count, first)) = weights.unused() {
+        notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
+    }
+    Ok(Loaded { graph, notes })
+}
+
+/// The shipped configuration of a name.
+fn find(name: &str) -> Result<&'static Entry> {
+    let own = name.rsplit('/').next().unwrap_or(name);
+    let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
+    names::find(own, spellings)
+        .map(|index| &SHIPPED[index])
+        .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
+}
+
+/// Activations by the names that configurations have for them.
+const ACTIVATIONS: &[(&str, UnaryOp)] = &[
+    ("gelu", UnaryOp::Gelu),
+    ("gelu_python", UnaryOp::Gelu),
+    ("gelu_new", UnaryOp::GeluTanh),
+    ("gelu_fast", UnaryOp::GeluTanh),
+    ("gelu_pytorch_tanh", UnaryOp::GeluTanh),
+    ("gelu_accurate", UnaryOp::GeluTanh),
+    ("relu", UnaryOp::Relu),
+    ("silu", UnaryOp::Silu),
+    ("swish", UnaryOp::Silu),
+    ("quick_gelu", UnaryOp::Swish { beta: 1.702 }),
+    ("tanh", UnaryOp::Tanh),
+    ("sigmoid", UnaryOp::Sigmoid),
+    ("mish", UnaryOp::Mish),
+];
+
+/// The activation a field names.
+fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
+    let name = config.text_or(field, default)?;
+    let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, function)| *function).ok_or_else(|| {
+        let hint = names::hint(name, ACTIVATIONS.iter().map(|(known, _)| *known));
+        config.unsupported(field, format!("the activation `{name}` is not known; {hint}"))
+    })
+}
+
+/// Heads must divide a width.
+fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result<()> {
+    if width % heads == 0 {
+        return Ok(());
+    }
+    Err(config.malformed(field, format!("{heads} do not divide a width of {width}")))
+}

@@ -1,0 +1,70 @@
+//! Positions as turns of pairs: how far each pair of a head turns from one place to the next.
+
+use super::fields::Fields;
+use super::net::Net;
+use models::error::Result;
+use models::graph::ValueId;
+use models::names;
+
+/// The turns of one step.
+pub(super) struct Rotary {
+    /// Per pair, in radians.
+    frequencies: Vec<f64>,
+}
+
+impl Rotary {
+    /// As a configuration says. Older ones name the part of a head that is turned in a field of their own, and the base
+    /// and the scaling outside of `rope_parameters`.
+    pub fn of(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
+        let inside = config.object("rope_parameters");
+        let old = config.object("rope_scaling");
+        let base = config.positive_or("rotary_emb_base", 10_000.0)?;
+        let base = inside.positive_or("rope_theta", config.positive_or("rope_theta", base)?)?;
+        let part = inside.positive_or("partial_rotary_factor", config.positive_or(part_field, part)?)?;
+        let width = (head as f64 * part) as i64;
+        if part > 1.0 || width < 2 || width % 2 != 0 {
+            let reason = format!("{part} of a head of {head} is {width}, which cannot be turned in pairs");
+            return Err(config.malformed(part_field, reason));
+        }
+        let mut frequencies: Vec<f64> =
+            (0..width / 2).map(|pair| base.powf(-2.0 * pair as f64 / width as f64)).collect();
+        let scaling = if old.find("rope_type").or(old.find("type")).is_some() { &old } else { &inside };
+        let kind = scaling.text_or("rope_type", scaling.text_or("type", "default")?)?;
+        match kind {
+            "default" => {}
+            "linear" => {
+                let factor = scaling.positive_or("factor", 1.0)?;
+                frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
+            }
+            "llama3" => bend(&mut frequencies, scaling)?,
+            other => {
+                let hint = names::hint(other, ["default", "linear", "llama3"]);
+                return Err(
+                    config.unsupported("rope_parameters", format!("the scaling `{other}` is not known; {hint}"))
+                );
+            }
+        }
+        Ok(Rotary { frequencies })
+    }
+
+    /// Turns queries or keys by the places read now.
+    pub fn turn(&self, net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
+        net.rotate(scope, x, &self.frequencies)
+    }
+}
+
+/// Slow turns are slowed by a factor, fast ones stay, and in between it is a blend of both.
+fn bend(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
+    let factor = scaling.positive_or("factor", 8.0)?;
+    let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);
+    let places = scaling.positive_or("original_max_position_embeddings", 8192.0)?;
+    if high <= low {
+        return Err(scaling.malformed("high_freq_factor", format!("{high} must be above `low_freq_factor`, {low}")));
+    }
+    for frequency in frequencies {
+        let turns = places * *frequency / std::f64::consts::TAU;
+        let part = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+        *frequency *= part + (1.0 - part) / factor;
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Swin: attention within windows of an image, every other time within shifted ones, and patches merged between stages.
+
+use super::fields::Fields;
+use super::net::{Bias, Net, Sight};
+use super::vision::patches;
+use super::{activation, check_divides};
+use models::error::Result;
+use models::graph::{Const, ValueId};
+use models::operator::{CompareOp, Op, ReduceOp, UnaryOp};
+use models::types::{DType, TensorType};
+
+/// Patches along a side.
+const MAX_SIDE: i64 = 1 << 10;
+/// Patches along a side of a window.
+const MAX_WINDOW: i64 = 32;
+
+/// Sizes of one stage.
+struct Stage {
+    /// Patches along one side.
+    side: i64,
+    width: i64,
+    heads: i64,
+    window: i64,
+    inner: i64,
+    bias: Bias,
+    activation: UnaryOp,
+    epsilon: f64,
+}
+
+pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    let (depths, heads) = (config.counts("depths")?, config.counts("num_heads")?);
+    if depths.len() != heads.len() {
+        return Err(config.malformed("num_heads", format!("{} stages, `depths` has {}", heads.len(), depths.len())));
+    }
+    if config.flag_or("use_absolute_embeddings", false)? {
+        return Err(config.unsupported("use_absolute_embeddings", "positions of whole images are not known"));
+    }
+    let mut width = config.size("embed_dim")?;
+    let window = config.size_or("window_size", 7)?;
+    let ratio = config.positive_or("mlp_ratio", 4.0)?.min(64.0);
+    let epsilon = config.positive_or("layer_norm_eps", 1e-5)?;
+    let (x, count) = patches(net, config, "embeddings.patch_embeddings.projection", width, Bias::With)?;
+    let mut x = net.layer_norm("embeddings.norm", x, epsilon)?;
+    let mut side = (count as f64).sqrt() as i64;
+    // Masks and distances are listed for each pair of places of a window.
+    if side > MAX_SIDE || window > MAX_WINDOW {
+        let reason = format!("{side} patches a side in windows of {window} are above {MAX_SIDE} and {MAX_WINDOW}");
+        return Err(config.unsupported("window_size", reason));
+    }
+    let last = depths.len() - 1;
+    for (index, (depth, heads)) in depths.into_iter().zip(heads).enumerate() {
+        check_divides(config, "num_heads", heads, width)?;
+        let stage = Stage {
+            side,
+            width,
+            heads,
+            window: window.min(side),
+            inner: (ratio * width as f64) as i64,
+            bias: Bias::from(config.flag_or("qkv_bias", true)?),
+            activation: activation(config, "hidden_act", "gelu")?,
+            epsilon,
+        };
+        if side % stage.window != 0 {
+            let reason = format!("{side} patches of stage {index} cannot be cut into windows of {}", stage.window);
+            return Err(config.unsupported("window_size", reason));
+        }
+        for block in 0..depth {
+            // A single window cannot be shifted.
+            let shift = if block % 2 == 1 && stage.window < side { stage.window / 2 } else { 0 };
+            x = block_of(net, &stage, &format!("encoder.layers.{index}.blocks.{block}"), x, shift)?;
+        }
+        if index < last {
+            if side % 2 != 0 {
+                let reason = format!("{side} patches of stage {index} cannot be merged in pairs");
+                return Err(config.unsupported("depths", reason));
+            }
+            x = merge(net, &stage, &format!("encoder.layers.{index}.downsample"), x)?;
+            (side, width) = (side / 2, 2 * width);
+        }
+    }
+    let x = net.layer_norm("layernorm", x, epsilon)?;
+    let mean = Op::Reduce { function: ReduceOp::Mean, axes: vec![1], keep: false };
+    Ok(vec![x, net.push("pooler", mean, &[x])?])
+}
+
+fn block_of(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
+    let Stage { side, width, .. } = *stage;
+    let y = net.layer_norm(&format!("{scope}.layernorm_before"), x, stage.epsilon)?;
+    let y = net.reshape(scope, y, &[0, side, side, width])?;
+    let y = roll(net, scope, y, shift)?;
+    let y = windows(net, stage, scope, y)?;
+    let y = attention(net, stage, scope, y, shift)?;
+    let y = whole(net, stage, scope, y)?;
+    let y = roll(net, scope, y, -shift)?;
+    let y = net.reshape(scope, y, &[0, side * side, width])?;
+    let x = net.add(scope, y, x)?;
+    let y = net.layer_norm(&format!("{scope}.layernorm_after"), x, stage.epsilon)?;
+    let y = net.linear(&format!("{scope}.intermediate.dense"), y, stage.inner, Bias::With)?;
+    let y = net.unary(scope, stage.activation, y)?;
+    let y = net.linear(&format!("{scope}.output.dense"), y, width, Bias::With)?;
+    net.add(scope, y, x)
+}
+
+/// Rows and columns moved up by so many, those that fall off put at the end.
+fn roll(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
+    if shift == 0 {
+        return Ok(x);
+    }
+    let mut x = x;
+    for axis in [1, 2] {
+        let side = net.extents(x)?[axis];
+        let (axis, cut) = (axis as i64, shift.rem_euclid(side));
+        let first = net.slice(scope, x, axis, 0, cut)?;
+        let rest = net.slice(scope, x, axis, cut, side)?;
+        x = net.concat(scope, &[rest, first], axis)?;
+    }
+    Ok(x)
+}
+
+/// `[batch, side, side, width]` as `[batch · windows, places, width]`.
+fn windows(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
+    let (count, window) = (stage.side / stage.window, stage.window);
+    let cut = net.reshape(scope, x, &[0, count, window, count, window, stage.width])?;
+    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, turned, &[-1, window * window, stage.width])
+}
+
+fn whole(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
+    let (count, window) = (stage.side / stage.window, stage.window);
+    let cut = net.reshape(scope, x, &[net.batch(), count, count, window, window, stage.width])?;
+    let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
+    net.reshape(scope, turned, &[0, stage.side, stage.side, stage.width])
+}
+
+fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
+    let Stage { width, heads, .. } = *stage;
+    let cut = [heads, width / heads];
+    let own = format!("{scope}.attention.self");
+    let q = net.project(&format!("{own}.query"), x, cut, stage.bias)?;
+    let k = net.project(&format!("{own}.key"), x, cut, stage.bias)?;
+    let v = net.project(&format!("{own}.value"), x, cut, stage.bias)?;
+    let mut mask = distance_bias(net, stage, &own)?;
+    if shift > 0 {
+        let (count, places) = ((stage.side / stage.window) * (stage.side / stage.window), stage.window * stage.window);
+        let name = format!("hidden.{}.{}.{shift}", stage.side, stage.window);
+        let hidden = net.formula(&name, || hidden(stage, shift))?;
+        let all = net.add(&own, hidden, mask)?;
+        // One mask per window, the same for each image.
+        let shape = vec![net.batch(), count, heads, places, places];
+        let all = if net.batch() == 1 { all } else { net.push(&own, Op::Expand { shape }, &[all])? };
+        mask = net.reshape(&own, all, &[net.batch() * count, heads, places, places])?;
+    }
+    let seen = net.attend(&own, [q, k, v], Some(mask), Sight::all(cut[1]))?;
+    net.linear(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
+}
+
+/// A learned number for each distance of two places of a window: `[1, heads, places, places]`.
+fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
+    let (window, places) = (stage.window, stage.window * stage.window);
+    let span = 2 * window - 1;
+    let table = net.weight(&format!("{scope}.relative_position_bias_table"), &[span * span, stage.heads])?;
+    let numbers = net.formula(&format!("distances.{window}"), || {
+        let number = |(a, b): (i64, i64)| {
+            ((a / window - b / window + window - 1) * span + a % window - b % window + window - 1) as f64
+        };
+        let all = (0..places).flat_map(|a| (0..places).map(move |b| (a, b))).map(number).collect();
+        (TensorType::new(DType::I64, &[places * places]), Const::Small(all))
+    })?;
+    let rows = net.push(scope, Op::Gather { axis: 0 }, &[table, numbers])?;
+    let rows = net.reshape(scope, rows, &[places, places, stage.heads])?;
+    let turned = net.transpose(scope, rows, &[2, 0, 1])?;
+    net.reshape(scope, turned, &[1, stage.heads, places, places])
+}
+
+/// In shifted windows, places that were not neighbours before do not see each other: `[windows, 1, places, places]`.
+fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
+    let (side, window) = (stage.side, stage.window);
+    let (count, places) = (side / window, window * window);
+    // Which of three bands a row or a column of the shifted image came from.
+    let band = |at: i64| i64::from(at >= side - window) + i64::from(at >= side - shift);
+    let region = |at: i64, place: i64| {
+        let (row, column) = (at / count * window + place / window, at % count * window + place % window);
+        3 * band(row) + band(column)
+    };
+    let all = (0..count * count).flat_map(|at| (0..places).map(move |place| (at, place)));
+    let regions = Const::Small(all.map(|(at, place)| region(at, place) as f64).collect());
+    let of_queries = TensorType::new(DType::I64, &[count * count, 1, places, 1]);
+    let of_keys = TensorType::new(DType::I64, &[count * count, 1, 1, places]);
+    let same = Const::computed(
+        Op::Compare { function: CompareOp::Equal },
+        vec![(of_queries, regions.clone()), (of_keys, regions)],
+    );
+    let extents = [count * count, 1, places, places];
+    let number = |number: f64| (TensorType::f32(&[]), Const::Fill(number));
+    let same = (TensorType::new(DType::Bool, &extents), same);
+    (TensorType::f32(&extents), Const::computed(Op::Where, vec![same, number(0.0), number(-100.0)]))
+}
+
+/// Four neighbours become one patch of twice the width.
+fn merge(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
+    let Stage { side, width, .. } = *stage;
+    let half = side / 2;
+    let cut = net.reshape(scope, x, &[0, half, 2, half, 2, width])?;
+    // Columns of a pair are outside of its rows.
+    let turned = net.transpose(scope, cut, &[0, 1, 3, 4, 2, 5])?;
+    let joined = net.reshape(scope, turned, &[0, half * half, 4 * width])?;
+    let joined = net.layer_norm(&format!("{scope}.norm"), joined, stage.epsilon)?;
+    net.linear(&format!("{scope}.reduction"), joined, 2 * width, Bias::Without)
+}

@@ -1,0 +1,205 @@
+//! Configurations of transformers and the graphs they become.
+
+use super::*;
+use crate::safetensors;
+use models::graph::Const;
+use std::collections::BTreeSet;
+
+/// Parameters, and multiply-adds of linear layers, convolutions and attention for one input of 128 tokens (77 of CLIP, 32
+/// that Whisper writes), as counted on the published library's own classes.
+const GOLDEN: &[(&str, u64, u64)] = &[
+    ("bert-base-uncased", 109_482_240, 11_174_215_680),
+    ("bert-large-uncased", 335_141_888, 39_461_060_608),
+    ("roberta-base", 124_645_632, 11_174_215_680),
+    ("xlm-roberta-base", 278_043_648, 11_174_215_680),
+    ("distilbert-base-uncased", 66_362_880, 5_586_812_928),
+    ("albert-base-v2", 11_683_584, 11_186_798_592),
+    ("electra-small-discriminator", 13_483_008, 1_312_817_152),
+    ("gpt2", 124_439_808, 16_114_089_984),
+    ("gpt2-medium", 354_823_168, 46_047_297_536),
+    ("gpt2-large", 774_030_080, 100_341_022_720),
+    ("gpt2-xl", 1_557_611_200, 201_552_896_000),
+    ("gpt-neo-125m", 125_198_592, 16_114_089_984),
+    ("gpt-neox-20b", 20_554_567_680, 2_599_730_282_496),
+    ("pythia-160m", 162_322_944, 16_118_710_272),
+    ("opt-125m", 125_239_296, 16_115_564_544),
+    ("phi-2", 2_779_683_840, 341_584_117_760),
+    ("t5-small", 60_506_624, 8_044_675_072),
+    ("t5-base", 222_903_552, 29_431_431_168),
+    ("bart-base", 139_420_416, 18_077_810_688),
+    ("llama-7b", 6_738_415_616, 850_000_871_424),
+    ("llama-2-7b", 6_738_415_616, 850_000_871_424),
+    ("llama-3.2-1b", 1_235_814_400, 159_249_334_272),
+    ("tinyllama-1.1b", 1_100_048_384, 133_882_183_680),
+    ("mistral-7b-v0.1", 7_241_732_096, 914_425_380_864),
+    ("qwen2-0.5b", 494_032_768, 63_931_678_720),
+    ("qwen3-0.6b", 596_049_920, 78_165_049_344),
+    ("gemma-2b", 2_506_172_416, 321_988_329_472),
+    ("phi-3-mini-4k", 3_821_079_552, 479_685_771_264),
+    ("vit-base-patch16-224", 86_389_248, 17_563_650_048),
+    ("vit-large-patch16-224", 304_351_232, 61_554_737_152),
+    ("deit-base-distilled-patch16-224", 86_390_784, 17_655_865_344),
+    ("swin-tiny-patch4-window7-224", 27_519_354, 4_489_798_656),
+    ("whisper-tiny", 37_760_640, 21_290_496_000),
+    ("whisper-base", 72_593_920, 50_258_034_688),
+    ("clip-vit-base-patch32-text", 63_165_952, 2_979_508_224),
+    ("clip-vit-base-patch32-vision", 87_456_000, 4_408_418_304),
+];
+
+#[test]
+fn parameters_and_multiply_adds_are_those_of_the_published_classes() {
+    let shipped: Vec<&str> = list().iter().map(|entry| entry.name).collect();
+    assert_eq!(GOLDEN.iter().map(|row| row.0).collect::<Vec<_>>(), shipped);
+    for ((name, parameters, macs), entry) in GOLDEN.iter().zip(list()) {
+        let options = Options { sequence: entry.usual_sequence(), ..Options::default() };
+        let graph = load(name, &options).unwrap().graph;
+        assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, *macs), "{name}");
+    }
+}
+
+/// What the published library made of tiny models with random weights; see `scripts/transformer_cases.py`.
+#[test]
+fn every_family_answers_as_the_published_classes() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformers");
+    let (mut families, mut failures) = (BTreeSet::new(), Vec::new());
+    for folder in std::fs::read_dir(cases).unwrap() {
+        let folder = folder.unwrap().path();
+        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
+        families.insert(Fields::parse(&text, "config.json").unwrap().text_or("model_type", "").unwrap().to_owned());
+        let mut phases = 0;
+        for (phase, file) in [(Phase::Prefill, "prefill.safetensors"), (Phase::Decode, "decode.safetensors")] {
+            let path = folder.join(file);
+            if path.is_file() {
+                phases += 1;
+                failures
+                    .extend(check_case(&folder, &path, phase).err().map(|why| format!("{}: {why}", path.display())));
+            }
+        }
+        assert!(phases > 0, "{}", folder.display());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let missing: Vec<&str> =
+        FAMILIES.iter().map(|family| family.name).filter(|name| !families.contains(*name)).collect();
+    // The same code as `roberta`.
+    assert_eq!(missing, ["camembert", "xlm-roberta"]);
+}
+
+fn check_case(folder: &Path, path: &Path, phase: Phase) -> Result<(), String> {
+    let entries = safetensors::load(path).map_err(|error| error.to_string())?;
+    let extent = |name: &str, axis: usize| entries.get(name).map(|entry| entry.ty.extents().unwrap()[axis]);
+    let tokens = ["decoder_tokens", "tokens", "pixels"];
+    let sequence = extent("past_keys.0", 2).or(tokens[..2].iter().find_map(|name| extent(name, 1)));
+    let options = Options {
+        batch: tokens.iter().find_map(|name| extent(name, 0)).unwrap(),
+        sequence: sequence.unwrap_or(1),
+        phase,
+    };
+    let loaded = load(&folder.display().to_string(), &options).map_err(|error| error.to_string())?;
+    let tensor = |name: &str| {
+        let entry = entries.get(name).ok_or_else(|| format!("the case has no `{name}`"))?;
+        reference::constant(&entry.ty, &entry.data()).map_err(|error| error.to_string())
+    };
+    for graph in [loaded.graph.clone(), passes::simplify(&loaded.graph).map_err(|error| format!("{error:?}"))?] {
+        let names = graph.inputs.iter().map(|id| graph.value(*id).unwrap().name.clone());
+        let inputs = names.map(|name| tensor(&name)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = reference::evaluate_graph(&graph, &inputs).map_err(|error| error.to_string())?;
+        for (index, output) in outputs.iter().enumerate() {
+            let expected = tensor(&format!("output.{index}"))?;
+            let tolerance = reference::Tolerance { absolute: 1e-5, relative: 1e-3 };
+            let compared = reference::compare(output, &expected, tolerance).map_err(|error| error.to_string())?;
+            if !compared.ok {
+                return Err(format!("output {index} {}: {compared:?}", expected.ty()));
+            }
+        }
+        let beyond = format!("output.{}", outputs.len());
+        if entries.contains_key(&beyond) {
+            return Err(format!("the graph has no `{beyond}`"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_two_configurations_share_a_spelling() {
+    let spellings = list().iter().flat_map(|entry| names::spellings(entry.name, entry.aliases));
+    let mut all: Vec<String> = spellings.map(names::bare).collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+#[track_caller]
+fn check_refused(name: &str, options: Options, says: &str) {
+    let error = load(name, &options).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_in_words() {
+    let usual = Options::default();
+    let decode = Options { phase: Phase::Decode, ..usual };
+    check_refused("bert-bas", usual, "unknown model `bert-bas`; did you mean `bert-base-uncased` or `bart-base`?");
+    check_refused("bert", decode, "`bert` reads all tokens at once and has no decoding steps");
+    check_refused("bert", Options { sequence: 513, ..usual }, "place 512 is beyond the 512 of");
+    check_refused("bert", Options { sequence: 0, ..usual }, "a sequence of 0 must be from 1 to 1048576");
+    check_refused("llama-7b:num_hidden_layers", usual, "`num_hidden_layers` is not a field and its value");
+    check_refused(
+        "llama-7b:num_hidden_layers=100000",
+        usual,
+        "field `num_hidden_layers`: it must be a number from 1 to 1024",
+    );
+    check_refused("llama-7b:num_attention_heads=33", usual, "33 do not divide a width of 4096");
+    check_refused("llama-7b:hidden_act=maxout", usual, "field `hidden_act`: not supported: the activation `maxout`");
+    check_refused("llama-7b:hidden_act=sliu", usual, "the activation `sliu` is not known; did you mean `silu`?");
+    check_refused("llama-7b:model_type=mamba", usual, "there is no family `mamba`; known: `albert`, `bart`, `bert`");
+    check_refused("llama-7b:vocab_size=16777216", usual, "larger than the limit");
+    check_refused("swin:window_size=5", usual, "56 patches of stage 0 cannot be cut into windows of 5");
+    check_refused("t5:relative_attention_max_distance=16", usual, "16 must be above half of 32 buckets");
+    check_refused("gpt2:banana=7", usual, "the graph does not depend on a field `banana`; known: `");
+    check_refused("gpt2:n_layers=7", usual, "on a field `n_layers`; did you mean `n_layer`?");
+    check_refused("gpt2:N_LAYER=7", usual, "on a field `N_LAYER`; did you mean `n_layer`?");
+    check_refused("gpt2:n_layer=7,n_layer=8", usual, "`n_layer` is given twice");
+    check_refused("gpt2:num_hidden_layers=2", usual, "on a field `num_hidden_layers`");
+    check_refused("gpt2:vocab_size=null", usual, "field `vocab_size`: it is missing");
+}
+
+#[test]
+fn decoding_reads_what_a_prompt_left() {
+    let prompt =
+        load("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Prefill }).unwrap();
+    let step =
+        load("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Decode }).unwrap();
+    let types = |graph: &Graph, ids: &[ValueId]| -> Vec<String> {
+        ids.iter().map(|id| graph.value(*id).unwrap().ty.to_string()).collect()
+    };
+    let left = types(&prompt.graph, &prompt.graph.outputs)[1..].to_vec();
+    assert_eq!(left, ["f32[2,32,100,128]", "f32[2,32,100,128]"]);
+    assert_eq!(types(&step.graph, &step.graph.inputs)[1..], left);
+    assert_eq!(types(&step.graph, &step.graph.outputs)[0], "f32[2,1,32000]");
+}
+
+/// Nothing of seven billion weights is made: what the graph holds is names and shapes.
+#[test]
+fn a_large_model_is_few_tasks_and_no_weights() {
+    for (phase, count) in [(Phase::Prefill, 12), (Phase::Decode, 13)] {
+        let graph = load("llama-7b", &Options { sequence: 2048, phase, ..Options::default() }).unwrap().graph;
+        assert!(graph.values.iter().all(|value| !matches!(value.data, Some(Const::Bytes(_)))));
+        let graph = passes::simplify(&graph).unwrap();
+        let tasks = models::fuse::tasks(&graph, models::Fuse::Epilogue).unwrap();
+        assert_eq!(tasks.len(), count, "{:#?}", tasks.iter().map(|found| found.task.describe()).collect::<Vec<_>>());
+        let calls: usize = tasks.iter().map(|found| found.places.len()).sum();
+        assert!(calls > 32 * 12, "{calls}");
+    }
+}
+
+#[test]
+fn labels_say_what_is_run() {
+    for (name, phase) in [("gpt2", Phase::Prefill), ("my model:n_layer=2", Phase::Decode)] {
+        assert_eq!(of_label(&label(name, phase, 64)), Some((name, phase, 64)));
+    }
+    assert_eq!(label("gpt2", Phase::Decode, 64), "gpt2 decode 64");
+    for other in ["gpt2", "gpt2 64", "gpt2 train 64", "gpt2 prefill many"] {
+        assert_eq!(of_label(other), None, "{other}");
+    }
+}

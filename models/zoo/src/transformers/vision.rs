@@ -1,0 +1,189 @@
+//! Encoders of images cut into patches (ViT, DeiT, CLIP), and the text side of CLIP.
+
+use super::fields::Fields;
+use super::net::{Bias, Net, Sight};
+use super::{activation, check_divides};
+use models::error::Result;
+use models::graph::{Const, ValueId};
+use models::operator::{CompareOp, Op, UnaryOp};
+use models::types::{DType, TensorType};
+
+/// Names of the modules of a block in published weights.
+struct Names {
+    before: &'static str,
+    after: &'static str,
+    query: &'static str,
+    key: &'static str,
+    value: &'static str,
+    output: &'static str,
+    inner: &'static str,
+    outer: &'static str,
+}
+
+const VIT: Names = Names {
+    before: "layernorm_before",
+    after: "layernorm_after",
+    query: "attention.attention.query",
+    key: "attention.attention.key",
+    value: "attention.attention.value",
+    output: "attention.output.dense",
+    inner: "intermediate.dense",
+    outer: "output.dense",
+};
+
+const CLIP: Names = Names {
+    before: "layer_norm1",
+    after: "layer_norm2",
+    query: "self_attn.q_proj",
+    key: "self_attn.k_proj",
+    value: "self_attn.v_proj",
+    output: "self_attn.out_proj",
+    inner: "mlp.fc1",
+    outer: "mlp.fc2",
+};
+
+/// Sizes of an encoder that is normalised before each part.
+struct Shape {
+    names: &'static Names,
+    /// What stands before the number of a block.
+    blocks: &'static str,
+    width: i64,
+    layers: i64,
+    heads: i64,
+    inner: i64,
+    bias: Bias,
+    activation: UnaryOp,
+    epsilon: f64,
+    is_causal: bool,
+}
+
+impl Shape {
+    fn of(config: &Fields, names: &'static Names, blocks: &'static str) -> Result<Shape> {
+        let is_clip = std::ptr::eq(names, &CLIP);
+        let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
+        check_divides(config, "num_attention_heads", heads, width)?;
+        Ok(Shape {
+            names,
+            blocks,
+            width,
+            layers: config.count("num_hidden_layers")?,
+            heads,
+            inner: config.size("intermediate_size")?,
+            bias: Bias::from(is_clip || config.flag_or("qkv_bias", true)?),
+            activation: activation(config, "hidden_act", if is_clip { "quick_gelu" } else { "gelu" })?,
+            epsilon: config.positive_or("layer_norm_eps", if is_clip { 1e-5 } else { 1e-12 })?,
+            is_causal: false,
+        })
+    }
+}
+
+fn encode(net: &mut Net, shape: &Shape, x: ValueId) -> Result<ValueId> {
+    let names = shape.names;
+    let cut = [shape.heads, shape.width / shape.heads];
+    let sight = if shape.is_causal { Sight::causal(cut[1]) } else { Sight::all(cut[1]) };
+    let mut x = x;
+    for layer in 0..shape.layers {
+        let scope = format!("{}.{layer}", shape.blocks);
+        let at = |name: &str| format!("{scope}.{name}");
+        let y = net.layer_norm(&at(names.before), x, shape.epsilon)?;
+        let q = net.project(&at(names.query), y, cut, shape.bias)?;
+        let k = net.project(&at(names.key), y, cut, shape.bias)?;
+        let v = net.project(&at(names.value), y, cut, shape.bias)?;
+        let seen = net.attend(&scope, [q, k, v], None, sight)?;
+        let seen = net.linear(&at(names.output), seen, shape.width, Bias::With)?;
+        x = net.add(&scope, seen, x)?;
+        let y = net.layer_norm(&at(names.after), x, shape.epsilon)?;
+        let y = net.linear(&at(names.inner), y, shape.inner, Bias::With)?;
+        let y = net.unary(&scope, shape.activation, y)?;
+        let y = net.linear(&at(names.outer), y, shape.width, Bias::With)?;
+        x = net.add(&scope, y, x)?;
+    }
+    Ok(x)
+}
+
+pub(super) fn vit(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    classifier(net, config, &["embeddings.cls_token"])
+}
+
+pub(super) fn deit(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    classifier(net, config, &["embeddings.cls_token", "embeddings.distillation_token"])
+}
+
+/// `extra` are learned tokens that stand before the patches.
+fn classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<ValueId>> {
+    let shape = Shape::of(config, &VIT, "encoder.layer")?;
+    let (patches, count) = patches(net, config, "embeddings.patch_embeddings.projection", shape.width, Bias::With)?;
+    let mut parts = Vec::new();
+    for name in extra {
+        let token = net.weight(name, &[1, 1, shape.width])?;
+        parts.push(net.push("embeddings", Op::Expand { shape: vec![net.batch(), 1, 1] }, &[token])?);
+    }
+    parts.push(patches);
+    let all = net.concat("embeddings", &parts, 1)?;
+    let places = net.weight("embeddings.position_embeddings", &[1, count + extra.len() as i64, shape.width])?;
+    let x = net.add("embeddings", all, places)?;
+    let x = encode(net, &shape, x)?;
+    let x = net.layer_norm("layernorm", x, shape.epsilon)?;
+    let first = net.first_place("pooler", x)?;
+    let out = config.size_or("pooler_output_size", shape.width)?;
+    let pooled = net.linear("pooler.dense", first, out, Bias::With)?;
+    let function = activation(config, "pooler_act", "tanh")?;
+    Ok(vec![x, net.unary("pooler.activation", function, pooled)?])
+}
+
+/// Patches of an image as `[batch, patches, width]`, and how many there are.
+pub(super) fn patches(net: &mut Net, config: &Fields, scope: &str, width: i64, bias: Bias) -> Result<(ValueId, i64)> {
+    let (image, patch) = (config.size_or("image_size", 224)?, config.size_or("patch_size", 16)?);
+    let channels = config.size_or("num_channels", 3)?;
+    check_divides(config, "patch_size", patch, image)?;
+    let pixels = net.input("pixels", DType::F32, &[net.batch(), channels, image, image])?;
+    let weight = net.weight(&format!("{scope}.weight"), &[width, channels, patch, patch])?;
+    let op = Op::Conv { strides: vec![patch; 2], pads: vec![0; 4], dilations: vec![1; 2], groups: 1 };
+    let mut y = net.push(scope, op, &[pixels, weight])?;
+    if bias == Bias::With {
+        let bias = net.weight(&format!("{scope}.bias"), &[width])?;
+        y = net.push(scope, Op::BiasAdd { axis: 1 }, &[y, bias])?;
+    }
+    let count = (image / patch) * (image / patch);
+    let flat = net.reshape(scope, y, &[0, width, count])?;
+    Ok((net.transpose(scope, flat, &[0, 2, 1])?, count))
+}
+
+pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    let shape = Shape::of(config, &CLIP, "encoder.layers")?;
+    let (patches, count) = patches(net, config, "embeddings.patch_embedding", shape.width, Bias::Without)?;
+    let token = net.weight("embeddings.class_embedding", &[shape.width])?;
+    let token = net.push("embeddings", Op::Expand { shape: vec![net.batch(), 1, shape.width] }, &[token])?;
+    let all = net.concat("embeddings", &[token, patches], 1)?;
+    let places = net.weight("embeddings.position_embedding.weight", &[count + 1, shape.width])?;
+    let x = net.add("embeddings", all, places)?;
+    // The name is spelled like this in every published file.
+    let x = net.layer_norm("pre_layrnorm", x, shape.epsilon)?;
+    let x = encode(net, &shape, x)?;
+    let first = net.first_place("post_layernorm", x)?;
+    Ok(vec![x, net.layer_norm("post_layernorm", first, shape.epsilon)?])
+}
+
+/// Also answers with the place of the token that ends each text.
+pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    let shape = Shape { is_causal: true, ..Shape::of(config, &CLIP, "encoder.layers")? };
+    let tokens = net.tokens("tokens", net.sequence())?;
+    let words = net.embed("embeddings.token_embedding", tokens, config.size("vocab_size")?, shape.width)?;
+    let table = [config.size_or("max_position_embeddings", 77)?, shape.width];
+    let places = net.positions("embeddings.position_embedding", table, 0, net.sequence())?;
+    let x = net.add("embeddings", words, places)?;
+    let x = encode(net, &shape, x)?;
+    let x = net.layer_norm("final_layer_norm", x, shape.epsilon)?;
+    let end = match config.size_or("eos_token_id", 49_407)? {
+        // Old configurations say 2 and mean the largest number of a text.
+        2 => tokens,
+        number => {
+            let number = net.formula("end", || (TensorType::new(DType::I64, &[]), Const::Fill(number as f64)))?;
+            let is_end = net.push("pooled", Op::Compare { function: CompareOp::Equal }, &[tokens, number])?;
+            net.push("pooled", Op::Cast { to: DType::I32 }, &[is_end])?
+        }
+    };
+    let first = Op::ArgReduce { largest: true, axis: 1, keep: true, last: false };
+    let place = net.push("pooled", first, &[end])?;
+    Ok(vec![x, net.push("pooled", Op::GatherNd { batch: 1 }, &[x, place])?])
+}

@@ -1,0 +1,109 @@
+//! Weights by name: random ones, or those of safetensors files.
+
+use crate::safetensors::{self, Entry};
+use models::error::{Error, Result};
+use models::graph::Const;
+use models::operator::Op;
+use models::types::TensorType;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What published files put before the names of a model's tensors, after the name of the family.
+const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
+
+/// Where the values of weights come from.
+pub(super) enum Weights {
+    /// A seed each, counted up.
+    Random { seed: u64 },
+    /// Files.
+    Stored { folder: String, entries: BTreeMap<String, Entry>, prefix: String, used: BTreeSet<String> },
+}
+
+/// How a matrix lies in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stored {
+    AsUsed,
+    Transposed,
+}
+
+impl Weights {
+    pub fn random() -> Weights {
+        Weights::Random { seed: 0 }
+    }
+
+    /// Those of a folder, if there are any. Families put their own prefix before the names.
+    pub fn of_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
+        let Some(entries) = safetensors::folder(folder)? else { return Ok(None) };
+        let (folder, prefix) = (folder.display().to_string(), prefix.to_owned());
+        Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))
+    }
+
+    /// The contents of a weight of this type.
+    pub fn find(&mut self, name: &str, ty: &TensorType, stored: Stored) -> Result<Const> {
+        match self {
+            Weights::Random { seed } => {
+                *seed += 1;
+                Ok(Const::Random { seed: *seed })
+            }
+            Weights::Stored { folder, entries, prefix, used } => {
+                let Some(spelling) = spelling(entries, prefix, name) else {
+                    let reason = "there is no tensor of that name in its safetensors files".to_owned();
+                    return Err(Error::Malformed { file: folder.clone(), place: format!("tensor `{name}`"), reason });
+                };
+                let entry = &entries[&spelling];
+                let data = contents(entry, ty, stored).map_err(|reason| Error::Malformed {
+                    file: folder.clone(),
+                    place: format!("tensor `{spelling}`"),
+                    reason,
+                })?;
+                used.insert(spelling);
+                Ok(data)
+            }
+        }
+    }
+
+    /// How many tensors of the files nobody asked for, and the first of them.
+    pub fn unused(&self) -> Option<(usize, String)> {
+        let Weights::Stored { entries, used, .. } = self else { return None };
+        let mut unused = entries.keys().filter(|name| !used.contains(*name));
+        let first = unused.next()?;
+        Some((1 + unused.count(), first.clone()))
+    }
+}
+
+/// The name of a tensor in the files.
+fn spelling(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Option<String> {
+    let old = name
+        .strip_suffix("LayerNorm.weight")
+        .map(|start| format!("{start}LayerNorm.gamma"))
+        .or_else(|| name.strip_suffix("LayerNorm.bias").map(|start| format!("{start}LayerNorm.beta")));
+    let names = std::iter::once(name.to_owned()).chain(old);
+    names
+        .flat_map(|name| {
+            let own = format!("{prefix}{name}");
+            PREFIXES.iter().map(move |prefix| format!("{prefix}{name}")).chain([own])
+        })
+        .find(|spelling| entries.contains_key(spelling))
+}
+
+/// A tensor of a file as a weight: its shape must be the weight's, its elements become 32-bit floats.
+fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
+    let mut wanted = ty.clone();
+    if stored == Stored::Transposed {
+        wanted.shape.reverse();
+    }
+    if entry.ty.shape != wanted.shape {
+        return Err(format!("it is {}, the configuration makes it {wanted}", entry.ty));
+    }
+    if !entry.ty.dtype.is_float() {
+        return Err(format!("it is {}, a weight must be floats", entry.ty));
+    }
+    let mut data = entry.data();
+    if entry.ty.dtype != ty.dtype {
+        data = Const::computed(Op::Cast { to: ty.dtype }, vec![(entry.ty.clone(), data)]);
+    }
+    if stored == Stored::Transposed {
+        data = Const::computed(Op::Transpose { permutation: vec![1, 0] }, vec![(wanted, data)]);
+    }
+    Ok(data)
+}

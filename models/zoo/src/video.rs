@@ -1,0 +1,94 @@
+//! Residual networks for short videos: three-dimensional convolutions, whole, mixed, or split into space and time.
+
+use super::net::{Conv, Net, RELU, conv};
+use models::error::Result;
+use models::graph::ValueId;
+
+const EPSILON: f64 = 1e-5;
+
+/// How the convolutions of a network see time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Time {
+    /// All are three-dimensional.
+    Whole,
+    /// Those of the first stage are; later ones look at single frames.
+    Mixed,
+    /// A convolution over space, then one over time.
+    Split,
+}
+
+pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: Time) -> Result<Vec<ValueId>> {
+    let mut x = stem(net, x, time)?;
+    for (stage, channels) in [64, 128, 256, 512].into_iter().enumerate() {
+        for index in 0..2 {
+            let stride = if stage > 0 && index == 0 { 2 } else { 1 };
+            let looks_at_time = time != Time::Mixed || stage == 0;
+            let kind = if time == Time::Split {
+                Kind::Split
+            } else if looks_at_time {
+                Kind::Whole
+            } else {
+                Kind::Frame
+            };
+            x = block(net, &format!("layer{}.{index}", stage + 1), x, channels, stride, kind)?;
+        }
+    }
+    let x = net.channel_means("avgpool", x)?;
+    Ok(vec![net.dense("fc", x, 400)?])
+}
+
+/// One convolution of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    Frame,
+    Split,
+}
+
+fn stem(net: &mut Net, x: ValueId, time: Time) -> Result<ValueId> {
+    if time == Time::Split {
+        let x = net.conv_norm_act("stem.space", x, &space(45, 7, 2), EPSILON, &RELU)?;
+        return net.conv_norm_act("stem.time", x, &over_time(64, 1), EPSILON, &RELU);
+    }
+    let layer = conv(64, &[3, 7, 7]).stride(&[1, 2, 2]).pad(&[1, 3, 3]);
+    net.conv_norm_act("stem", x, &layer, EPSILON, &RELU)
+}
+
+fn block(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64, kind: Kind) -> Result<ValueId> {
+    let channels = net.channels(x)?;
+    // As many as make the split convolution the size of the whole one.
+    let middle = (channels * out * 27) / (channels * 9 + 3 * out);
+    let y = filter(net, &format!("{scope}.conv1"), x, out, middle, stride, kind)?;
+    let y = net.relu(&format!("{scope}.relu1"), y)?;
+    let y = filter(net, &format!("{scope}.conv2"), y, out, middle, 1, kind)?;
+    let shortcut = if stride == 1 && channels == out {
+        x
+    } else {
+        let strides = if kind == Kind::Frame { [1, stride, stride] } else { [stride; 3] };
+        net.conv_norm(&format!("{scope}.downsample"), x, &conv(out, &[1, 1, 1]).stride(&strides), EPSILON)?
+    };
+    let y = net.add(&format!("{scope}.add"), y, shortcut)?;
+    net.relu(&format!("{scope}.relu2"), y)
+}
+
+fn filter(net: &mut Net, scope: &str, x: ValueId, out: i64, middle: i64, stride: i64, kind: Kind) -> Result<ValueId> {
+    match kind {
+        Kind::Whole => {
+            let layer = conv(out, &[3, 3, 3]).stride(&[stride; 3]).pad(&[1; 3]);
+            net.conv_norm(scope, x, &layer, EPSILON)
+        }
+        Kind::Frame => net.conv_norm(scope, x, &space(out, 3, stride), EPSILON),
+        Kind::Split => {
+            let x = net.conv_norm_act(&format!("{scope}.space"), x, &space(middle, 3, stride), EPSILON, &RELU)?;
+            net.conv_norm(&format!("{scope}.time"), x, &over_time(out, stride), EPSILON)
+        }
+    }
+}
+
+fn space(out: i64, kernel: i64, stride: i64) -> Conv {
+    conv(out, &[1, kernel, kernel]).stride(&[1, stride, stride]).pad(&[0, kernel / 2, kernel / 2])
+}
+
+fn over_time(out: i64, stride: i64) -> Conv {
+    conv(out, &[3, 1, 1]).stride(&[stride, 1, 1]).pad(&[1, 0, 0])
+}

@@ -1,0 +1,130 @@
+//! Small detectors: grids of boxes, before boxes are chosen among them.
+
+use super::net::{Conv, Net, same};
+use models::error::Result;
+use models::graph::ValueId;
+use models::operator::{Op, PoolMode, ResizeMode, UnaryOp};
+
+/// Three boxes per cell, each with four sides, a certainty and 80 classes.
+const OUTPUTS: i64 = 3 * (4 + 1 + 80);
+
+pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let mut x = x;
+    for (index, channels) in [16, 32, 64, 128].into_iter().enumerate() {
+        x = layer(net, &format!("layers.{}", 2 * index), x, channels, 3)?;
+        x = net.max_pool(&format!("layers.{}", 2 * index + 1), x, 2, 2, 0)?;
+    }
+    let fine = layer(net, "layers.8", x, 256, 3)?;
+    let x = net.max_pool("layers.9", fine, 2, 2, 0)?;
+    let x = layer(net, "layers.10", x, 512, 3)?;
+    // Stride 1 with a pad at the end only, so that the extents stay.
+    let pool = Op::Pool {
+        mode: PoolMode::Max,
+        kernel: vec![2; 2],
+        strides: vec![1; 2],
+        pads: vec![0, 0, 1, 1],
+        dilations: vec![1; 2],
+        ceil: false,
+        count_pad: false,
+    };
+    let x = net.push("layers.11", pool, &[x])?;
+    let x = layer(net, "layers.12", x, 1024, 3)?;
+    let coarse = layer(net, "layers.13", x, 256, 1)?;
+    let y = layer(net, "layers.14", coarse, 512, 3)?;
+    let large_boxes = net.conv("layers.15", y, &same(OUTPUTS, 1).bias())?;
+    let x = layer(net, "layers.18", coarse, 128, 1)?;
+    let extents = net.extents(fine)?[2..].to_vec();
+    let x = net.push("layers.19", Op::Resize { mode: ResizeMode::Nearest, extents }, &[x])?;
+    let x = net.concat("layers.20", &[x, fine])?;
+    let x = layer(net, "layers.21", x, 256, 3)?;
+    let small_boxes = net.conv("layers.22", x, &same(OUTPUTS, 1).bias())?;
+    Ok(vec![large_boxes, small_boxes])
+}
+
+fn layer(net: &mut Net, scope: &str, x: ValueId, channels: i64, kernel: i64) -> Result<ValueId> {
+    let leaky = Op::Unary { function: UnaryOp::LeakyRelu { alpha: 0.1 } };
+    net.conv_norm_act(scope, x, &same(channels, kernel), 1e-5, &leaky)
+}
+
+/// Classes and the bins of each side of a box.
+const CLASSES: i64 = 80;
+const BINS: i64 = 16;
+
+/// YOLOv8 in its smallest size: a backbone of split blocks, a path up and one down, and at each of three grids a branch for
+/// boxes, whose sides are distributions over bins, and one for classes. Sides are not summed up, boxes not chosen.
+pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let x = smooth(net, "model.0", x, &same(16, 3).stride(&[2, 2]))?;
+    let x = smooth(net, "model.1", x, &same(32, 3).stride(&[2, 2]))?;
+    let x = split_block(net, "model.2", x, 32, 1, true)?;
+    let x = smooth(net, "model.3", x, &same(64, 3).stride(&[2, 2]))?;
+    let fine = split_block(net, "model.4", x, 64, 2, true)?;
+    let x = smooth(net, "model.5", fine, &same(128, 3).stride(&[2, 2]))?;
+    let middle = split_block(net, "model.6", x, 128, 2, true)?;
+    let x = smooth(net, "model.7", middle, &same(256, 3).stride(&[2, 2]))?;
+    let x = split_block(net, "model.8", x, 256, 1, true)?;
+    let coarse = pyramid(net, "model.9", x, 256)?;
+
+    let x = onto(net, "model.10", coarse, middle)?;
+    let middle_up = split_block(net, "model.12", x, 128, 1, false)?;
+    let x = onto(net, "model.13", middle_up, fine)?;
+    let small = split_block(net, "model.15", x, 64, 1, false)?;
+    let x = smooth(net, "model.16", small, &same(64, 3).stride(&[2, 2]))?;
+    let x = net.concat("model.17", &[x, middle_up])?;
+    let medium = split_block(net, "model.18", x, 128, 1, false)?;
+    let x = smooth(net, "model.19", medium, &same(128, 3).stride(&[2, 2]))?;
+    let x = net.concat("model.20", &[x, coarse])?;
+    let large = split_block(net, "model.21", x, 256, 1, false)?;
+    let grids = [small, medium, large].into_iter().enumerate();
+    grids.map(|(place, grid)| detect(net, &format!("model.22.{place}"), grid)).collect()
+}
+
+/// What both branches say of every cell of a grid.
+fn detect(net: &mut Net, scope: &str, grid: ValueId) -> Result<ValueId> {
+    let mut branch = |name: &str, width: i64, out: i64| {
+        let x = smooth(net, &format!("{scope}.{name}.0"), grid, &same(width, 3))?;
+        let x = smooth(net, &format!("{scope}.{name}.1"), x, &same(width, 3))?;
+        net.conv(&format!("{scope}.{name}.2"), x, &same(out, 1).bias())
+    };
+    let boxes = branch("boxes", 4 * BINS, 4 * BINS)?;
+    let classes = branch("classes", CLASSES, CLASSES)?;
+    net.concat(scope, &[boxes, classes])
+}
+
+/// Half of the channels passes by, the other goes through blocks, and what comes out of each is kept.
+fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, is_residual: bool) -> Result<ValueId> {
+    let half = out / 2;
+    let x = smooth(net, &format!("{scope}.first"), x, &same(out, 1))?;
+    let mut parts = vec![
+        net.slice(&format!("{scope}.split"), x, 1, 0, half)?,
+        net.slice(&format!("{scope}.split"), x, 1, half, out)?,
+    ];
+    for block in 0..blocks {
+        let last = parts[parts.len() - 1];
+        let y = smooth(net, &format!("{scope}.{block}.first"), last, &same(half, 3))?;
+        let y = smooth(net, &format!("{scope}.{block}.last"), y, &same(half, 3))?;
+        parts.push(if is_residual { net.add(&format!("{scope}.{block}.add"), last, y)? } else { y });
+    }
+    let x = net.concat(&format!("{scope}.concat"), &parts)?;
+    smooth(net, &format!("{scope}.last"), x, &same(out, 1))
+}
+
+/// Windows of 5, 9 and 13, as pools of 5 behind each other.
+fn pyramid(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
+    let mut parts = vec![smooth(net, &format!("{scope}.first"), x, &same(out / 2, 1))?];
+    for pool in 0..3 {
+        parts.push(net.max_pool(&format!("{scope}.pool{pool}"), parts[pool], 5, 1, 2)?);
+    }
+    let x = net.concat(&format!("{scope}.concat"), &parts)?;
+    smooth(net, &format!("{scope}.last"), x, &same(out, 1))
+}
+
+/// A coarse grid, spread over the cells of a finer one, beside it.
+fn onto(net: &mut Net, scope: &str, coarse: ValueId, fine: ValueId) -> Result<ValueId> {
+    let extents = net.extents(fine)?[2..].to_vec();
+    let x = net.push(scope, Op::Resize { mode: ResizeMode::Nearest, extents }, &[coarse])?;
+    net.concat(&format!("{scope}.concat"), &[x, fine])
+}
+
+fn smooth(net: &mut Net, scope: &str, x: ValueId, layer: &Conv) -> Result<ValueId> {
+    net.conv_norm_act(scope, x, layer, 1e-3, &Op::Unary { function: UnaryOp::Silu })
+}
