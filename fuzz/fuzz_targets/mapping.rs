@@ -6,9 +6,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use predictor::features::attainable_ns;
 use predictor::queries::{self, Cell, Setting};
-use predictor::table::{Mapping, samples};
+use samples::features::attainable_ns;
+use samples::table::{Mapping, samples};
 use std::path::Path;
 
 fuzz_target!(|text: &str| {

@@ -10,11 +10,11 @@
 #[path = "../../predictor/tests/common/mod.rs"]
 mod common;
 
+use learn::predictor::Query;
 use libfuzzer_sys::fuzz_target;
 use predictor::bundle;
-use predictor::features::Work;
-use predictor::learn::predictor::Query;
 use predictor::serve::{PATIENCE, Service, answer};
+use samples::features::Work;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 

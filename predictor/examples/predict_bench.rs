@@ -1,10 +1,11 @@
 //! The speed figures of `scripts/bench/predict`: each experiment by its name, one JSON line of what it took.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use predictor::features::{Matrix, Work};
-use predictor::learn::boosted::{self, BoostingParameters};
-use predictor::learn::predictor::{Predictor, Query};
-use predictor::{bundle, table};
+use learn::boosted::{self, BoostingParameters};
+use learn::predictor::{Predictor, Query};
+use predictor::bundle;
+use samples::features::{Matrix, Work};
+use samples::table;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,8 +65,7 @@ fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error:
     if (first - sum).abs() > 1e-6 * sum {
         return Err("answers together and one by one differ".into());
     }
-    let trees: usize =
-        predictor.learned.operators[operator].known.iter().map(predictor::learn::trees::Trees::len).sum();
+    let trees: usize = predictor.learned.operators[operator].known.iter().map(learn::trees::Trees::len).sum();
     Ok(
         json!({ "trees": trees, "batch_us_per_row": batch_us, "single_us_median": single_us[single_us.len() / 2], "checksum": sum }),
     )

@@ -5,14 +5,14 @@
 //! program, is refused rather than misread.
 
 use crate::error::{Error, Result};
-use crate::features::FEATURES;
-use crate::learn::choice_classifier::ChoiceClassifier;
-use crate::learn::ensemble::Ensemble;
-use crate::learn::gaussian_process::Correction;
-use crate::learn::operator::OperatorEnsemble;
-use crate::learn::operator_statistics::OperatorStatistics;
-use crate::learn::predictor::{About, Predictor};
-use crate::learn::trees::Trees;
+use learn::choice_classifier::ChoiceClassifier;
+use learn::ensemble::Ensemble;
+use learn::gaussian_process::Correction;
+use learn::operator::OperatorEnsemble;
+use learn::operator_statistics::OperatorStatistics;
+use learn::predictor::{About, Predictor};
+use learn::trees::Trees;
+use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -2,13 +2,14 @@
 //! how many were tried; all rows of an operator on a device, and where several thread counts were measured, also those up
 //! to the knee and those beyond it.
 
-use crate::features::FEATURES;
-use crate::learn::by_operator;
-use crate::samples::Samples;
+use learn::by_operator;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
+use samples::Samples;
+use samples::features::FEATURES;
+use samples::statistics::{kendall, pearson, ranks};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -194,59 +195,6 @@ fn adjust(found: &mut [Correlation]) {
     }
 }
 
-/// Pearson's correlation; not-a-number where one does not vary.
-pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
-    let count = one.len() as f64;
-    let (mean_one, mean_two) = (one.iter().sum::<f64>() / count, two.iter().sum::<f64>() / count);
-    let (mut both, mut square_one, mut square_two) = (0.0, 0.0, 0.0);
-    for (a, b) in one.iter().zip(two) {
-        let (a, b) = (a - mean_one, b - mean_two);
-        both += a * b;
-        square_one += a * a;
-        square_two += b * b;
-    }
-    both / (square_one * square_two).sqrt()
-}
-
-/// Spearman's: Pearson's of the ranks.
-pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
-    pearson(&ranks(one), &ranks(two))
-}
-
-/// Ranks from 1; equals share the mean of theirs.
-pub fn ranks(values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|one, two| values[*one].total_cmp(&values[*two]));
-    let mut ranks = vec![0.0; values.len()];
-    let mut begin = 0;
-    while begin < order.len() {
-        let same = order[begin..].iter().take_while(|place| values[**place] == values[order[begin]]).count().max(1);
-        let rank = begin as f64 + (same as f64 + 1.0) / 2.0;
-        order[begin..begin + same].iter().for_each(|place| ranks[*place] = rank);
-        begin += same;
-    }
-    ranks
-}
-
-/// Kendall's tau-b, counted over all pairs.
-pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
-    let (mut agree, mut pairs_one, mut pairs_two) = (0i64, 0i64, 0i64);
-    for first in 0..one.len() {
-        for second in first + 1..one.len() {
-            let sign = |values: &[f64]| match values[first].total_cmp(&values[second]) {
-                std::cmp::Ordering::Less => -1,
-                std::cmp::Ordering::Equal => 0,
-                std::cmp::Ordering::Greater => 1,
-            };
-            let (a, b) = (sign(one), sign(two));
-            agree += a * b;
-            pairs_one += a * a;
-            pairs_two += b * b;
-        }
-    }
-    agree as f64 / ((pairs_one as f64) * (pairs_two as f64)).sqrt()
-}
-
 /// Distances between all pairs, less the means of their rows and columns.
 fn centred_distances(values: &[f64]) -> Vec<f64> {
     let count = values.len();
@@ -288,17 +236,12 @@ fn mutual_information(one: &[f64], two: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use samples::statistics::spearman;
 
     proptest! {
         #[test]
-        fn measures_stay_in_their_ranges(pairs in prop::collection::vec((-9i32..9, -9i32..9), 8..60)) {
-            let (one, two): (Vec<f64>, Vec<f64>) = pairs.iter().map(|(a, b)| (f64::from(*a), f64::from(*b))).unzip();
-            for value in [pearson(&one, &two), spearman(&one, &two), kendall(&one, &two)] {
-                prop_assert!(value.is_nan() || value.abs() <= 1.0 + 1e-9);
-            }
-            let rising: Vec<f64> = one.iter().map(|value| value.exp()).collect();
-            let same = spearman(&one, &rising);
-            prop_assert!(same.is_nan() || (same - 1.0).abs() < 1e-9);
+        fn numbers_depend_on_themselves(one in prop::collection::vec(-9i32..9, 8..60)) {
+            let one: Vec<f64> = one.into_iter().map(f64::from).collect();
             let itself = distance(&centred_distances(&one), &centred_distances(&one));
             prop_assert!(itself.is_nan() || (itself - 1.0).abs() < 1e-9);
         }

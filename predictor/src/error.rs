@@ -5,27 +5,12 @@ use std::path::{Path, PathBuf};
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file cannot be read or written.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file of records is refused by its reader.
+    /// A file cannot be read or written, or makes no samples.
     #[error(transparent)]
-    Records(#[from] datasets::Error),
-    /// A table of others, its mapping or a device file is wrong.
-    #[error("cannot read `{}`: {problem}", path.display())]
-    Table {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with the line or column where that is known, and what to do.
-        problem: String,
-    },
+    Samples(#[from] samples::Error),
+    /// Nothing can be learned, or what was learned does not answer.
+    #[error(transparent)]
+    Learn(#[from] learn::Error),
     /// A bundle is damaged, foreign or newer.
     #[error("cannot use the predictor `{}`: {problem}", path.display())]
     Bundle {
@@ -43,23 +28,26 @@ pub enum Error {
     /// A measurement that was asked for failed.
     #[error("{0}")]
     Probe(String),
-    /// XGBoost's library is missing or refused a call.
-    #[error("{0}")]
-    XgBoost(String),
 }
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl From<datasets::Error> for Error {
+    fn from(error: datasets::Error) -> Error {
+        Error::Samples(error.into())
+    }
+}
+
 impl Error {
     /// A failed system call on a file.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
-        Error::Io { doing, path: path.to_owned(), source }
+        Error::Samples(samples::Error::io(doing, path, source))
     }
 
     /// A table that cannot be used.
     pub(crate) fn table(path: &Path, problem: impl Into<String>) -> Error {
-        Error::Table { path: path.to_owned(), problem: problem.into() }
+        Error::Samples(samples::Error::table(path, problem))
     }
 
     /// A word of a question that is none of those we know.
@@ -74,6 +62,6 @@ impl Error {
 
     /// Whether the installation, not the input, is at fault.
     pub fn is_of_environment(&self) -> bool {
-        matches!(self, Error::XgBoost(_) | Error::Probe(_))
+        matches!(self, Error::Learn(learn::Error::XgBoost(_)) | Error::Probe(_))
     }
 }

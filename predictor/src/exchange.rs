@@ -5,9 +5,9 @@
 //! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
 
 use crate::error::{Error, Result};
-use crate::learn::operator::OperatorEnsemble;
-use crate::learn::predictor::Predictor;
-use crate::learn::trees::Trees;
+use learn::operator::OperatorEnsemble;
+use learn::predictor::Predictor;
+use learn::trees::Trees;
 use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};

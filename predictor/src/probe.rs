@@ -4,8 +4,8 @@
 //! what it says is only looked at when it fails.
 
 use crate::error::{Error, Result};
-use crate::records::{device_name, uncertainty};
 use datasets::{Choose, Outcome, Source, Store};
+use samples::records::{device_name, uncertainty};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

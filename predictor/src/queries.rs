@@ -1,12 +1,12 @@
 //! Questions in words: an operator, a whole neural network, or a row of a table, each as sizes that can be predicted.
 
 use crate::error::{Error, Result};
-use crate::features::Work;
-use crate::learn::predictor::{Basis, Prediction, Predictor, Query};
-use crate::learn::schedules::CompleteSchedule;
-use crate::records::work_of;
-use crate::table::Mapping;
+use learn::predictor::{Basis, Prediction, Predictor, Query};
 use models::Fuse;
+use samples::features::Work;
+use samples::records::work_of;
+use samples::schedules::CompleteSchedule;
+use samples::table::Mapping;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -379,7 +379,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
     let sound: Vec<Query<'_>> = queries.iter().flatten().flatten().cloned().collect();
     let mut predictions = predictor.predict_all(&sound).into_iter();
     let mut prediction =
-        |query: Result<Query<'_>>| query.and_then(|_| predictions.next().expect("all that can be asked were"));
+        |query: Result<Query<'_>>| query.and_then(|_| Ok(predictions.next().expect("all that can be asked were")?));
     let answered: Vec<Option<Result<Prediction>>> =
         queries.into_iter().map(|query| query.map(&mut prediction)).collect();
     let result = |(question, prediction): (Result<(Operator, Setting)>, Option<Result<Prediction>>)| {
@@ -440,8 +440,8 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{Form, View};
     use proptest::prelude::*;
+    use samples::features::{Form, View};
 
     #[test]
     fn networks_come_from_every_source() {

@@ -1,12 +1,13 @@
 //! What a library chose is learned from, guessed for questions, and never asked for.
 #![allow(missing_docs)]
 
-use predictor::features::{CHOICE, Work};
-use predictor::learn::predictor::{Predictor, Query};
-use predictor::learn::{Fitted, ensemble};
-use predictor::samples::Samples;
-use predictor::table::Mapping;
-use predictor::{bundle, train};
+use learn::predictor::{Predictor, Query};
+use learn::train;
+use learn::{Fitted, ensemble};
+use predictor::bundle;
+use samples::Samples;
+use samples::features::{CHOICE, Work};
+use samples::table::Mapping;
 use std::fmt::Write;
 
 const MAPPING: &str = r#"
@@ -44,7 +45,7 @@ fn samples() -> Samples {
         path
     };
     let mapping = Mapping::read(&write("mapping.toml", MAPPING)).expect("the mapping");
-    predictor::table::samples(&[write("table.csv", &table)], &mapping).expect("the table")
+    samples::table::samples(&[write("table.csv", &table)], &mapping).expect("the table")
 }
 
 fn choice(predictor: &Predictor, rows: f64, columns: f64) -> Option<String> {
@@ -83,7 +84,7 @@ fn answers_do_not_depend_on_what_was_chosen() {
     assert_eq!(samples.names.last().map(String::as_str), Some(CHOICE));
     let learn: Vec<usize> = (0..400).collect();
     let query: Vec<usize> = (400..600).collect();
-    let parameters = |_: &str| predictor::learn::boosted::BoostingParameters::usual();
+    let parameters = |_: &str| learn::boosted::BoostingParameters::usual();
     let fitted = ensemble::fit(&samples, &learn, &parameters, 0, ensemble::Purpose::Known).expect("trees");
     let times = fitted.predict(&samples, &query);
     let mut turned = samples.clone();

@@ -1,9 +1,9 @@
 //! The public GPU tables, where they lie beside the checkout.
 #![allow(clippy::print_stderr)]
 
+use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::learn::Learner;
-use predictor::table::{Mapping, samples};
+use samples::table::{Mapping, samples};
 use std::path::Path;
 
 #[test]

@@ -2,13 +2,14 @@
 
 mod common;
 
+use learn::Learner;
+use learn::predictor::{Basis, Query};
+use learn::{adaptation, train};
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::features::{Device, View, Work};
-use predictor::learn::Learner;
-use predictor::learn::predictor::{Basis, Query};
-use predictor::samples::Network;
-use predictor::{adaptation, bundle, exchange, explain, queries, train};
+use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
+use samples::Network;
+use samples::features::{Device, View, Work};
 use std::collections::BTreeSet;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
@@ -81,7 +82,7 @@ fn networks_are_the_sums_of_their_operators() {
         evaluate(&samples, &plan(Protocol::P2, &[Learner::Ensemble, Learner::Roofline])).expect("an evaluation");
     let whole = found.end_to_end.expect("networks were held out");
     assert_eq!(whole.networks.len(), 3 * samples.devices.len(), "each on each device");
-    let sum = |of: fn(&predictor::samples::Sample) -> f64| 2.0 * samples.rows.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&samples::Sample) -> f64| 2.0 * samples.rows.iter().map(of).sum::<f64>();
     let total: f64 = whole.networks.iter().map(|network| network.measured_ns).sum();
     let bound: f64 = whole.networks.iter().map(|network| network.predicted_ns["roofline"]).sum();
     assert!((total / sum(|sample| sample.time_ns) - 1.0).abs() < 1e-9);
@@ -152,9 +153,8 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
     // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
-    let width = |predictor: &predictor::learn::predictor::Predictor| {
-        predictor.learned.operators["product"].statistics.half_widths.clone()
-    };
+    let width =
+        |predictor: &learn::predictor::Predictor| predictor.learned.operators["product"].statistics.half_widths.clone();
     let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
     let before = width(&predictor);
     let changes = adaptation::adapt(&mut predictor, measured.select(&[0; 30])).expect("measurements");
@@ -202,7 +202,7 @@ fn answers_without_an_interval_leave_those_of_others_where_they_are() {
 fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let (mut samples, _) = common::samples();
     // What few rows take beside many is a law that trees do not carry on beyond what they saw.
-    let rows = predictor::features::FEATURES.iter().position(|feature| feature.name == "rows").expect("a feature");
+    let rows = samples::features::FEATURES.iter().position(|feature| feature.name == "rows").expect("a feature");
     for row in 0..samples.rows.len() {
         samples.rows[row].time_ns *= f64::from(samples.features.row(row)[rows]).powi(2);
     }
@@ -219,7 +219,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("wide.opp");
     bundle::write(&predictor, &path).expect("a file");
-    let unlike = |predictor: &predictor::learn::predictor::Predictor| {
+    let unlike = |predictor: &learn::predictor::Predictor| {
         predictor.learned.operators["product"].statistics.applicability.clone()
     };
     assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
@@ -228,7 +228,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
 #[test]
 fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
     let (mut samples, _) = common::samples();
-    let sides = |samples: &predictor::samples::Samples| {
+    let sides = |samples: &samples::Samples| {
         let division = Protocol::P1m.splits(samples, None, 0).expect("a division").remove(0);
         let shapes = |rows: &[usize]| rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>();
         let (learned, asked) = (shapes(&division.train), shapes(&division.rounds[0].test));
@@ -238,7 +238,7 @@ fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
     // Without networks, the tenth that is most like what built-in models ask for: round numbers are among it.
     let (learned, asked) = sides(&samples);
     assert!((learned / 10..=learned / 8).contains(&asked.len()), "{} of {learned}", asked.len());
-    let column = |name: &str| predictor::features::FEATURES.iter().position(|one| one.name == name).expect("a feature");
+    let column = |name: &str| samples::features::FEATURES.iter().position(|one| one.name == name).expect("a feature");
     let alignments = ["rows_alignment", "columns_alignment", "depth_alignment"].map(column);
     let round = |row: usize| alignments.iter().map(|column| samples.features.row(row)[*column]).sum::<f32>();
     let mean = |belongs: &dyn Fn(u64) -> bool| {
@@ -273,7 +273,7 @@ fn a_file_answers_as_the_predictor_it_was_written_from() {
     let answer = &answers[0].prediction;
     assert!(answer.low_ns < answer.time_ns && answer.time_ns < answer.high_ns, "{answer:?}");
     assert!(answer.time_ns > answer.attainable_ns, "{answer:?}");
-    let query = predictor::learn::predictor::Query {
+    let query = learn::predictor::Query {
         operator: &operator.name,
         work: &operator.work,
         device: "middle",
@@ -323,10 +323,10 @@ proptest! {
         let hash = blake3::hash(&hostile);
         hostile.extend_from_slice(hash.as_bytes());
         if let Ok(predictor) = bundle::from_bytes(&hostile) {
-            let work = predictor::features::Work::contraction(3.0, 200.0, 300.0, 100.0, false);
+            let work = samples::features::Work::contraction(3.0, 200.0, 300.0, 100.0, false);
             let extras = Default::default();
             for device in ["small", "middle"] {
-                let query = predictor::learn::predictor::Query { operator: "product", work: &work, device, threads: None, extras: &extras };
+                let query = learn::predictor::Query { operator: "product", work: &work, device, threads: None, extras: &extras };
                 let _ = predictor.predict(&query);
             }
         }
@@ -356,7 +356,7 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
         assert!(change.device == "large" && change.rows > 50 && after < 0.8 * change.before, "{change:?}");
     }
     let after = predictor.predict(&query).expect("an answer");
-    let width = |answer: &predictor::learn::predictor::Prediction| answer.high_ns / answer.low_ns;
+    let width = |answer: &learn::predictor::Prediction| answer.high_ns / answer.low_ns;
     assert!(after.outside.is_empty() && width(&after) < width(&before), "{before:?} {after:?}");
 
     let folder = tempfile::tempdir().expect("a temporary folder");

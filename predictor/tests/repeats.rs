@@ -3,10 +3,10 @@
 #![allow(missing_docs)]
 
 use datasets::{Json, Outcome, Record, ScheduleSource, Source};
+use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::features::Work;
-use predictor::learn::Learner;
-use predictor::records::{Policy, gather};
+use samples::features::Work;
+use samples::records::{Policy, gather};
 
 /// A measurement of an operator of so many elements.
 fn record(elements: usize, median_ns: f64) -> Record {

@@ -1,11 +1,11 @@
 //! What is answered when nothing, the knobs or the code of a schedule is known, with the real XGBoost.
 
+use learn::Learner;
+use learn::predictor::Query;
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::features::{Device, View, Work};
-use predictor::learn::Learner;
-use predictor::learn::predictor::Query;
 use predictor::queries::{Cell, Operator, Setting, predict};
-use predictor::samples::{RawSample, Samples, SamplesBuilder, Timing};
+use samples::features::{Device, View, Work};
+use samples::{RawSample, Samples, SamplesBuilder, Timing};
 use std::collections::BTreeMap;
 
 fn device() -> Device {
@@ -94,7 +94,7 @@ fn the_more_is_known_the_nearer_the_answer() {
 
 #[test]
 fn a_question_without_a_schedule_is_answered_for_the_default_one() {
-    let predictor = predictor::train::train(&samples(), 7, true).expect("a predictor");
+    let predictor = learn::train::train(&samples(), 7, true).expect("a predictor");
     let work = work(1000);
     let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
     let ask = |extras: &[(&str, f64)]| {
@@ -132,7 +132,7 @@ fn unrolled() -> Samples {
 
 #[test]
 fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
-    let predictor = predictor::train::train(&unrolled(), 7, false).expect("a predictor");
+    let predictor = learn::train::train(&unrolled(), 7, false).expect("a predictor");
     let operator = Operator { name: "product".to_owned(), text: "product".to_owned(), work: work(1000), count: 1 };
     let time = |knobs: &[(&str, f64)]| {
         let mut setting = Setting { threads: Some(1.0), ..Setting::default() };

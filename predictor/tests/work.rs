@@ -1,7 +1,7 @@
 //! What operators of networks are to a predictor: sizes that mean what their names say.
 
-use predictor::features::{Form, Work};
 use predictor::queries::{model, operator};
+use samples::features::{Form, Work};
 
 fn work(text: &str) -> Work {
     operator(text, None).expect(text).work
@@ -42,7 +42,7 @@ fn sizes_of_every_operator_multiply_to_its_result() {
 fn model_of_form(example: &str) -> Work {
     let graph = zoo::simple::build(example).expect(example);
     let task = models::tasks(&graph, models::Fuse::Epilogue).expect(example).remove(0).task;
-    predictor::records::work_of(&task).expect(example)
+    samples::records::work_of(&task).expect(example)
 }
 
 #[test]

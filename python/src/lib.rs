@@ -3,24 +3,24 @@
 //! What kind of table the rows came from is the business of `oppredict/__init__.py`. A row that is no question raises an
 //! exception that names the row; a question that cannot be answered has no numbers and says why in `reasons`.
 
-use predictor::queries::{self, Cell, ModelSource, Operator, Run, Setting};
 use predictor::bundle;
-use predictor::table::Mapping;
+use predictor::queries::{self, Cell, ModelSource, Operator, Run, Setting};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
+use samples::table::Mapping;
 use std::path::PathBuf;
 
 pyo3::create_exception!(oppredict, Error, PyValueError, "What is wrong with a file or a question, and what to do.");
 
-fn refused(error: predictor::Error) -> PyErr {
+fn refused(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
 /// A predictor that `oppredict train` wrote.
 #[pyclass(frozen)]
 struct Predictor {
-    predictor: predictor::learn::predictor::Predictor,
+    predictor: learn::predictor::Predictor,
     mapping: Option<Mapping>,
 }
 
@@ -69,7 +69,7 @@ impl Predictor {
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
         let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
-        let number = |of: fn(&predictor::learn::predictor::Prediction) -> f64| -> Vec<f64> {
+        let number = |of: fn(&learn::predictor::Prediction) -> f64| -> Vec<f64> {
             answers.iter().map(|answer| answer.as_ref().map_or(f64::NAN, of)).collect()
         };
         let columns = PyDict::new(py);

@@ -2,8 +2,9 @@
 
 use super::arguments::{Adapt, Suggest};
 use super::{begin, finish, load, paper, print};
+use crate::bundle;
 use crate::error::Result;
-use crate::{adaptation, bundle};
+use learn::adaptation;
 use report::{Cell, Table, UNKNOWN, figures, words};
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! The command line: what may be typed.
 
 use crate::queries::ModelSource;
-use crate::records::Policy;
 use clap::{Args, Parser, Subcommand};
+use samples::records::Policy;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

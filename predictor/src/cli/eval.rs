@@ -5,11 +5,11 @@ use super::{begin, finish, load, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::evaluate::{EndToEnd, Evaluation, Plan, Point, Protocol, curve, evaluate};
-use crate::features::View;
-use crate::learn::Learner;
-use crate::learn::predictor::Predictor;
 use crate::pages;
+use learn::Learner;
+use learn::predictor::Predictor;
 use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
+use samples::features::View;
 use std::path::Path;
 
 /// Evaluates and prints.

@@ -6,14 +6,14 @@ use super::{begin, finish, load_from, paper, print};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::explain::{self, Limits, Neighbour};
-use crate::features::FEATURES;
-use crate::learn::predictor::{Predictor, Query};
 use crate::pages;
 use crate::queries::{self, Setting};
-use crate::samples::Samples;
-use crate::table::Mapping;
 use datasets::output::Output;
+use learn::predictor::{Predictor, Query};
 use report::{Table, duration, figures, words};
+use samples::Samples;
+use samples::features::FEATURES;
+use samples::table::Mapping;
 use serde_json::json;
 use std::path::Path;
 

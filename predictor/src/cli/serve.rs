@@ -6,7 +6,7 @@ use crate::bundle;
 use crate::error::{Error, Result};
 use crate::queries;
 use crate::serve::{PATIENCE, Service, serve};
-use crate::table::Mapping;
+use samples::table::Mapping;
 use std::net::TcpListener;
 use std::path::Path;
 

@@ -3,15 +3,15 @@
 use super::arguments::{Train, Xgboost};
 use super::{begin, finish, load, print};
 use crate::error::Result;
-use crate::train::few_shapes;
 use crate::{bundle, exchange as trees};
+use learn::train::few_shapes;
 use serde_json::json;
 
 /// Learns and writes the predictor.
 pub fn run(train: &Train) -> Result<u8> {
     let out = begin(Some(&train.out))?;
     let samples = load(&train.data)?;
-    let predictor = crate::train::train(&samples, train.seed, train.tune)?;
+    let predictor = learn::train::train(&samples, train.seed, train.tune)?;
     finish(out, || bundle::to_bytes(&predictor))?;
     let operators: Vec<_> = predictor.learned.operators.keys().cloned().collect();
     print(&format!(

@@ -1,9 +1,9 @@
 //! How far predictions are from measurements.
 
-use crate::learn::LogInterval;
-use crate::statistics::quantile;
+use learn::LogInterval;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 

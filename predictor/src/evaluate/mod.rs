@@ -8,8 +8,7 @@ mod ranking;
 mod repeats;
 
 use crate::error::{Error, Result};
-use crate::learn::{FitOptions, Learner, LogInterval, by_operator};
-use crate::samples::Samples;
+use learn::{FitOptions, Learner, LogInterval, by_operator};
 use metrics::{IntervalScore, Metrics, metrics};
 pub use networks::EndToEnd;
 use networks::end_to_end;
@@ -18,6 +17,7 @@ use protocol::{FewShot, Round, Split};
 use ranking::{Ranking, ranking};
 use rayon::prelude::*;
 use repeats::{Repeats, repeats};
+use samples::Samples;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;

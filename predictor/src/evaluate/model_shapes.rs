@@ -5,13 +5,13 @@
 //! from. Tables that name none are given the built-in models: the tenth of each operator's shapes that lies nearest to
 //! what those ask for is held out whole, which leaves the region around them empty.
 
-use crate::features::{self, Device, FEATURES, Form, Work};
-use crate::learn::applicability::coordinates;
-use crate::learn::by_operator;
-use crate::records::work_of;
-use crate::samples::Samples;
-use crate::split::Fold;
+use learn::applicability::coordinates;
+use learn::by_operator;
+use learn::split::Fold;
 use models::{Fuse, Graph, Op, Task};
+use samples::Samples;
+use samples::features::{self, Device, FEATURES, Form, Work};
+use samples::records::work_of;
 use std::collections::{BTreeMap, BTreeSet};
 use zoo::transformers;
 

@@ -5,8 +5,8 @@
 //! scored.
 
 use super::HeldOutPredictions;
-use crate::samples::{Network, Samples};
-use crate::statistics::median;
+use samples::statistics::median;
+use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

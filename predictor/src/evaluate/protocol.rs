@@ -2,13 +2,13 @@
 
 use super::model_shapes::model_shapes_out;
 use crate::error::{Error, Result};
-use crate::learn::by_operator;
-use crate::learn::ensemble::Purpose;
-use crate::samples::Samples;
-use crate::split;
+use learn::by_operator;
+use learn::ensemble::Purpose;
+use learn::split;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use samples::Samples;
 use std::collections::BTreeMap;
 
 /// What is held out.
@@ -120,7 +120,7 @@ impl Protocol {
     /// Shapes are divided into so many parts, five without a number; so are neural networks and their families, each of
     /// which is held out alone without one.
     pub fn splits(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
-        let label = |of: fn(&crate::samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
+        let label = |of: fn(&samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
         let divided = match self {
             Protocol::P0 => Vec::new(),
@@ -200,7 +200,7 @@ fn largest_out(samples: &Samples) -> split::Fold {
     for rows in by_operator(samples, &all).into_values() {
         let work = |row: usize| samples.rows[row].flops.max(samples.rows[row].bytes);
         let mut sizes: Vec<f64> = rows.iter().map(|row| work(*row)).collect();
-        let limit = crate::statistics::quantile(&mut sizes, 0.9);
+        let limit = samples::statistics::quantile(&mut sizes, 0.9);
         let (test, train): (Vec<usize>, Vec<usize>) = rows.into_iter().partition(|row| work(*row) > limit);
         fold.test.extend(test);
         fold.train.extend(train);

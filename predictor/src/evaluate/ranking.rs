@@ -1,8 +1,8 @@
 //! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
 
 use super::HeldOutPredictions;
-use crate::samples::Samples;
-use crate::statistics::median;
+use samples::Samples;
+use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ pub(super) fn ranking(samples: &Samples, answers: &HeldOutPredictions) -> Option
         top5 += best / best_of(5) / count;
         regret10 += 100.0 * (best_of(10) / best - 1.0) / count;
         let (predictions, times): (Vec<f64>, Vec<f64>) = schedules.iter().copied().unzip();
-        kendalls.push(crate::correlate::kendall(&predictions, &times));
-        spearmans.push(crate::correlate::spearman(&predictions, &times));
+        kendalls.push(samples::statistics::kendall(&predictions, &times));
+        spearmans.push(samples::statistics::spearman(&predictions, &times));
     }
     kendalls.retain(|value| value.is_finite());
     spearmans.retain(|value| value.is_finite());

@@ -1,7 +1,7 @@
 //! P0: how far repeated measurements of one candidate are apart. No predictor can be expected to do better.
 
-use crate::samples::Samples;
-use crate::statistics::{median, quantile};
+use samples::Samples;
+use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -3,9 +3,9 @@
 
 use super::background;
 use crate::error::{Error, Result};
-use crate::learn::operator::OperatorEnsemble;
-use crate::learn::predictor::{Predictor, Query};
-use crate::samples::Samples;
+use learn::operator::OperatorEnsemble;
+use learn::predictor::{Predictor, Query};
+use samples::Samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ fn asked(
     threads: Option<f64>,
     extras: &BTreeMap<String, f64>,
 ) -> Result<f64> {
-    predictor.predict(&Query { threads, extras, ..query.clone() }).map(|prediction| prediction.time_ns)
+    Ok(predictor.predict(&Query { threads, extras, ..query.clone() })?.time_ns)
 }
 
 /// The thread counts that were learned from, all between the smallest and the largest.
@@ -187,12 +187,12 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{Device, FEATURES, Matrix, Work};
-    use crate::learn::boosted::{BoostingParameters, fit};
-    use crate::learn::ensemble::Ensemble;
-    use crate::learn::operator_statistics::OperatorStatistics;
-    use crate::learn::predictor::About;
-    use crate::learn::schedules::Schedules;
+    use learn::boosted::{BoostingParameters, fit};
+    use learn::ensemble::Ensemble;
+    use learn::operator_statistics::OperatorStatistics;
+    use learn::predictor::About;
+    use samples::features::{Device, FEATURES, Matrix, Work};
+    use samples::schedules::Schedules;
 
     fn knobs(order: &str, tile: f64) -> BTreeMap<String, f64> {
         BTreeMap::from([(format!("knob.order={order}"), 1.0), ("knob.tile".to_owned(), tile)])

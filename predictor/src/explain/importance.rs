@@ -1,14 +1,14 @@
 //! Which features matter at all: what mixing each up costs on shapes that were not learned from.
 
 use crate::error::{Error, Result};
-use crate::learn::boosted::BoostingParameters;
-use crate::learn::ensemble::{self, Purpose};
-use crate::learn::{Fitted, by_operator};
-use crate::samples::Samples;
-use crate::split;
+use learn::boosted::BoostingParameters;
+use learn::ensemble::{self, Purpose};
+use learn::split;
+use learn::{Fitted, by_operator};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use samples::Samples;
 use serde::Serialize;
 
 /// What mixing a feature up costs.

@@ -1,8 +1,8 @@
 //! What limits an operator: the roofline, the overhead, the caches, or how well it is spread over threads.
 
 use crate::error::Result;
-use crate::features;
-use crate::learn::predictor::{Prediction, Predictor, Query};
+use learn::predictor::{Prediction, Predictor, Query};
+use samples::features;
 use serde::Serialize;
 
 /// Shares of an operator's time, and a word for what limits it.

@@ -7,7 +7,6 @@ mod changes;
 mod importance;
 mod limits;
 mod neighbours;
-mod shap;
 
 pub use changes::{Change, Effect, effects, improvements, sweep, thread_counts};
 pub use importance::{Importance, importance};
@@ -15,11 +14,12 @@ pub use limits::{Limits, limits};
 pub use neighbours::{Neighbour, neighbours};
 
 use crate::error::{Error, Result};
-use crate::features::Matrix;
-use crate::learn::operator::OperatorEnsemble;
-use crate::learn::predictor::{Prediction, Predictor, Query};
-use crate::samples::Samples;
+use learn::operator::OperatorEnsemble;
+use learn::predictor::{Prediction, Predictor, Query};
+use learn::shap;
 use rayon::prelude::*;
+use samples::Samples;
+use samples::features::Matrix;
 use serde::Serialize;
 
 /// A feature's part in an answer.

@@ -1,9 +1,9 @@
 //! The measured rows that are most like a question.
 
 use crate::error::Result;
-use crate::features::{FEATURES, Origin};
-use crate::learn::predictor::{Predictor, Query};
-use crate::samples::Samples;
+use learn::predictor::{Predictor, Query};
+use samples::Samples;
+use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 
 /// A measured row beside a question.

@@ -75,7 +75,7 @@ pub fn law(curve: &[Point]) -> Law {
         contention: best.contention,
         coherence: best.coherence,
         breaks: starts[1..].iter().enumerate().map(step).collect(),
-        error: crate::statistics::median(&mut errors),
+        error: samples::statistics::median(&mut errors),
         times_ns,
     }
 }

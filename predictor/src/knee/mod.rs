@@ -10,7 +10,7 @@ mod update;
 pub use law::{Break, Law, law};
 pub use update::{Posterior, Probe};
 
-use crate::correlate::kendall;
+use samples::statistics::kendall;
 use serde::Serialize;
 
 /// How much slower than the fastest still counts as as fast.

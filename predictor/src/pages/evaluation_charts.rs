@@ -5,7 +5,7 @@ use super::chart::{Scale, decades, label_width, svg, ticks};
 use super::escape;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
-use crate::learn::Learner;
+use learn::Learner;
 use report::{duration, plain};
 use std::fmt::Write;
 

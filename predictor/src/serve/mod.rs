@@ -8,9 +8,9 @@ mod http;
 pub use http::serve;
 
 use crate::error::{Error, Result};
-use crate::learn::predictor::Predictor;
 use crate::queries::{self, Cell, Operator, Run, Setting};
-use crate::table::Mapping;
+use learn::predictor::Predictor;
+use samples::table::Mapping;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,22 +1,13 @@
 //! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
 
-use predictor::samples::Samples;
-use predictor::table::Mapping;
+use samples::Samples;
+use samples::table::Mapping;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The mapping of the table.
-pub const MAPPING: &str = r#"
-operator = "op"
-device = "device"
-time = { column = "time_us", unit = "us" }
-after_run = ["kernel"]
-
-[operators]
-product = { form = "contraction", batch = "b", rows = "m", columns = "n", depth = "k" }
-soft = { form = "rows", rows = "m", columns = "n", flops_per_element = 5 }
-"#;
+const MAPPING: &str = include_str!("../../samples/tests/made-up.toml");
 
 /// Writes the mapping and the table into a folder.
 pub fn write(folder: &Path) -> (PathBuf, PathBuf) {
@@ -55,7 +46,7 @@ pub fn trained() -> &'static [u8] {
         // Rows of both operators stand in turns, so an odd step takes of both.
         let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
         samples.keep(&few);
-        let predictor = predictor::train::train(&samples, 7, false).expect("a predictor");
+        let predictor = learn::train::train(&samples, 7, false).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");
         predictor::bundle::write(&predictor, &path).expect("a file");
@@ -68,5 +59,5 @@ pub fn samples() -> (Samples, Mapping) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mapping, table) = write(folder.path());
     let mapping = Mapping::read(&mapping).expect("the mapping");
-    (predictor::table::samples(&[table], &mapping).expect("the table"), mapping)
+    (samples::table::samples(&[table], &mapping).expect("the table"), mapping)
 }

@@ -1,0 +1,24 @@
+//! Remembers where the wheel of XGBoost put its library, so that the program finds it without being told.
+//!
+//! Nothing is linked: the library is opened when something is trained. A build without the wheel therefore works, and
+//! says what to do when it comes to training.
+
+use std::path::{Path, PathBuf};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=XGBOOST_LIB_DIR");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Written last by `scripts/setup`; a stamp that comes later makes this run again.
+    println!("cargo:rerun-if-changed={}", root.join(".venv/stamp-run").display());
+    let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
+    if let Some(folder) = given.or_else(|| folder_of_wheel(&root.join(".venv/lib"))) {
+        println!("cargo:rustc-env=OPPREDICT_XGBOOST_LIB={}", folder.display());
+    }
+}
+
+fn folder_of_wheel(libraries: &Path) -> Option<PathBuf> {
+    let pythons = std::fs::read_dir(libraries).ok()?;
+    let folders = pythons.flatten().map(|python| python.path().join("site-packages/xgboost/lib"));
+    folders.filter_map(|folder| folder.canonicalize().ok()).find(|folder| folder.join("libxgboost.so").exists())
+}

@@ -1,0 +1,150 @@
+//! A predictor for a device it did not learn from, corrected by a few measurements of it, and which those should be.
+
+use crate::calibration::half_width;
+use crate::ensemble::Ensemble;
+use crate::error::{Error, Result};
+use crate::predictor::Predictor;
+use crate::split::{Fold, by_group};
+use crate::{Fitted, by_device, by_operator};
+use samples::Samples;
+use samples::features::{FEATURES, Origin};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Shapes below which the width of intervals stays that of devices that were never seen.
+const FEWEST: usize = 20;
+
+/// What measurements of a device changed for one operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The operator.
+    pub operator: String,
+    /// The device.
+    pub device: String,
+    /// Measurements.
+    pub rows: usize,
+    /// Mean absolute error in percent before any was seen.
+    pub before: f64,
+    /// The same of each half of the shapes when only the other had been seen; nothing where there is but one.
+    pub after: Option<f64>,
+}
+
+/// Corrects a predictor for every device it did not learn from.
+pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>> {
+    let samples = samples.with_features(&predictor.about.names);
+    let learned = &predictor.learned;
+    let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    let all: Vec<usize> = (0..samples.rows.len()).collect();
+    for (operator, rows) in by_operator(&samples, &all) {
+        let Some(known) = learned.operators.get(&samples.operators[operator as usize]) else { continue };
+        let is_new = |row: &usize| !known.statistics.has_seen(samples.device_name(*row));
+        let rows: Vec<usize> = rows.into_iter().filter(is_new).collect();
+        groups.extend(by_device(&samples, &rows).into_iter().map(|(device, rows)| ((operator, device), rows)));
+    }
+    if groups.is_empty() {
+        return Err(Error::Data(
+            "there is no measurement of a known operator on a device that the predictor did not learn from; to learn more of a known device, train again with all data".to_owned(),
+        ));
+    }
+    let mut changes = Vec::new();
+    for ((operator, device), rows) in groups {
+        let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
+        let before = residuals(&predictor.learned, &samples, &rows);
+        let held_out = cross_validated(&mut predictor.learned, &samples, &rows);
+        let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
+        predictor.learned.adapt_to(&samples, &rows);
+        let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
+        let is_enough = shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
+        if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
+            known.statistics.half_widths.insert(device.0.clone(), half_width(&mut distances));
+        }
+        if let (Some(known), Some(schedules)) =
+            (predictor.learned.operators.get_mut(operator), samples.schedules.get(operator))
+        {
+            known.statistics.schedules.add_defaults_of(schedules);
+        }
+        predictor.about.devices.insert(device.0.clone(), device.1.clone());
+        let (operator, device) = (operator.clone(), device.0.clone());
+        changes.push(Change { operator, device, rows: rows.len(), before: mean_percent(&before), after });
+    }
+    Ok(changes)
+}
+
+/// A shape whose time is informative of a device that was not learned from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The operator.
+    pub operator: String,
+    /// Its sizes, those left out that are the same for all shapes of the operator.
+    pub sizes: Vec<(&'static str, f64)>,
+}
+
+/// Picks so many shapes of each operator among those of some samples, the most informative first: what a new device does with
+/// one says least about what it does with the next.
+pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
+    let samples = samples.with_features(&predictor.about.names);
+    let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
+    let mut suggestions = Vec::new();
+    for (operator, rows) in by_operator(&samples, &default) {
+        // Shapes are the same whatever ran them; the device that ran most of them stands for all.
+        let Some(rows) = by_device(&samples, &rows).into_values().max_by_key(Vec::len) else { continue };
+        let columns = sizes_that_differ(&samples, &rows);
+        for row in predictor.learned.most_informative(&samples, &rows, count) {
+            let size = |column: &usize| {
+                let (feature, value) = (&FEATURES[*column], f64::from(samples.features.row(row)[*column]));
+                (feature.name, if feature.unit.starts_with("log2") { value.exp2().round() } else { value })
+            };
+            let operator = samples.operators[operator as usize].clone();
+            suggestions.push(Suggestion { operator, sizes: columns.iter().map(size).collect() });
+        }
+    }
+    match suggestions.is_empty() {
+        true => Err(Error::Data("there is no default schedule of an operator that the predictor knows".to_owned())),
+        false => Ok(suggestions),
+    }
+}
+
+/// The sizes that differ among rows; none that repeats another one.
+fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
+    let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
+    let mut found: Vec<usize> = Vec::new();
+    for (column, feature) in FEATURES.iter().enumerate() {
+        let is_size = feature.origin == Origin::Sizes && !feature.name.ends_with("_count");
+        let differs = || values(column).any(|value| Some(value) != values(column).next());
+        let repeats = || found.iter().any(|other| values(*other).eq(values(column)));
+        if is_size && differs() && !repeats() {
+            found.push(column);
+        }
+    }
+    found
+}
+
+/// Residuals: logarithms of answers over measured times.
+fn residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    let times = learned.predict(samples, rows);
+    rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
+}
+
+/// Residuals of two-fold cross-validation over the shapes of the rows; nothing where there is but one shape. Leaves the last
+/// correction behind.
+fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+    let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
+    if shapes(samples, rows) < 2 {
+        return Vec::new();
+    }
+    let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<usize>>();
+    let of = |fold: Fold| {
+        learned.adapt_to(samples, &pick(&fold.train));
+        residuals(learned, samples, &pick(&fold.test))
+    };
+    by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
+}
+
+/// How many shapes some rows have: schedules of one tell of each other.
+fn shapes(samples: &Samples, rows: &[usize]) -> usize {
+    rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>().len()
+}
+
+fn mean_percent(logs: &[f64]) -> f64 {
+    100.0 * logs.iter().map(|log| (log.exp() - 1.0).abs()).sum::<f64>() / logs.len() as f64
+}

@@ -1,0 +1,238 @@
+//! The applicability domain: how far a question lies from the training data, and how much wider its interval must be for it.
+//!
+//! Shapes held out at random lie among those that were learned, so they say how far off answers are there and nothing
+//! about anywhere else: networks ask for sizes that are all multiples of 64, or for one row, which drawing hardly ever
+//! meets. So whole regions are held out, too: the largest tenth of each size and the roundest numbers, then the smallest
+//! tenth. What lies there is further from what is left than drawn shapes are from each other; by how much answers are
+//! further off for it says how intervals widen with that distance.
+
+use super::COVERAGE;
+use samples::Samples;
+use samples::features::FEATURES;
+use samples::statistics::quantile;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The features that place a question: how large it is, and how round its numbers are.
+const COORDINATES: &[&str] =
+    &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
+/// Learned shapes that are kept to measure distances to.
+const MOST_POINTS: usize = 512;
+/// Shapes of an operator below which there are no regions worth the name.
+const FEWEST_SHAPES: usize = 40;
+/// The neighbours whose mean distance counts.
+const NEIGHBOURS: usize = 5;
+/// The share of shapes that each region holds.
+const REGION: f64 = 0.1;
+/// The distances that are told apart, as multiples of the usual one beyond it, and the rows that each must have.
+const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+const FEWEST_ROWS: usize = 40;
+
+/// Training shapes of an operator, as points, and how intervals widen away from them. The names in files are those of format 4.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplicabilityDomain {
+    /// Indices of the features that differ among what was learned.
+    columns: Vec<usize>,
+    /// What each is divided by.
+    scales: Vec<f32>,
+    /// Learned shapes, scaled.
+    points: Vec<Vec<f32>>,
+    /// The distance that nine tenths of other learned shapes have at most.
+    #[serde(rename = "usual")]
+    usual_distance: f64,
+    /// How many times as wide intervals are at so many usual distances beyond the first, ascending; by the regions held out.
+    widths: Vec<(f64, f64)>,
+}
+
+/// Which end of each coordinate is held out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Large,
+    Small,
+}
+
+impl ApplicabilityDomain {
+    /// The domain of some samples of one operator; nothing where their shapes are few.
+    pub(super) fn fit(samples: &Samples, rows: &[usize]) -> Option<ApplicabilityDomain> {
+        let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
+        if shapes.len() < FEWEST_SHAPES {
+            return None;
+        }
+        // Shapes are hashes, so their order is that of a draw: half of them are points, the others try the distance.
+        let shapes: Vec<usize> = shapes.into_values().collect();
+        let (points, probes) = shapes.split_at(shapes.len() / 2);
+        let row = |row: &usize| samples.features.row(*row);
+        let mut domain = ApplicabilityDomain::default();
+        for column in coordinates() {
+            let values: Vec<f64> = shapes.iter().map(|place| f64::from(row(place)[column])).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+            if variance.is_finite() && variance > 1e-9 {
+                domain.columns.push(column);
+                domain.scales.push(variance.sqrt() as f32);
+            }
+        }
+        domain.points = points.iter().take(MOST_POINTS).map(|place| domain.standardised(row(place))).collect();
+        let mut distances: Vec<f64> =
+            probes.iter().take(MOST_POINTS).map(|place| domain.distance(row(place))).collect();
+        domain.usual_distance = quantile(&mut distances, COVERAGE);
+        (domain.usual_distance > 0.0).then_some(domain)
+    }
+
+    /// How many times as wide as usual the interval of a question is.
+    pub fn widening(&self, row: &[f32]) -> f64 {
+        let beyond = self.excess_distance(row);
+        let (mut from, mut width) = (0.0, 1.0);
+        for (to, wider) in &self.widths {
+            if beyond < *to {
+                return width + (wider - width) * (beyond - from) / (to - from);
+            }
+            (from, width) = (*to, *wider);
+        }
+        // Where no region was as far, errors grow on, ever more slowly.
+        if from > 0.0 { 1.0 + (width - 1.0) * (beyond / from).sqrt() } else { 1.0 }
+    }
+
+    /// Usual distances beyond the first.
+    fn excess_distance(&self, row: &[f32]) -> f64 {
+        (self.distance(row) / self.usual_distance - 1.0).max(0.0)
+    }
+
+    fn standardised(&self, row: &[f32]) -> Vec<f32> {
+        self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
+    }
+
+    /// The mean distance to the nearest points.
+    fn distance(&self, row: &[f32]) -> f64 {
+        let place = self.standardised(row);
+        let mut nearest = [f32::INFINITY; NEIGHBOURS];
+        for point in &self.points {
+            let square: f32 = point.iter().zip(&place).map(|(one, two)| (one - two) * (one - two)).sum();
+            let at = nearest.partition_point(|known| *known <= square);
+            if at < NEIGHBOURS {
+                nearest[at..].rotate_right(1);
+                nearest[at] = square;
+            }
+        }
+        let found = nearest.iter().filter(|square| square.is_finite());
+        found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
+    }
+
+    /// Whether its parts fit together and rows of so many features.
+    pub fn is_sound(&self, width: usize) -> bool {
+        let count = self.columns.len();
+        self.scales.len() == count
+            && self.columns.iter().all(|column| *column < width)
+            && self.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0)
+            && self.points.iter().all(|point| point.len() == count && point.iter().all(|value| value.is_finite()))
+            && self.usual_distance.is_finite()
+            && self.usual_distance > 0.0
+            && self
+                .widths
+                .iter()
+                .all(|(beyond, width)| beyond.is_finite() && *beyond > 0.0 && (1.0..1e6).contains(width))
+            && self.widths.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1)
+    }
+
+    /// The error of a row of a region held out, in half-widths, at its distance.
+    pub(super) fn held_out_error(&self, row: &[f32], off: f64) -> HeldOutError {
+        HeldOutError { excess_distance: self.excess_distance(row), half_widths: off }
+    }
+
+    /// Finds how wide intervals must be to hold what they should at every distance that some rows had.
+    pub(super) fn fit_widening(&mut self, errors: &[HeldOutError]) {
+        self.widths.clear();
+        for (place, from) in STEPS.iter().enumerate() {
+            let to = STEPS.get(place + 1).copied().unwrap_or(f64::INFINITY);
+            let (beyond, mut off): (Vec<f64>, Vec<f64>) = errors
+                .iter()
+                .filter(|one| (*from..to).contains(&one.excess_distance))
+                .map(|one| (one.excess_distance, one.half_widths))
+                .unzip();
+            if off.len() >= FEWEST_ROWS {
+                let mean = beyond.iter().sum::<f64>() / beyond.len() as f64;
+                let before = self.widths.last().map_or(1.0, |(_, width)| *width);
+                self.widths.push((mean, quantile(&mut off, COVERAGE).max(before)));
+            }
+        }
+    }
+}
+
+/// The error of a row of a region held out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldOutError {
+    /// Usual distances beyond the first.
+    excess_distance: f64,
+    /// How many half-widths its answer was off by.
+    half_widths: f64,
+}
+
+/// Some rows of one operator as those to learn from and those in any region at one end of a coordinate.
+pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Vec<usize>, Vec<usize>) {
+    let mut held: BTreeSet<usize> = BTreeSet::new();
+    for column in coordinates() {
+        let value = |row: &usize| f64::from(samples.features.row(*row)[column]);
+        let mut values: Vec<f64> = rows.iter().map(value).collect();
+        match end {
+            End::Large => {
+                let limit = quantile(&mut values, 1.0 - REGION);
+                held.extend(rows.iter().filter(|row| value(row) > limit));
+            }
+            End::Small => {
+                let limit = quantile(&mut values, REGION);
+                held.extend(rows.iter().filter(|row| value(row) < limit));
+            }
+        }
+    }
+    rows.iter().partition(|row| !held.contains(row))
+}
+
+/// The columns of the coordinates.
+pub fn coordinates() -> impl Iterator<Item = usize> {
+    (0..FEATURES.len()).filter(|column| COORDINATES.contains(&FEATURES[*column].name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> ApplicabilityDomain {
+        let points = (0..40).map(|place| vec![place as f32 / 4.0]).collect();
+        ApplicabilityDomain {
+            columns: vec![0],
+            scales: vec![1.0],
+            points,
+            usual_distance: 0.5,
+            widths: vec![(1.0, 2.0), (4.0, 3.0)],
+        }
+    }
+
+    #[test]
+    fn intervals_grow_with_the_distance_and_not_before() {
+        let domain = line();
+        assert!(domain.widening(&[5.0]) == 1.0 && domain.is_sound(1) && !domain.is_sound(0));
+        let factors: Vec<f64> =
+            [9.0, 10.0, 10.5, 11.0, 12.0, 20.0, 40.0].map(|place| domain.widening(&[place])).to_vec();
+        assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
+        // 30.75 from the nearest five is 60.5 usual distances beyond the first: 1 + (3 - 1) √(60.5 / 4).
+        assert!((factors[6] - 8.778).abs() < 0.001, "{factors:?}");
+        assert_eq!(ApplicabilityDomain { widths: Vec::new(), ..domain }.widening(&[40.0]), 1.0);
+    }
+
+    #[test]
+    fn widths_hold_what_they_should_at_every_distance() {
+        let mut domain = line();
+        let rows: Vec<[f32; 1]> = (0..400).map(|place| [9.0 + place as f32 / 100.0]).collect();
+        // Off by one half-width and two more for each usual distance; then by nothing that distance explains.
+        let off: Vec<f64> = rows.iter().map(|row| 1.0 + 2.0 * domain.excess_distance(row)).collect();
+        let errors: Vec<HeldOutError> =
+            rows.iter().zip(&off).map(|(row, off)| domain.held_out_error(row, *off)).collect();
+        domain.fit_widening(&errors);
+        let inside = rows.iter().zip(&off).filter(|(row, off)| **off <= domain.widening(*row)).count();
+        assert!(domain.is_sound(1) && inside >= 360, "{inside} {:?}", domain.widths);
+        let flat: Vec<HeldOutError> = rows.iter().map(|row| domain.held_out_error(row, 0.7)).collect();
+        domain.fit_widening(&flat);
+        assert_eq!(domain.widening(&[40.0]), 1.0);
+    }
+}

@@ -1,0 +1,193 @@
+//! Calibration of intervals by split conformal prediction, per operator and device.
+//!
+//! A fifth of the shapes is held out, the rest is learned, and the nonconformity scores (absolute errors, as logarithms) of
+//! what was held out are ranked; the one at 90 % is the half-width. For devices that were never seen, every device is held
+//! out once. Away from the training data intervals are wider (`applicability`), by what is found in regions held out whole.
+
+use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
+use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
+use super::operator_statistics::OperatorStatistics;
+use super::{COVERAGE, FitOptions, Fitted, UNSEEN, by_operator};
+use crate::error::Result;
+use crate::split;
+use samples::Samples;
+use samples::features::View;
+use samples::statistics::quantile;
+use std::collections::BTreeMap;
+
+/// Devices with fewer scores share those of all.
+const FEWEST: usize = 30;
+
+/// Finds the half-widths of a fitted predictor's intervals.
+pub fn calibrate(
+    fitted: &mut Ensemble,
+    samples: &Samples,
+    train: &[usize],
+    parameters_of: ParametersOf<'_>,
+    options: &FitOptions,
+) -> Result<()> {
+    let FitOptions { seed, purpose, .. } = *options;
+    if purpose != Purpose::Transfer {
+        let (learned, held_out) = split::held_out_fifth(samples, train, seed ^ 1);
+        if !learned.is_empty() {
+            let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
+            set_half_widths(fitted, samples, &nonconformity_scores(&trial, samples, &held_out, false, None), None);
+            set_held_out_errors(fitted, &trial, samples, &held_out);
+            let most = samples.views.last();
+            for view in samples.views.iter().filter(|view| Some(*view) != most) {
+                let asks = |row: &&usize| match view {
+                    View::Sizes => samples.rows[**row].is_default,
+                    View::Knobs | View::Code => samples.view(**row) >= *view,
+                };
+                let asked: Vec<usize> = held_out.iter().filter(asks).copied().collect();
+                set_half_widths(
+                    fitted,
+                    samples,
+                    &nonconformity_scores(&trial, samples, &asked, false, Some(*view)),
+                    Some(*view),
+                );
+            }
+            calibrate_widening(fitted, samples, train, parameters_of, seed)?;
+        }
+    }
+    if purpose != Purpose::Known {
+        let devices: Vec<u32> = train.iter().map(|row| samples.rows[*row].device).collect();
+        let names: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
+        let mut all = BTreeMap::new();
+        for fold in split::one_out(&devices, &names) {
+            if fold.train.is_empty() {
+                continue;
+            }
+            let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
+            let mut trial = fit(samples, &pick(&fold.train), parameters_of, seed, Purpose::Transfer)?;
+            for (name, known) in &mut trial.operators {
+                known.statistics.per_device_weight =
+                    fitted.operators.get(name).map_or(0.0, |one| one.statistics.per_device_weight);
+            }
+            for (group, mut found) in nonconformity_scores(&trial, samples, &pick(&fold.test), true, None) {
+                all.entry(group).or_insert_with(Vec::new).append(&mut found);
+            }
+        }
+        set_half_widths(fitted, samples, &all, None);
+    }
+    Ok(())
+}
+
+/// Finds how intervals widen away from what was learned: each operator's regions are held out, those at one end of all sizes
+/// at once.
+fn calibrate_widening(
+    fitted: &mut Ensemble,
+    samples: &Samples,
+    train: &[usize],
+    parameters_of: ParametersOf<'_>,
+    seed: u64,
+) -> Result<()> {
+    for (operator, rows) in by_operator(samples, train) {
+        let Some(entry) = fitted.operators.get_mut(&samples.operators[operator as usize]) else { continue };
+        entry.statistics.applicability = ApplicabilityDomain::fit(samples, &rows);
+    }
+    let mut all: BTreeMap<u32, Vec<HeldOutError>> = BTreeMap::new();
+    for end in [End::Large, End::Small] {
+        let (mut learned, mut held_out) = (Vec::new(), Vec::new());
+        for rows in by_operator(samples, train).into_values() {
+            let (inside, outside) = split_off_ends(samples, &rows, end);
+            learned.extend(inside);
+            held_out.extend(outside);
+        }
+        let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
+        let learned = by_operator(samples, &learned);
+        for (operator, rows) in by_operator(samples, &held_out) {
+            let name = &samples.operators[operator as usize];
+            let domain = learned.get(&operator).and_then(|rows| ApplicabilityDomain::fit(samples, rows));
+            let (Some(entry), Some(domain)) = (fitted.operators.get(name), domain) else { continue };
+            let times = trial.predict(samples, &rows);
+            let error = |(row, time): (&usize, f64)| {
+                let half_width = entry.statistics.half_width(samples.device_name(*row), samples.view(*row))?;
+                let off = (time / samples.rows[*row].time_ns).ln().abs() / half_width;
+                off.is_finite().then(|| domain.held_out_error(samples.features.row(*row), off))
+            };
+            all.entry(operator).or_default().extend(rows.iter().zip(times).filter_map(error));
+        }
+    }
+    for (operator, errors) in all {
+        let entry = fitted.operators.get_mut(&samples.operators[operator as usize]);
+        entry
+            .and_then(|entry| entry.statistics.applicability.as_mut())
+            .into_iter()
+            .for_each(|domain| domain.fit_widening(&errors));
+    }
+    Ok(())
+}
+
+/// The half-width that holds what it should, from nonconformity scores on what was held out; with the
+/// correction for a finite number of them that makes the promise hold.
+pub fn half_width(scores: &mut [f64]) -> f64 {
+    let share = COVERAGE * (scores.len() + 1) as f64 / scores.len() as f64;
+    quantile(scores, share.min(1.0))
+}
+
+/// What the error was on samples that were held out.
+fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Samples, rows: &[usize]) {
+    for (operator, rows) in by_operator(samples, rows) {
+        let off = rows.iter().zip(trial.predict(samples, &rows));
+        let off: f64 = off.map(|(row, time)| 100.0 * (time / samples.rows[*row].time_ns - 1.0).abs()).sum();
+        if let Some(entry) = fitted.operators.get_mut(&samples.operators[operator as usize]) {
+            entry.statistics.held_out_mape = Some(off / rows.len() as f64);
+        }
+    }
+}
+
+/// By operator and device; by none where devices are not told apart.
+type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
+
+/// Nonconformity scores: absolute errors as logarithms; as if no more were known of schedules than the view says.
+fn nonconformity_scores(
+    trial: &Ensemble,
+    samples: &Samples,
+    rows: &[usize],
+    unseen: bool,
+    view: Option<View>,
+) -> Scores {
+    let mut found = Scores::new();
+    for (operator, rows) in by_operator(samples, rows) {
+        for (row, time) in rows.iter().zip(trial.predict_in_view(samples, &rows, view)) {
+            let sample = &samples.rows[*row];
+            let device = (!unseen).then_some(sample.device);
+            found.entry((operator, device)).or_default().push((time / sample.time_ns).ln().abs());
+        }
+    }
+    found
+}
+
+fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, view: Option<View>) {
+    let name_of = |device: Option<u32>| device.map_or(UNSEEN, |device| samples.devices[device as usize].0.as_str());
+    // Operators of too few shapes to hold one out are as far off as all operators together.
+    let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for ((_, device), scores) in found {
+        all.entry(name_of(*device)).or_default().extend(scores);
+    }
+    for (device, mut scores) in all {
+        let half_width = quantile(&mut scores, COVERAGE);
+        for entry in fitted.operators.values_mut() {
+            if device == UNSEEN || entry.statistics.has_seen(device) {
+                half_widths_mut(&mut entry.statistics, view).insert(device.to_owned(), half_width);
+            }
+        }
+    }
+    for ((operator, device), scores) in found {
+        let name = &samples.operators[*operator as usize];
+        let Some(entry) = fitted.operators.get_mut(name) else { continue };
+        let mut own = scores.clone();
+        if device.is_some() && own.len() < FEWEST {
+            own = found.iter().filter(|((other, _), _)| other == operator).flat_map(|(_, all)| all.clone()).collect();
+        }
+        half_widths_mut(&mut entry.statistics, view).insert(name_of(*device).to_owned(), half_width(&mut own));
+    }
+}
+
+fn half_widths_mut(statistics: &mut OperatorStatistics, view: Option<View>) -> &mut BTreeMap<String, f64> {
+    match view {
+        Some(view) => statistics.half_widths_by_view.entry(view).or_default(),
+        None => &mut statistics.half_widths,
+    }
+}

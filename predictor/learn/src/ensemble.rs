@@ -1,0 +1,507 @@
+//! Boosted trees on utilisation: measured time over what is attainable, launch overhead included.
+//!
+//! What is attainable is the roofline plus what the smallest operators cost on the device at all; trees learn the
+//! logarithm of the ratio, per operator. Where the code is known, what its instructions should take stands in for the
+//! roofline. Outside of the data a tree holds the value of its boundary, and no time falls below the bound times the best
+//! ratio ever seen. How much is known of the schedule decides which trees answer (`features::View`).
+//!
+//! Two kinds of trees are grown. One knows the devices it learned from by their descriptors. The others see sizes mostly
+//! relative to the device and answer for devices that were never measured; a few measurements of such a device then
+//! correct it (`gaussian_process`).
+
+use super::boosted::{self, BoostingParameters};
+use super::choice_classifier::ChoiceClassifier;
+use super::gaussian_process::{self, Correction};
+use super::operator::OperatorEnsemble;
+use super::operator_statistics::{self, ranges};
+use super::trees::Trees;
+use super::{Fitted, LogInterval, by_device, by_operator, predict_by_operator};
+use crate::error::Result;
+use samples::Samples;
+use samples::features::{FEATURES, Feature, Matrix, Origin, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operators with fewer rows learn from others, too.
+const FEW: usize = 400;
+/// Operators with fewer shapes learn from others alone: their own trees would only know these.
+const FEW_SHAPES: usize = 8;
+/// Shapes of an operator among which the most informative are looked for; more are thinned out evenly.
+const MOST_CANDIDATES: usize = 1500;
+
+/// What is asked of a predictor, which decides what must be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Answers for devices that were learned from.
+    Known,
+    /// Answers for other devices.
+    Transfer,
+    /// Both.
+    Both,
+}
+
+/// An ensemble of boosted trees per operator: the learner `ours`.
+#[derive(Clone, Debug, Default)]
+pub struct Ensemble {
+    /// By name of the operator.
+    pub operators: BTreeMap<String, OperatorEnsemble>,
+}
+
+/// Features that tell devices apart and not how they differ: trees for other devices do not see them.
+const IDENTIFYING_DEVICE: &[&str] =
+    &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
+
+/// Whether a feature says anything about the device by itself.
+fn identifies_device(feature: &Feature) -> bool {
+    IDENTIFYING_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
+}
+
+/// Rows with some features masked, which trees then cannot ask for.
+fn masked(matrix: &Matrix, columns: &[usize]) -> Matrix {
+    let mut blank = matrix.clone();
+    for row in 0..matrix.rows() {
+        columns.iter().for_each(|column| blank.set(row, *column, 0.0));
+    }
+    blank
+}
+
+fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
+    (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect()
+}
+
+/// Features and labels, as one view sees them.
+type TrainingSet = (Matrix, Vec<f32>);
+
+/// How trees of an operator are grown, by its name.
+pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
+
+/// Learns from some samples.
+pub fn fit(
+    samples: &Samples,
+    train: &[usize],
+    parameters_of: ParametersOf<'_>,
+    seed: u64,
+    purpose: Purpose,
+) -> Result<Ensemble> {
+    let mut fitted = Ensemble::default();
+    let groups = by_operator(samples, train);
+    let is_pooled = groups.len() > 1 && groups.values().any(|rows| rows.len() < FEW);
+    let (mut pool, mut scarce) = (BTreeMap::new(), Vec::new());
+    for (operator, rows) in groups {
+        let name = &samples.operators[operator as usize];
+        let parameters = parameters_of(name);
+        let (matrix, labels) = fitted.fit_statistics(samples, operator, &rows);
+        if purpose != Purpose::Transfer {
+            fitted.rank_choices(samples, name, &rows, &labels);
+            let choice_classifiers = fitted.choice_classifiers(samples, name, &rows, &parameters, seed)?;
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.choice_classifiers = choice_classifiers);
+            let views = fitted.views(samples, &rows);
+            let grow = |(matrix, labels): &TrainingSet| boosted::fit(matrix, labels, &parameters, seed);
+            let mut known = vec![gated_by_view(samples, &views, grow)?];
+            if views.values().any(|(matrix, _)| devices(matrix).is_some()) {
+                known.push(gated_by_view(samples, &views, |set| gated_by_device(set, &parameters, seed))?);
+            }
+            fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
+            if rows.len() < FEW {
+                let shapes: BTreeSet<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
+                scarce.push((name.clone(), shapes.len()));
+            }
+            if is_pooled {
+                // What one operator's library chooses means nothing for another.
+                let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
+                let shared = |(matrix, labels): TrainingSet| (masked(&matrix, &hidden), labels);
+                views.into_iter().for_each(|(view, set)| pool.entry(view).or_insert_with(Vec::new).push(shared(set)));
+            }
+        }
+        if purpose != Purpose::Known {
+            fitted.fit_transfer(name, &(matrix, labels), &parameters, seed)?;
+            fitted.fit_per_device(samples, name, &rows, &parameters, seed)?;
+        }
+    }
+    if !scarce.is_empty() && is_pooled {
+        let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
+        let parameters = BoostingParameters::usual().for_transfer();
+        let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &parameters, seed))?;
+        for (name, shapes) in scarce {
+            fitted.operators.entry(name).and_modify(|entry| {
+                if shapes < FEW_SHAPES {
+                    entry.known.clear();
+                }
+                entry.known.push(pooled.clone());
+            });
+        }
+    }
+    Ok(fitted)
+}
+
+/// Trees of each view, gated by how much is known; of the only one where there are no schedules.
+fn gated_by_view(
+    samples: &Samples,
+    views: &BTreeMap<View, TrainingSet>,
+    grow: impl Fn(&TrainingSet) -> Result<Trees>,
+) -> Result<Trees> {
+    let Some(known) = samples.known_column() else { return grow(&views[&View::Sizes]) };
+    let sets = views.iter().map(|(view, set)| Ok((view.number(), grow(set)?))).collect::<Result<Vec<_>>>()?;
+    Ok(Trees::gated_by(known as u16, &sets))
+}
+
+/// Training sets of many operators as one: what few rows cannot teach, operators of other names may.
+fn concatenated(parts: &[TrainingSet]) -> TrainingSet {
+    let columns = parts.first().map_or(1, |(matrix, _)| matrix.columns());
+    let values = parts.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
+    (Matrix::of(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
+}
+
+/// The feature that tells most devices apart, and its values, ascending; nothing where there is but one device, or a device
+/// has none of its values.
+fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
+    let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
+    let values = |column: usize| {
+        let mut values: Vec<f32> = (0..matrix.rows()).map(|row| matrix.row(row)[column]).collect();
+        values.sort_unstable_by(f32::total_cmp);
+        values.dedup();
+        values
+    };
+    let told_apart = (0..FEATURES.len()).filter(of_device).map(|column| (column, values(column)));
+    let most = told_apart.max_by_key(|(_, values)| values.len());
+    most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
+}
+
+/// Trees per device, gated by the device: what one device does is not bent to what the others do.
+fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, parameters, seed) };
+    let mut sets = Vec::new();
+    for value in values {
+        let rows: Vec<usize> = (0..matrix.rows()).filter(|row| matrix.row(*row)[column] == value).collect();
+        let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
+        sets.push((value, boosted::fit(&matrix.select(&rows), &labels, parameters, seed)?));
+    }
+    Ok(Trees::gated_by(column as u16, &sets))
+}
+
+impl Ensemble {
+    /// Fits the plain statistics of an operator; returns its training set.
+    pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
+        let name = &samples.operators[operator as usize];
+        let statistics = operator_statistics::of(samples, rows);
+        self.operators.insert(name.clone(), OperatorEnsemble { statistics, ..OperatorEnsemble::default() });
+        let matrix = self.matrix(samples, rows);
+        let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+        let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
+        let best_log = rows.iter().map(ratio).fold(f64::INFINITY, f64::min);
+        let statistics = &mut self.operators.get_mut(name).expect("it was inserted above").statistics;
+        statistics.best_log = best_log;
+        statistics.ranges = ranges(&matrix);
+        (matrix, labels)
+    }
+
+    /// Fits an operator's transfer trees: what devices have in common, for those that were not learned from.
+    pub(super) fn fit_transfer(
+        &mut self,
+        operator: &str,
+        (matrix, labels): &TrainingSet,
+        parameters: &BoostingParameters,
+        seed: u64,
+    ) -> Result<()> {
+        // With few devices, what is best to know of them cannot be learned; so trees that know nothing, some and all of
+        // what tells devices apart are averaged.
+        let hides_one = |feature: &Feature| IDENTIFYING_DEVICE.contains(&feature.name);
+        let parameters = parameters.for_transfer();
+        let transfer = vec![
+            boosted::fit(&masked(matrix, &columns(identifies_device)), labels, &parameters, seed)?,
+            boosted::fit(&masked(matrix, &columns(hides_one)), labels, &parameters, seed)?,
+            boosted::fit(matrix, labels, &parameters, seed)?,
+        ];
+        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.transfer = transfer);
+        Ok(())
+    }
+
+    /// Fits an operator's trees of single devices, in the order of devices.
+    pub(super) fn fit_per_device(
+        &mut self,
+        samples: &Samples,
+        operator: &str,
+        rows: &[usize],
+        parameters: &BoostingParameters,
+        seed: u64,
+    ) -> Result<()> {
+        let parameters = parameters.for_transfer();
+        let parameters = BoostingParameters { max_depth: parameters.max_depth + 1, ..parameters };
+        let hidden = columns(identifies_device);
+        let grow = |rows: Vec<usize>| {
+            let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+            boosted::fit(&masked(&self.matrix(samples, &rows), &hidden), &labels, &parameters, seed)
+        };
+        let per_device = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
+        self.operators.entry(operator.to_owned()).and_modify(|entry| entry.per_device = per_device);
+        Ok(())
+    }
+
+    /// The training set of an operator in each view that is asked for.
+    fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
+        samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
+    }
+
+    /// The training set of an operator in a view, without what it must not see: default schedules where knobs are not known,
+    /// and all where there are too few of the right kind.
+    fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
+        const FEWEST: usize = 10;
+        let belongs = |row: &&usize| match view {
+            View::Sizes => samples.rows[**row].is_default,
+            View::Knobs | View::Code => samples.view(**row) >= view,
+        };
+        let own: Vec<usize> = rows.iter().filter(belongs).copied().collect();
+        let rows = if own.len() < FEWEST { rows } else { &own };
+        let hides = |column: &usize| samples.known_column().is_some() && view.hides(*column, &samples.names[*column]);
+        let hidden: Vec<usize> = (0..samples.names.len()).filter(hides).collect();
+        let labels = rows.iter().map(|row| self.label_in_view(samples, *row, view)).collect();
+        let mut matrix = masked(&self.matrix_in_view(samples, rows, view), &hidden);
+        if let Some(column) = samples.choice_column() {
+            rows.iter()
+                .enumerate()
+                .for_each(|(place, row)| matrix.set(place, column, self.chosen(samples, *row) as f32));
+        }
+        (matrix, labels)
+    }
+
+    /// Finds what was chosen for an operator's rows, ranked by the mean label.
+    fn rank_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
+        let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for (row, label) in rows.iter().zip(labels) {
+            if let Some(choice) = samples.rows[*row].choice {
+                let (sum, count) = found.entry(&samples.choices[choice as usize]).or_default();
+                *sum += f64::from(*label);
+                *count += 1.0;
+            }
+        }
+        let mut choices: Vec<(f64, &str)> = found.into_iter().map(|(name, (sum, count))| (sum / count, name)).collect();
+        choices.sort_by(|one, two| one.0.total_cmp(&two.0));
+        if let Some(entry) = self.operators.get_mut(operator) {
+            entry.statistics.choices = choices.into_iter().map(|(_, name)| name.to_owned()).collect();
+        }
+    }
+
+    /// The number of what was chosen for a sample; 0 where that is not known.
+    fn chosen(&self, samples: &Samples, row: usize) -> u32 {
+        let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
+        let known = self.operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
+        name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
+    }
+
+    /// Classifiers of what each device's library chooses.
+    fn choice_classifiers(
+        &self,
+        samples: &Samples,
+        operator: &str,
+        rows: &[usize],
+        parameters: &BoostingParameters,
+        seed: u64,
+    ) -> Result<BTreeMap<String, ChoiceClassifier>> {
+        let mut choice_classifiers = BTreeMap::new();
+        if self.operators.get(operator).is_none_or(|known| known.statistics.choices.len() < 2) {
+            return Ok(choice_classifiers);
+        }
+        for rows in by_device(samples, rows).into_values() {
+            let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
+            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, parameters.threads, seed)?;
+            choice_classifiers
+                .extend(classifier.map(|classifier| (samples.device_name(rows[0]).to_owned(), classifier)));
+        }
+        Ok(choice_classifiers)
+    }
+
+    fn operator(&self, samples: &Samples, row: usize) -> Option<&OperatorEnsemble> {
+        self.operators.get(&samples.operators[samples.rows[row].operator as usize])
+    }
+
+    fn overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let correction = self.operator(samples, row).and_then(|known| known.corrections.get(samples.device_name(row)));
+        correction.map_or_else(|| self.usual_overhead_ns(samples, row, view), |correction| correction.overhead_ns)
+    }
+
+    /// The overhead before any correction.
+    fn usual_overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let sample = &samples.rows[row];
+        // What a schedule does with its threads is only known with it.
+        let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
+        let of = |known: &OperatorEnsemble| known.statistics.overhead_ns(samples.device_name(row), threads);
+        self.operator(samples, row).map_or(0.0, of)
+    }
+
+    /// The bound, overhead included.
+    fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
+        samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.view(row))
+    }
+
+    /// What times are compared with: the bound, or what the instructions should take where they are known.
+    fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
+        let sample = &samples.rows[row];
+        let of_code = sample.estimated_ns.filter(|_| view == View::Code);
+        of_code.unwrap_or(sample.attainable_ns) + self.overhead_ns(samples, row, view)
+    }
+
+    /// The time of a sample from the logarithm of its ratio.
+    pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
+        let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
+        let least_ns = self.attainable_ns(samples, row) * best_log.exp();
+        (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
+    }
+
+    /// The label of a sample: the logarithm of its time over what it is compared with.
+    pub fn label(&self, samples: &Samples, row: usize) -> f32 {
+        self.label_in_view(samples, row, samples.view(row))
+    }
+
+    fn label_in_view(&self, samples: &Samples, row: usize, view: View) -> f32 {
+        (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
+    }
+
+    /// The table's features and how the bound compares with the overhead.
+    pub fn matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
+        self.matrix_of(samples, rows, |row| samples.view(row))
+    }
+
+    /// The same as if no more were known of the schedules.
+    fn matrix_in_view(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
+        self.matrix_of(samples, rows, |_| view)
+    }
+
+    fn matrix_of(&self, samples: &Samples, rows: &[usize], view: impl Fn(usize) -> View) -> Matrix {
+        let mut matrix = Matrix::new(samples.features.columns() + 1);
+        let mut features = Vec::new();
+        for row in rows {
+            features.clear();
+            features.extend_from_slice(samples.features.row(*row));
+            let view = view(*row);
+            if let Some(known) = samples.known_column() {
+                features[known] = view.number();
+            }
+            let share = samples.rows[*row].attainable_ns / self.overhead_ns(samples, *row, view);
+            features.push(share.log2() as f32);
+            matrix.push(&features);
+        }
+        matrix
+    }
+
+    /// Corrects the answers for devices that were not learned from by a few of their samples.
+    pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
+        for rows in by_operator(samples, few).into_values() {
+            let name = &samples.operators[samples.rows[rows[0]].operator as usize];
+            for rows in by_device(samples, &rows).into_values() {
+                let device = samples.device_name(rows[0]);
+                let Some(known) = self.operators.get(name) else { continue };
+                let overhead_ns = overhead_of_few(samples, &rows, known.statistics.overhead_ns);
+                let entry = self.operators.get_mut(name).expect("it was found above");
+                entry.corrections.insert(device.to_owned(), Correction::of_overhead(overhead_ns));
+                let log_ratios = self.log_ratios(samples, &rows, name, None);
+                let residuals: Vec<f64> =
+                    rows.iter().zip(&log_ratios).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
+                let entry = &self.operators[name];
+                let inputs = entry.correction_inputs(&self.matrix(samples, &rows));
+                let correction = gaussian_process::fit(overhead_ns, inputs, &residuals);
+                let entry = self.operators.get_mut(name).expect("it was found above");
+                entry.corrections.insert(device.to_owned(), correction);
+            }
+        }
+    }
+
+    /// Active selection: the samples whose times would tell most about all of them, the most informative first: so many of each
+    /// operator and device that was not learned from, each shape once. Their times are not looked at.
+    pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        for rows in by_operator(samples, rows).into_values() {
+            let Some(known) = self.operator(samples, rows[0]) else { continue };
+            for rows in by_device(samples, &rows).into_values() {
+                let mut seen = BTreeSet::new();
+                let shapes: Vec<usize> = rows.into_iter().filter(|row| seen.insert(samples.rows[*row].shape)).collect();
+                let step = shapes.len().div_ceil(MOST_CANDIDATES);
+                let some: Vec<usize> = shapes.into_iter().step_by(step).collect();
+                // As before any correction: what was measured until now changes nothing.
+                let mut matrix = self.matrix(samples, &some);
+                let share = matrix.columns() - 1;
+                for (place, row) in some.iter().enumerate() {
+                    let overhead_ns = self.usual_overhead_ns(samples, *row, samples.view(*row));
+                    matrix.set(place, share, (samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
+                }
+                let inputs = known.correction_inputs(&matrix);
+                found.extend(gaussian_process::most_informative(&inputs, count).into_iter().map(|place| some[place]));
+            }
+        }
+        found
+    }
+
+    /// Logarithms of the ratios of samples of one operator, without corrections; as if no more were known of their schedules
+    /// than the view says.
+    fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
+        let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
+        let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));
+        let mut log_ratios = vec![0.0; rows.len()];
+        for side in [true, false] {
+            let (places, rows): (Vec<usize>, Vec<usize>) =
+                rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
+            if !rows.is_empty() {
+                let mut matrix = self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row)));
+                if let Some(column) = samples.choice_column().filter(|_| side) {
+                    let devices: Vec<&str> = rows.iter().map(|row| samples.device_name(*row)).collect();
+                    known.fill_choices(&mut matrix, column, &devices);
+                }
+                let found = known.log_ratios(&matrix, side);
+                places.iter().zip(found).for_each(|(place, log)| log_ratios[*place] = log);
+            }
+        }
+        log_ratios
+    }
+}
+
+/// What the smallest operators cost on a device with few samples: no more than any of them took.
+fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
+    let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
+    smallest.min(2.0 * usual_ns)
+}
+
+impl Fitted for Ensemble {
+    fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
+        let of = |row: &usize| {
+            let (device, features) = (samples.device_name(*row), samples.features.row(*row));
+            self.operator(samples, *row)?.statistics.half_width_of(device, samples.view(*row), features)
+        };
+        // An operator that was never seen is no better known than the least known.
+        let widest =
+            self.operators.values().flat_map(|known| known.statistics.half_widths.values()).copied().reduce(f64::max);
+        let both =
+            |row: &usize| of(row).or(widest).map(|half_width| LogInterval { below: half_width, above: half_width });
+        rows.iter().map(both).collect()
+    }
+
+    fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Option<Vec<usize>> {
+        Some(self.most_informative(samples, rows, count))
+    }
+
+    fn adapt(&mut self, samples: &Samples, few: &[usize]) -> bool {
+        self.adapt_to(samples, few);
+        true
+    }
+
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        self.predict_in_view(samples, rows, None)
+    }
+}
+
+impl Ensemble {
+    /// Times of some samples as if no more were known of their schedules than the view says.
+    pub(super) fn predict_in_view(&self, samples: &Samples, rows: &[usize], view: Option<View>) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let name = &samples.operators[operator as usize];
+            let known = self.operators.get(name)?;
+            let mut log_ratios = self.log_ratios(samples, rows, name, view);
+            for (device, correction) in &known.corrections {
+                let places: Vec<usize> =
+                    (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
+                let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
+                let corrections = known.corrected_by(correction, &self.matrix(samples, &asked));
+                places.iter().zip(corrections).for_each(|(place, correction)| log_ratios[*place] += correction);
+            }
+            let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));
+            Some(rows.iter().zip(log_ratios).map(time).collect())
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! Learners: ours and those it must beat, all behind one function from samples to times; and the predictor that comes of
+//! ours, corrected for other devices by a few measurements.
+//!
+//! Knows of no files, words or pages: samples go in, a predictor that can be asked comes out. `xgboost.rs` is the crate's one
+//! fence.
+
+pub mod adaptation;
+pub mod applicability;
+mod blend;
+pub mod boosted;
+pub mod calibration;
+pub mod choice_classifier;
+pub mod ensemble;
+mod error;
+mod forest;
+pub mod gaussian_process;
+mod linear;
+mod neighbours;
+pub mod operator;
+pub mod operator_statistics;
+pub mod predictor;
+mod quantiles;
+mod ranking;
+pub mod shap;
+pub mod split;
+mod support_vectors;
+#[cfg(test)]
+mod synthetic;
+pub mod train;
+pub mod training;
+pub mod trees;
+pub mod tune;
+mod xgboost;
+
+pub use error::{Error, Result};
+
+use boosted::BoostingParameters;
+use ensemble::Purpose;
+use samples::Samples;
+use samples::features::{FEATURES, Matrix, Origin};
+use samples::statistics::median;
+use std::collections::BTreeMap;
+use trees::Trees;
+
+/// The share of measurements that intervals should hold.
+pub const COVERAGE: f64 = 0.9;
+/// The name that half-widths of devices never seen stand under.
+pub const UNSEEN: &str = "";
+
+/// Something that can be fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Learner {
+    /// Boosted trees on utilisation: what `train` keeps.
+    Ensemble,
+    /// The same, each operator's parameters chosen by a search inside of what is learned from.
+    Tuned,
+    /// XGBoost's quantile objective on utilisation: the middle, and an interval of its own for each question.
+    Quantiles,
+    /// XGBoost's ranking objective: the order of schedules within a task and nothing else.
+    Ranking,
+    /// XGBoost with its defaults on sizes and device, learning the time.
+    PlainXgboost,
+    /// A random forest per operator on sizes and device.
+    Forest,
+    /// Ridge regression of log time per operator on sizes, work and device.
+    Linear,
+    /// The same with a penalty that leaves most coefficients at 0.
+    Lasso,
+    /// Support vectors on the same numbers.
+    SupportVectors,
+    /// The nearest measured shapes of the operator.
+    Neighbours,
+    /// The operator's median utilisation times its bound.
+    OperatorMedian,
+    /// The bound itself.
+    Roofline,
+}
+
+impl Learner {
+    /// All learners; ours first, then what it must beat.
+    pub const ALL: &[Learner] = &[
+        Learner::Ensemble,
+        Learner::Tuned,
+        Learner::Quantiles,
+        Learner::Ranking,
+        Learner::PlainXgboost,
+        Learner::Forest,
+        Learner::Linear,
+        Learner::Lasso,
+        Learner::SupportVectors,
+        Learner::Neighbours,
+        Learner::OperatorMedian,
+        Learner::Roofline,
+    ];
+
+    /// The name in reports and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Learner::Ensemble => "ours",
+            Learner::Tuned => "tuned",
+            Learner::Quantiles => "quantiles",
+            Learner::Ranking => "order",
+            Learner::PlainXgboost => "xgboost",
+            Learner::Forest => "forest",
+            Learner::Linear => "linear",
+            Learner::Lasso => "lasso",
+            Learner::SupportVectors => "svr",
+            Learner::Neighbours => "neighbours",
+            Learner::OperatorMedian => "median",
+            Learner::Roofline => "roofline",
+        }
+    }
+
+    /// The learner of a name.
+    pub fn from_name(name: &str) -> Option<Learner> {
+        Learner::ALL.iter().copied().find(|learner| learner.name() == name)
+    }
+
+    /// Whether it tells times, and not only an order.
+    pub fn predicts_times(self) -> bool {
+        self != Learner::Ranking
+    }
+
+    /// Learns from some samples.
+    pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
+        let (seed, purpose) = (options.seed, options.purpose);
+        Ok(match self {
+            Learner::Ensemble => {
+                Box::new(training::fit_with_options(samples, train, &|_| BoostingParameters::usual(), options)?)
+            }
+            Learner::Tuned => {
+                let chosen = tune::search(samples, train, seed, purpose)?;
+                Box::new(training::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
+            }
+            Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
+            Learner::Ranking => Box::new(ranking::fit(samples, train, seed)?),
+            Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
+                boosted::fit(matrix, labels, &BoostingParameters::of_xgboost(), seed)
+            })?),
+            Learner::Forest => {
+                Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)
+            }
+            Learner::Linear => Box::new(linear::fit(samples, train, linear::Penalty::L2)),
+            Learner::Lasso => Box::new(linear::fit(samples, train, linear::Penalty::L1)),
+            Learner::SupportVectors => Box::new(support_vectors::fit(samples, train)),
+            Learner::Neighbours => Box::new(neighbours::fit(samples, train)),
+            Learner::OperatorMedian => Box::new(Medians(median_slowdowns(samples, train))),
+            Learner::Roofline => Box::new(Medians(BTreeMap::new())),
+        })
+    }
+}
+
+/// How a learner is fitted.
+#[derive(Clone, Copy, Debug)]
+pub struct FitOptions {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// What will be asked.
+    pub purpose: Purpose,
+    /// Whether the width of intervals is learned, too, by those who can.
+    pub intervals: bool,
+}
+
+/// How far an interval reaches below and above an answer, as logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogInterval {
+    /// Below.
+    pub below: f64,
+    /// Above.
+    pub above: f64,
+}
+
+/// Something that was fitted.
+pub trait Fitted {
+    /// Times in nanoseconds of some samples, whose own times are not looked at.
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
+
+    /// How far the 90 % interval of each row reaches below and above its answer; none where that was not learned.
+    fn intervals(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
+        vec![None; rows.len()]
+    }
+
+    /// Active selection: which samples, so many of each operator, it would have measured first; nothing where it cannot tell.
+    /// Their times are not looked at.
+    fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
+        None
+    }
+
+    /// Corrects itself by a few samples; says whether it can.
+    fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
+        false
+    }
+}
+
+/// Indices of samples by operator.
+pub fn by_operator(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(samples.rows[*row].operator).or_default().push(*row));
+    groups
+}
+
+/// Indices of samples by device.
+pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>> {
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    rows.iter().for_each(|row| groups.entry(samples.rows[*row].device).or_default().push(*row));
+    groups
+}
+
+/// Columns whose features have one of these origins; what is no feature of the table counts as schedule.
+pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
+    let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);
+    (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
+}
+
+/// What the field's learners are given: sizes, work, device, setting, schedule; no quantisation.
+const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
+
+struct Medians(BTreeMap<u32, f64>);
+
+fn median_slowdowns(samples: &Samples, train: &[usize]) -> BTreeMap<u32, f64> {
+    let groups = by_operator(samples, train).into_iter().map(|(operator, rows)| {
+        let slowdown = |row: &usize| samples.rows[*row].time_ns / samples.rows[*row].attainable_ns;
+        (operator, median(&mut rows.iter().map(slowdown).collect::<Vec<_>>()))
+    });
+    groups.collect()
+}
+
+impl Fitted for Medians {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let of = |row: &usize| {
+            let sample = &samples.rows[*row];
+            sample.attainable_ns * self.0.get(&sample.operator).copied().unwrap_or(1.0)
+        };
+        rows.iter().map(of).collect()
+    }
+}
+
+/// Trees per operator on the logarithm of the time.
+struct TimeTrees {
+    columns: Vec<usize>,
+    trees: BTreeMap<u32, Trees>,
+}
+
+fn time_trees(
+    samples: &Samples,
+    train: &[usize],
+    grow: impl Fn(&Matrix, &[f32]) -> Result<Trees>,
+) -> Result<TimeTrees> {
+    let columns = columns_of(samples, BASIC);
+    let mut trees = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, train) {
+        let matrix = samples.features.select(&rows).project(&columns);
+        let labels: Vec<f32> = rows.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
+        trees.insert(operator, grow(&matrix, &labels)?);
+    }
+    Ok(TimeTrees { columns, trees })
+}
+
+impl Fitted for TimeTrees {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let trees = self.trees.get(&operator)?;
+            let matrix: Matrix = samples.features.select(rows).project(&self.columns);
+            Some(trees.predict(&matrix).into_iter().map(|log| f64::from(log).exp()).collect())
+        })
+    }
+}
+
+/// Predicts operator by operator and puts the answers back in order; what no operator answers gets its bound.
+pub(crate) fn predict_by_operator(
+    samples: &Samples,
+    rows: &[usize],
+    of: impl Fn(u32, &[usize]) -> Option<Vec<f64>>,
+) -> Vec<f64> {
+    let mut answers: BTreeMap<usize, f64> = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, rows) {
+        if let Some(times) = of(operator, &rows) {
+            answers.extend(rows.iter().copied().zip(times));
+        }
+    }
+    rows.iter().map(|row| answers.get(row).copied().unwrap_or(samples.rows[*row].attainable_ns)).collect()
+}

@@ -1,0 +1,349 @@
+//! Straight lines through the logarithm of the time, per operator, on sizes, work and device: ridge regression and lasso.
+
+use super::{BASIC, Fitted, by_operator, columns_of, predict_by_operator};
+use crate::split;
+use samples::Samples;
+use std::collections::BTreeMap;
+
+/// Ridge: the penalty on each standardised coefficient, in rows.
+const RIDGE_PENALTY: f64 = 1.0;
+/// Lasso: penalties that are tried, as shares of the one that leaves no coefficient.
+const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
+/// Lasso: sweeps over the coefficients, at most. Features that say nearly the same take thousands: after 200, coefficients of a
+/// small penalty are far from their optimum.
+const SWEEPS: usize = 10_000;
+/// Lasso: a sweep that moves no coefficient by more, as a share of the largest product with the targets, is the last. It goes on
+/// for long in steps that are small and all to one side.
+const CONVERGED: f64 = 1e-11;
+
+/// What keeps coefficients small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Penalty {
+    /// The L2 norm: ridge regression.
+    L2,
+    /// The L1 norm: lasso, which leaves most of them at 0.
+    L1,
+}
+
+struct LinearRegression {
+    standard: Standardisation,
+    coefficients: Vec<f64>,
+}
+
+struct LinearRegressions(BTreeMap<u32, LinearRegression>);
+
+/// Fits one line per operator.
+pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
+    let groups = by_operator(samples, train).into_iter();
+    let line = |rows: Vec<usize>| match penalty {
+        Penalty::L2 => {
+            let equations = NormalEquations::of(samples, &rows);
+            LinearRegression { coefficients: equations.ridge(), standard: equations.standard }
+        }
+        Penalty::L1 => {
+            let share = lasso_share(samples, &rows);
+            let equations = NormalEquations::of(samples, &rows);
+            LinearRegression {
+                coefficients: equations.lasso(share * equations.largest()),
+                standard: equations.standard,
+            }
+        }
+    };
+    LinearRegressions(groups.map(|(operator, rows)| (operator, line(rows))).collect())
+}
+
+/// The penalty that is best for shapes held out.
+fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
+    let (learned, held_out) = split::held_out_fifth(samples, rows, 0);
+    if learned.is_empty() {
+        return LASSO_PENALTIES[0];
+    }
+    let equations = NormalEquations::of(samples, &learned);
+    let error = |share: f64| {
+        let line = LinearRegression {
+            coefficients: equations.lasso(share * equations.largest()),
+            standard: equations.standard.clone(),
+        };
+        held_out.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
+    };
+    LASSO_PENALTIES.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO_PENALTIES[0])
+}
+
+/// Features of mean 0 and variance 1, and logarithms of times of mean 0.
+#[derive(Clone, Debug)]
+pub(super) struct Standardisation {
+    columns: Vec<usize>,
+    means: Vec<f64>,
+    scales: Vec<f64>,
+    /// The mean logarithm.
+    pub mean_log: f64,
+}
+
+impl Standardisation {
+    /// Of some samples.
+    pub fn of(samples: &Samples, rows: &[usize]) -> Standardisation {
+        let count = rows.len() as f64;
+        let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
+        let columns = columns_of(samples, BASIC);
+        let means: Vec<f64> = columns.iter().map(|column| mean(&|row| value(samples, row, *column))).collect();
+        let deviation =
+            |(column, center): (&usize, &f64)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt();
+        let scales = columns.iter().zip(&means).map(deviation).collect();
+        Standardisation { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
+    }
+
+    /// The standardised features of a sample.
+    pub fn row(&self, samples: &Samples, row: usize) -> Vec<f64> {
+        let places = self.columns.iter().zip(self.means.iter().zip(&self.scales));
+        let standard = |(column, (mean, scale)): (&usize, (&f64, &f64))| {
+            if *scale > 1e-9 { (value(samples, row, *column) - mean) / scale } else { 0.0 }
+        };
+        places.map(standard).collect()
+    }
+
+    /// The logarithm of a sample's time above the mean.
+    pub fn log(&self, samples: &Samples, row: usize) -> f64 {
+        samples.rows[row].time_ns.ln() - self.mean_log
+    }
+}
+
+fn value(samples: &Samples, row: usize, column: usize) -> f64 {
+    let value = f64::from(samples.features.row(row)[column]);
+    if value.is_finite() { value } else { 0.0 }
+}
+
+/// What lines are fitted from: the normal equations, summed over rows.
+struct NormalEquations {
+    standard: Standardisation,
+    /// The Gram matrix of features, the lower half, row after row.
+    gram: Vec<f64>,
+    /// Products of features and logarithms.
+    targets: Vec<f64>,
+}
+
+impl NormalEquations {
+    fn of(samples: &Samples, rows: &[usize]) -> NormalEquations {
+        let standard = Standardisation::of(samples, rows);
+        let width = standard.columns.len();
+        let mut equations = NormalEquations { gram: vec![0.0; width * width], targets: vec![0.0; width], standard };
+        for row in rows {
+            let (features, log) = (equations.standard.row(samples, *row), equations.standard.log(samples, *row));
+            for (place, one) in features.iter().enumerate() {
+                equations.targets[place] += one * log;
+                let gram = equations.gram[place * width..].iter_mut().zip(&features).take(place + 1);
+                gram.for_each(|(sum, two)| *sum += one * two);
+            }
+        }
+        equations
+    }
+
+    fn ridge(&self) -> Vec<f64> {
+        let width = self.targets.len();
+        let mut gram = self.gram.clone();
+        (0..width).for_each(|place| gram[place * width + place] += RIDGE_PENALTY);
+        Cholesky::of(gram, width).solve(self.targets.clone())
+    }
+
+    /// The smallest penalty that leaves no coefficient.
+    fn largest(&self) -> f64 {
+        self.targets.iter().fold(0.0, |largest, target| target.abs().max(largest))
+    }
+
+    /// One coefficient after the other is made the best one for what the others leave.
+    fn lasso(&self, penalty: f64) -> Vec<f64> {
+        let width = self.targets.len();
+        let product = |one: usize, two: usize| self.gram[one.max(two) * width + one.min(two)];
+        let mut coefficients = vec![0.0f64; width];
+        // What each feature has in common with the residual.
+        let mut residual = self.targets.clone();
+        for _ in 0..SWEEPS {
+            let mut moved = 0.0f64;
+            for place in 0..width {
+                let own = product(place, place);
+                if own <= 1e-9 {
+                    continue;
+                }
+                let best = soft_threshold(residual[place] + own * coefficients[place], penalty) / own;
+                let step = best - coefficients[place];
+                if step != 0.0 {
+                    residual.iter_mut().enumerate().for_each(|(other, left)| *left -= step * product(place, other));
+                    coefficients[place] = best;
+                    moved = moved.max((step * own).abs());
+                }
+            }
+            if moved <= CONVERGED * self.largest() {
+                break;
+            }
+        }
+        coefficients
+    }
+}
+
+/// A number brought nearer to 0 by so much, and no further.
+pub(super) fn soft_threshold(number: f64, by: f64) -> f64 {
+    number.signum() * (number.abs() - by).max(0.0)
+}
+
+impl LinearRegression {
+    fn log(&self, samples: &Samples, row: usize) -> f64 {
+        let features = self.standard.row(samples, row);
+        let parts = features.iter().zip(&self.coefficients).map(|(feature, coefficient)| feature * coefficient);
+        self.standard.mean_log + parts.sum::<f64>()
+    }
+}
+
+impl Fitted for LinearRegressions {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let line = self.0.get(&operator)?;
+            Some(rows.iter().map(|row| line.log(samples, *row).exp()).collect())
+        })
+    }
+}
+
+/// A symmetric positive matrix as the product of a lower half with itself, by Cholesky's method.
+pub(crate) struct Cholesky {
+    lower: Vec<f64>,
+    width: usize,
+}
+
+impl Cholesky {
+    /// Factors a matrix that is given by its lower half, row after row.
+    pub fn of(mut lower: Vec<f64>, width: usize) -> Cholesky {
+        for column in 0..width {
+            for row in column..width {
+                let known: f64 = (0..column).map(|k| lower[row * width + k] * lower[column * width + k]).sum();
+                let rest = lower[row * width + column] - known;
+                lower[row * width + column] =
+                    if row == column { rest.max(1e-12).sqrt() } else { rest / lower[column * width + column] };
+            }
+        }
+        Cholesky { lower, width }
+    }
+
+    /// What the matrix makes this right side of.
+    pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
+        let (lower, width) = (&self.lower, self.width);
+        for row in 0..width {
+            let known: f64 = (0..row).map(|k| lower[row * width + k] * right[k]).sum();
+            right[row] = (right[row] - known) / lower[row * width + row];
+        }
+        for row in (0..width).rev() {
+            let known: f64 = (row + 1..width).map(|k| lower[k * width + row] * right[k]).sum();
+            right[row] = (right[row] - known) / lower[row * width + row];
+        }
+        right
+    }
+
+    /// The logarithm of the matrix's determinant.
+    pub fn log_determinant(&self) -> f64 {
+        (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn solves_what_it_is_given(entries in prop::collection::vec(-2.0f64..2.0, 9), wanted in prop::collection::vec(-5.0f64..5.0, 3)) {
+            // A Aᵀ + I is symmetric and positive.
+            let at = |row: usize, column: usize| {
+                (0..3).map(|k| entries[row * 3 + k] * entries[column * 3 + k]).sum::<f64>() + f64::from(row == column)
+            };
+            let system: Vec<f64> = (0..9).map(|place| at(place / 3, place % 3)).collect();
+            let right = (0..3).map(|row| (0..3).map(|column| at(row, column) * wanted[column]).sum()).collect();
+            for (found, wanted) in Cholesky::of(system, 3).solve(right).iter().zip(&wanted) {
+                prop_assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+            }
+        }
+
+        /// The lasso is at its best where no feature has more in common with the residual than the penalty, and features
+        /// in use have exactly that much.
+        #[test]
+        fn no_coefficient_of_a_lasso_can_be_better(
+            rows in prop::collection::vec((prop::collection::vec(-2.0f64..2.0, 4), -3.0f64..3.0), 8..40),
+            share in 0.01f64..0.9,
+        ) {
+            let width = 4;
+            let mut equations = NormalEquations {
+                standard: Standardisation { columns: Vec::new(), means: Vec::new(), scales: Vec::new(), mean_log: 0.0 },
+                gram: vec![0.0; width * width],
+                targets: vec![0.0; width],
+            };
+            for (features, log) in &rows {
+                for place in 0..width {
+                    equations.targets[place] += features[place] * log;
+                    (0..=place).for_each(|other| equations.gram[place * width + other] += features[place] * features[other]);
+                }
+            }
+            let penalty = share * equations.largest();
+            let found = equations.lasso(penalty);
+            let slack = 1e-3 * equations.largest() + 1e-9;
+            for place in 0..width {
+                let answers = rows.iter().map(|(features, log)| {
+                    let line: f64 = features.iter().zip(&found).map(|(one, two)| one * two).sum();
+                    features[place] * (log - line)
+                });
+                let common: f64 = answers.sum();
+                prop_assert!(common.abs() <= penalty + slack, "{place}: {common} {penalty}");
+                prop_assert!(found[place] == 0.0 || (common - penalty * found[place].signum()).abs() <= slack);
+            }
+        }
+    }
+
+    /// The same rows in both libraries: standardised features and logarithms above the mean.
+    fn standardised(samples: &Samples, standard: &Standardisation, rows: &[usize]) -> Vec<Vec<f64>> {
+        rows.iter().map(|row| standard.row(samples, *row)).collect()
+    }
+
+    #[test]
+    fn ridge_answers_as_smartcores_does() {
+        use smartcore::linear::ridge_regression::{RidgeRegression, RidgeRegressionParameters};
+        let (samples, learned, asked) = synthetic::samples();
+        let equations = NormalEquations::of(&samples, &learned);
+        let logs: Vec<f64> = learned.iter().map(|row| equations.standard.log(&samples, *row)).collect();
+        let parameters = RidgeRegressionParameters::default().with_alpha(RIDGE_PENALTY).with_normalize(false);
+        let rows = synthetic::dense(&standardised(&samples, &equations.standard, &learned));
+        let theirs = RidgeRegression::fit(&rows, &logs, parameters).expect("a line");
+        let theirs =
+            theirs.predict(&synthetic::dense(&standardised(&samples, &equations.standard, &asked))).expect("answers");
+        let theirs: Vec<f64> = theirs.iter().map(|log: &f64| log + equations.standard.mean_log).collect();
+        let ours = synthetic::logs(&fit(&samples, &learned, Penalty::L2).predict(&samples, &asked));
+        assert!(synthetic::apart(&ours, &theirs).1 < 1e-6, "{:?}", synthetic::apart(&ours, &theirs));
+    }
+
+    #[test]
+    fn lasso_answers_as_smartcores_does() {
+        use smartcore::linear::lasso::{Lasso, LassoParameters};
+        let (samples, learned, asked) = synthetic::samples();
+        let equations = NormalEquations::of(&samples, &learned);
+        let standard = &equations.standard;
+        let logs: Vec<f64> = learned.iter().map(|row| standard.log(&samples, *row)).collect();
+        // Constant features have no coefficient here; there they would make the rows dependent.
+        let used: Vec<usize> = (0..equations.targets.len()).filter(|place| standard.scales[*place] > 1e-9).collect();
+        let chosen = |rows: &[usize]| {
+            let of = |row: Vec<f64>| used.iter().map(|place| row[*place]).collect();
+            synthetic::dense(&standardised(&samples, standard, rows).into_iter().map(of).collect::<Vec<_>>())
+        };
+        for share in LASSO_PENALTIES {
+            let penalty = share * equations.largest();
+            // It minimises the squared error and `alpha` times the rows, ours half of it and the penalty.
+            let alpha = 2.0 * penalty / learned.len() as f64;
+            // Without an intercept, which is nothing for centred logarithms, it refuses to answer.
+            let parameters =
+                LassoParameters { fit_intercept: true, normalize: false, tol: 1e-8, max_iter: 5000, alpha };
+            let theirs = Lasso::fit(&chosen(&learned), &logs, parameters).expect("a line");
+            let theirs: Vec<f64> = theirs.predict(&chosen(&asked)).expect("answers");
+            let line = LinearRegression { coefficients: equations.lasso(penalty), standard: standard.clone() };
+            let ours: Vec<f64> = asked.iter().map(|row| line.log(&samples, *row) - standard.mean_log).collect();
+            let (_, most) = synthetic::apart(&ours, &theirs);
+            // Both have come to the optimum, but for the smallest penalty: there it is so flat that the last sweeps still go on.
+            let slack = if *share < 1e-3 { 2e-3 } else { 1e-5 };
+            assert!(most < slack, "penalty {share}: {most} apart");
+        }
+    }
+}

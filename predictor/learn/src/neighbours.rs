@@ -1,0 +1,109 @@
+//! The nearest measured shapes: same operator, same device where it was seen, else the one most alike; times are scaled
+//! by the ratio of the bounds.
+
+use super::{Fitted, columns_of, predict_by_operator};
+use samples::Samples;
+use samples::features::Origin;
+use std::collections::BTreeMap;
+
+/// Neighbours that are averaged.
+const NEAREST: usize = 5;
+/// Measured shapes of an operator on a device that are looked at: more are thinned out evenly.
+const MOST: usize = 4096;
+
+/// A measured shape: where it lies, and the logarithm of its slowdown against the bound.
+type Point = (Vec<f32>, f64);
+
+struct Neighbours {
+    columns: Vec<usize>,
+    points: BTreeMap<(u32, u32), Vec<Point>>,
+}
+
+/// Remembers measured shapes.
+pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
+    let columns = columns_of(samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
+    let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+    for row in train {
+        let sample = &samples.rows[*row];
+        groups.entry((sample.operator, sample.device)).or_default().push(*row);
+    }
+    let points = groups.into_iter().map(|(group, rows)| {
+        let step = rows.len().div_ceil(MOST);
+        let point = |row: &usize| {
+            let sample = &samples.rows[*row];
+            (coordinates(samples, *row, &columns), (sample.time_ns / sample.attainable_ns).ln())
+        };
+        (group, rows.iter().step_by(step).map(point).collect())
+    });
+    Neighbours { points: points.collect(), columns }
+}
+
+fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
+    let features = samples.features.row(row);
+    // Counts would drown the logarithms they stand beside.
+    let small = |value: f32| if value.is_nan() { 0.0 } else { value.clamp(-64.0, 64.0) };
+    columns.iter().map(|column| small(features[*column])).collect()
+}
+
+impl Neighbours {
+    fn slowdown(&self, points: &[Point], place: &[f32]) -> f64 {
+        let mut nearest: Vec<(f32, f64)> = Vec::with_capacity(NEAREST + 1);
+        for (other, log) in points {
+            let distance: f32 = other.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
+            if nearest.len() == NEAREST && distance >= nearest[NEAREST - 1].0 {
+                continue;
+            }
+            let at = nearest.partition_point(|(known, _)| *known <= distance);
+            nearest.insert(at, (distance, *log));
+            nearest.truncate(NEAREST);
+        }
+        let weights = nearest.iter().map(|(distance, log)| (1.0 / (f64::from(*distance).sqrt() + 1e-6), log));
+        let (sum, weight) = weights.fold((0.0, 0.0), |(sum, all), (weight, log)| (sum + weight * log, all + weight));
+        (sum / weight).exp()
+    }
+}
+
+impl Fitted for Neighbours {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let of = |row: &usize| {
+                let sample = &samples.rows[*row];
+                let place = coordinates(samples, *row, &self.columns);
+                let unit = |device: u32| samples.devices[device as usize].1.flops_per_ns().ln();
+                let difference = |device: &u32| (unit(*device) - unit(sample.device)).abs();
+                let known = self.points.keys().filter(|(known, _)| *known == operator).map(|(_, device)| *device);
+                let device = known.min_by(|one, two| difference(one).total_cmp(&difference(two)));
+                let slowdown = device.map_or(1.0, |device| self.slowdown(&self.points[&(operator, device)], &place));
+                sample.attainable_ns * slowdown
+            };
+            Some(rows.iter().map(of).collect())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic;
+    use super::*;
+    use smartcore::neighbors::KNNWeightFunction;
+    use smartcore::neighbors::knn_regressor::{KNNRegressor, KNNRegressorParameters};
+
+    #[test]
+    fn neighbours_answer_as_smartcores_do() {
+        let (samples, learned, asked) = synthetic::samples();
+        let columns = columns_of(&samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
+        let rows = |rows: &[usize]| {
+            let of = |row: &usize| coordinates(&samples, *row, &columns).into_iter().map(f64::from).collect();
+            synthetic::dense(&rows.iter().map(of).collect::<Vec<_>>())
+        };
+        let slowdown = |row: &usize| (samples.rows[*row].time_ns / samples.rows[*row].attainable_ns).ln();
+        let slowdowns: Vec<f64> = learned.iter().map(slowdown).collect();
+        let parameters = KNNRegressorParameters::default().with_k(NEAREST).with_weight(KNNWeightFunction::Distance);
+        let theirs = KNNRegressor::fit(&rows(&learned), &slowdowns, parameters).expect("neighbours");
+        let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
+        let theirs: Vec<f64> =
+            theirs.iter().zip(&asked).map(|(log, row)| log + samples.rows[*row].attainable_ns.ln()).collect();
+        let ours = synthetic::logs(&fit(&samples, &learned).predict(&samples, &asked));
+        assert!(synthetic::apart(&ours, &theirs).1 < 1e-4, "{:?}", synthetic::apart(&ours, &theirs));
+    }
+}

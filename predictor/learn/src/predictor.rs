@@ -1,0 +1,356 @@
+//! A predictor as it is asked: what was learned, what it was learned from, and one question after another.
+
+use super::boosted::BoostingParameters;
+use super::ensemble::Ensemble;
+use super::operator::OperatorEnsemble;
+use super::operator_statistics::OperatorStatistics;
+use crate::error::{Error, Result};
+use crate::split::PARTS;
+use samples::features::{self, Derived, Device, FEATURES, Form, Matrix, Origin, View, Work};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is known about a predictor beside its trees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// Version of the program that made it.
+    pub program_version: String,
+    /// Version of XGBoost that grew its trees.
+    pub xgboost_version: String,
+    /// Hash of the samples it learned from.
+    pub data_hash: String,
+    /// Samples.
+    pub rows: usize,
+    /// Rows that were left out, by reason.
+    pub left_out: BTreeMap<String, u64>,
+    /// Names of the features, in order.
+    pub names: Vec<String>,
+    /// Devices it learned from and others it was told of.
+    pub devices: BTreeMap<String, Device>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How trees were grown, by operator, where that was searched for; the usual way for all others.
+    #[serde(default, rename = "growth")]
+    pub parameters: BTreeMap<String, BoostingParameters>,
+    /// Operators of too few shapes to be judged, which were not learned, and how many there are of each.
+    #[serde(default)]
+    pub not_learned: BTreeMap<String, usize>,
+}
+
+/// A predictor.
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    /// What is known about it.
+    pub about: About,
+    /// What it learned.
+    pub learned: Ensemble,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+pub struct Query<'a> {
+    /// The operator's name, as the data has it.
+    pub operator: &'a str,
+    /// Its sizes and costs.
+    pub work: &'a Work,
+    /// The device's name.
+    pub device: &'a str,
+    /// Threads; nothing for all units of the device.
+    pub threads: Option<f64>,
+    /// Knobs and code features by name.
+    pub extras: &'a BTreeMap<String, f64>,
+}
+
+/// What an answer rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Operators of such sizes.
+    Learned,
+    /// Operators of the same kind whose sizes are others.
+    Extrapolated,
+    /// The device's figures alone: no such operator was learned from, so this is the least it can take.
+    Bound,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// The time in nanoseconds.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this; nothing where the predictor was not calibrated for it.
+    pub high_ns: f64,
+    /// The time that no implementation can beat by the device's figures.
+    pub attainable_ns: f64,
+    /// What starting any operator of this kind takes on the device: the time of the smallest that were measured.
+    pub overhead_ns: f64,
+    /// What is known of the schedule: only `sizes` (it is the default one), its `knobs`, or figures of its `code`.
+    pub known: View,
+    /// What the answer is a multiple of: the bound, or where the code is known what its instructions should take; with the
+    /// overhead.
+    pub reference_ns: f64,
+    /// What bounds that: `arithmetic` or `memory`, or `overhead` where launching takes longer than both.
+    pub bound: &'static str,
+    /// What the device's library is expected to run, where the data says what libraries ran.
+    pub choice: Option<String>,
+    /// What the answer rests on.
+    pub basis: Basis,
+    /// Why the question is outside of what was learned from; empty inside.
+    pub outside: Vec<String>,
+}
+
+impl Predictor {
+    /// Answers one question; refuses what was never learned.
+    pub fn predict(&self, query: &Query<'_>) -> Result<Prediction> {
+        let mut resolved = self.resolve(query)?;
+        self.fill_choices(&mut [&mut resolved]);
+        let log = resolved.operator.log_ratio(&resolved.features, resolved.is_known);
+        Ok(resolved.prediction(log))
+    }
+
+    /// The features of a question, as the trees see them.
+    pub fn row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
+        let mut resolved = self.resolve(query)?;
+        self.fill_choices(&mut [&mut resolved]);
+        Ok(resolved.features)
+    }
+
+    /// Answers many questions; each that cannot be answered has its own error.
+    pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
+        let mut resolved: Vec<Result<ResolvedQuery<'_>>> = queries.iter().map(|query| self.resolve(query)).collect();
+        let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut ResolvedQuery<'_>)>> = BTreeMap::new();
+        for (place, resolved) in resolved.iter_mut().enumerate() {
+            if let Ok(resolved) = resolved {
+                groups.entry((queries[place].operator, resolved.is_known)).or_default().push((place, resolved));
+            }
+        }
+        let mut log_ratios = vec![0.0; queries.len()];
+        for group in groups.into_values() {
+            let (places, mut group): (Vec<usize>, Vec<&mut ResolvedQuery<'_>>) = group.into_iter().unzip();
+            self.fill_choices(&mut group);
+            let Some(first) = group.first() else { continue };
+            let found = first.operator.log_ratios(&matrix(&group), first.is_known);
+            places.into_iter().zip(found).for_each(|(place, log)| log_ratios[place] = log);
+        }
+        resolved
+            .into_iter()
+            .zip(log_ratios)
+            .map(|(resolved, log)| resolved.map(|mut one| one.prediction(log)))
+            .collect()
+    }
+
+    /// The least an operator can take, for one of which nothing was learned: its bound, and what starting anything takes.
+    pub fn bound(&self, query: &Query<'_>) -> Result<Prediction> {
+        let (device, threads) = self.place(query)?;
+        let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(query.device, threads));
+        let overhead_ns = starts.reduce(f64::min).unwrap_or(0.0);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
+        let attainable_ns = arithmetic_ns.max(memory_ns);
+        let time_ns = attainable_ns + overhead_ns;
+        let few = self.about.not_learned.get(query.operator);
+        let few = few.map_or(String::new(), |shapes| format!(" ({shapes} of {PARTS} shapes that are needed)"));
+        Ok(Prediction {
+            time_ns,
+            low_ns: time_ns,
+            high_ns: f64::NAN,
+            attainable_ns,
+            overhead_ns,
+            known: View::Sizes,
+            reference_ns: time_ns,
+            bound: bound_of(memory_ns, attainable_ns, overhead_ns),
+            choice: None,
+            basis: Basis::Bound,
+            outside: vec![format!(
+                "nothing was learned of `{}`{few}: this is its bound, the least it can take",
+                query.operator
+            )],
+        })
+    }
+
+    /// The device and the threads of a question that makes sense.
+    fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
+        let device = self.about.devices.get(query.device).ok_or_else(|| {
+            let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
+            Error::Query(format!("the device `{}` is not described; described: {}", query.device, known.join(", ")))
+        })?;
+        if !query.work.is_sound() {
+            return Err(Error::Query("the operator's sizes must be positive numbers".to_owned()));
+        }
+        let threads = query.threads.unwrap_or(device.units);
+        if !(threads.is_finite() && threads >= 1.0) {
+            return Err(Error::Query(format!("{threads} threads make no sense")));
+        }
+        Ok((device, threads))
+    }
+
+    /// What was learned of an operator.
+    pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
+        self.learned.operators.get(name).ok_or_else(|| {
+            let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
+            Error::Query(format!("nothing was learned of the operator `{name}`; {hint}"))
+        })
+    }
+
+    /// Everything about a question that its answer needs.
+    fn resolve<'a>(&'a self, query: &Query<'a>) -> Result<ResolvedQuery<'a>> {
+        let operator = self.operator(query.operator)?;
+        let (device, threads) = self.place(query)?;
+        let is_known = operator.statistics.has_seen(query.device);
+        let correction = operator.corrections.get(query.device);
+        let mut extras = std::borrow::Cow::Borrowed(query.extras);
+        let Derived { busy_threads, estimated_ns } = match query.extras.is_empty() {
+            true => Derived { busy_threads: threads, estimated_ns: None },
+            false => features::derive(query.work, device, threads, extras.to_mut()),
+        };
+        let view = View::of_extras(query.extras);
+        let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);
+        let overhead_ns = correction.map_or_else(usual_ns, |correction| correction.overhead_ns);
+        let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
+        let roofline_ns = arithmetic_ns.max(memory_ns);
+        let mut row = Vec::with_capacity(self.about.names.len() + 1);
+        features::describe(query.work, device, threads, &mut row);
+        let extra = |name: &String| match name.as_str() {
+            features::KNOWN => view.number(),
+            features::CHOICE => 0.0,
+            name => extras.get(name).map_or(f32::NAN, |value| *value as f32),
+        };
+        row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
+        row.push((roofline_ns / overhead_ns).log2() as f32);
+        let mut outside = outside(&operator.statistics, query.work.form, &row, is_known);
+        let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
+        if !is_known && correction.is_none() {
+            outside.insert(0, "the device was not learned from".to_owned());
+        }
+        let half_width = operator.statistics.half_width_of(query.device, view, &row);
+        let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
+        let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
+        let correction = correction.map_or(0.0, corrected);
+        Ok(ResolvedQuery {
+            correction,
+            operator,
+            device: query.device,
+            features: row,
+            reference_ns: estimated_ns.unwrap_or(roofline_ns) + overhead_ns,
+            roofline_ns,
+            overhead_ns,
+            view,
+            is_known,
+            basis,
+            outside,
+            half_width,
+            bound,
+            choice: None,
+        })
+    }
+
+    /// Fills in what libraries are expected to choose in questions of one operator, and its names.
+    fn fill_choices(&self, group: &mut [&mut ResolvedQuery<'_>]) {
+        let (Some(column), Some(operator)) = (self.choice_column(), group.first().map(|first| first.operator)) else {
+            return;
+        };
+        if operator.choice_classifiers.is_empty() {
+            return;
+        }
+        let devices: Vec<&str> = group.iter().map(|resolved| resolved.device).collect();
+        let mut matrix = matrix(group);
+        operator.fill_choices(&mut matrix, column, &devices);
+        for (row, resolved) in group.iter_mut().enumerate() {
+            let choice = matrix.row(row)[column];
+            resolved.features[column] = choice;
+            let place = (choice as usize).checked_sub(1);
+            resolved.choice = place.and_then(|place| operator.statistics.choices.get(place).cloned());
+        }
+    }
+
+    /// The feature that a library's choice stands under, where there is one.
+    pub fn choice_column(&self) -> Option<usize> {
+        self.about.names.iter().rposition(|name| name == features::CHOICE)
+    }
+}
+
+/// A question with everything its answer needs.
+struct ResolvedQuery<'a> {
+    operator: &'a OperatorEnsemble,
+    device: &'a str,
+    features: Vec<f32>,
+    reference_ns: f64,
+    roofline_ns: f64,
+    overhead_ns: f64,
+    view: View,
+    is_known: bool,
+    basis: Basis,
+    outside: Vec<String>,
+    half_width: Option<f64>,
+    correction: f64,
+    bound: &'static str,
+    choice: Option<String>,
+}
+
+/// The features of some questions.
+fn matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
+    let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
+    group.iter().for_each(|resolved| matrix.push(&resolved.features));
+    matrix
+}
+
+impl ResolvedQuery<'_> {
+    fn prediction(&mut self, log: f64) -> Prediction {
+        let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
+        let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
+        let wide = self.half_width.map_or(f64::NAN, f64::exp);
+        Prediction {
+            time_ns,
+            low_ns: time_ns / wide,
+            high_ns: time_ns * wide,
+            attainable_ns: self.roofline_ns,
+            overhead_ns: self.overhead_ns,
+            known: self.view,
+            reference_ns: self.reference_ns,
+            bound: self.bound,
+            choice: self.choice.take(),
+            basis: self.basis,
+            outside: std::mem::take(&mut self.outside),
+        }
+    }
+}
+
+/// What bounds an operator: `arithmetic` or `memory`, or `overhead` where starting it takes longer than both.
+fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
+    match () {
+        () if overhead_ns > roofline_ns => "overhead",
+        () if memory_ns >= roofline_ns => "memory",
+        () => "arithmetic",
+    }
+}
+
+/// Why a row lies outside of the ranges that were learned from, in the words of those who ask. The device's own figures do not
+/// count, nor does how many threads another device has.
+fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {
+        // Counts repeat the logarithms they stand beside, except for these.
+        let counts = match feature.origin {
+            Origin::Sizes => feature.unit != "count" || feature.name == "taps",
+            origin => is_known && origin == Origin::Setting,
+        };
+        // Half a doubling beyond the largest or below the smallest size is still a neighbour.
+        let slack = if feature.unit.starts_with("log2") { 0.5 } else { 0.0 };
+        if let Some((low, high)) = range.filter(|(low, high)| counts && (*value < low - slack || *value > high + slack))
+        {
+            // Sizes are said as a person knows them, not as trees see them.
+            let said = |value: f32| if slack > 0.0 { value.exp2().round() } else { value };
+            let (value, low, high) = (said(*value), said(low), said(high));
+            let name =
+                statistics.size_names.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
+            let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
+            let reason = format!("{name}: {value}, learned from {learned}");
+            // Groups are repetitions, too.
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+    }
+    reasons
+}

@@ -1,0 +1,110 @@
+//! Quantiles of the utilisation by XGBoost's own objective: the middle answers, the outer ones make an interval.
+//!
+//! ApplicabilityDomain the spread of `ours`, which is one number per operator and device, such an interval is as wide as its
+//! neighbourhood asks for. Quantiles of training rows are too narrow for others, so a fifth of the shapes is held out
+//! once, and the interval is margins until it holds the promised share of them (conformalised quantile regression,
+//! Romano and others, 2019).
+
+use super::COVERAGE;
+use super::boosted::{self, BoostingParameters, Objective};
+use super::ensemble::Ensemble;
+use super::trees::Trees;
+use super::{FitOptions, Fitted, LogInterval, by_operator, predict_by_operator};
+use crate::error::Result;
+use crate::split;
+use samples::Samples;
+use samples::statistics::quantile;
+use std::collections::BTreeMap;
+
+/// The shares below the lower end, the answer and the upper end.
+const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
+
+struct Quantiles {
+    /// Bounds and features; its own trees are none.
+    known: Ensemble,
+    /// By operator, in the order of `SHARES`; only the middle without intervals.
+    trees: BTreeMap<u32, Vec<Trees>>,
+    /// What conformal calibration widens intervals by on both sides, by operator.
+    margins: BTreeMap<u32, f64>,
+}
+
+/// Learns from some samples.
+pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
+    let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
+    let mut fitted = grow(samples, train, options.seed, shares)?;
+    let (learned, held_out) = split::held_out_fifth(samples, train, options.seed ^ 1);
+    if options.intervals && !learned.is_empty() {
+        let trial = grow(samples, &learned, options.seed, shares)?;
+        for (operator, rows) in by_operator(samples, &held_out) {
+            let mut nonconformity_scores = trial.nonconformity_scores(samples, &rows);
+            let share =
+                (COVERAGE * (nonconformity_scores.len() + 1) as f64 / nonconformity_scores.len() as f64).min(1.0);
+            fitted.margins.insert(operator, quantile(&mut nonconformity_scores, share));
+        }
+    }
+    Ok(fitted)
+}
+
+fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
+    let mut fitted = Quantiles { known: Ensemble::default(), trees: BTreeMap::new(), margins: BTreeMap::new() };
+    for (operator, rows) in by_operator(samples, train) {
+        let (matrix, labels) = fitted.known.fit_statistics(samples, operator, &rows);
+        let of_share = |share: &f64| {
+            let parameters =
+                BoostingParameters { objective: Objective::Quantile(*share), ..BoostingParameters::usual() };
+            boosted::fit(&matrix, &labels, &parameters, seed)
+        };
+        fitted.trees.insert(operator, shares.iter().map(of_share).collect::<Result<_>>()?);
+    }
+    Ok(fitted)
+}
+
+impl Quantiles {
+    /// Logarithms of the ratio to the bound, one list per share; nothing for operators that were not learned.
+    fn logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
+        let trees = self.trees.get(&operator)?;
+        let matrix = self.known.matrix(samples, rows);
+        Some(trees.iter().map(|trees| trees.predict(&matrix)).collect())
+    }
+
+    /// Nonconformity scores: how far rows of one operator lie outside of their interval; below 0 inside.
+    fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        let operator = rows.first().map(|row| samples.rows[*row].operator);
+        let logs = operator.and_then(|one| self.logs(samples, one, rows)).unwrap_or_default();
+        let Ok([low, _, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return vec![0.0; rows.len()] };
+        let outside = rows.iter().zip(low.iter().zip(&high)).map(|(row, (low, high))| {
+            let label = self.known.label(samples, *row);
+            f64::from((low - label).max(label - high))
+        });
+        outside.collect()
+    }
+}
+
+impl Fitted for Quantiles {
+    fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+        predict_by_operator(samples, rows, |operator, rows| {
+            let logs = self.logs(samples, operator, rows)?;
+            let middle = logs.get(logs.len() / 2)?;
+            let time =
+                |(row, log): (&usize, &f32)| self.known.time_ns(samples, *row, f64::from(*log), samples.view(*row));
+            Some(rows.iter().zip(middle).map(time).collect())
+        })
+    }
+
+    fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
+        let mut found: BTreeMap<usize, LogInterval> = BTreeMap::new();
+        for (operator, rows) in by_operator(samples, rows) {
+            let (Some(margins), Some(logs)) = (self.margins.get(&operator), self.logs(samples, operator, &rows)) else {
+                continue;
+            };
+            let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { continue };
+            for (place, row) in rows.iter().enumerate() {
+                // Trees of different shares are grown apart and may cross.
+                let reach = |to: f32, from: f32| (f64::from(to - from) + margins).max(0.0);
+                let (below, above) = (reach(middle[place], low[place]), reach(high[place], middle[place]));
+                found.insert(*row, LogInterval { below, above });
+            }
+        }
+        rows.iter().map(|row| found.get(row).copied()).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Shapley values of trees, by the path-dependent algorithm of Lundberg, Erion and Lee (2018): what each feature adds to
+//! the sum of the leaves against the average row that the trees were grown on.
+//!
+//! Computed here and not by XGBoost, so that explaining needs no library; XGBoost's own values are the test's oracle.
+
+use crate::trees::{Node, Trees};
+
+/// A feature on the way to a node.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Nothing for the root.
+    feature: Option<usize>,
+    /// Share of the training rows that go this way when the feature is not known.
+    zero: f64,
+    /// 1 if the row itself goes this way, else 0.
+    one: f64,
+    /// Weight of the subsets of features of each size.
+    weight: f64,
+}
+
+/// What each feature adds, and in the end the average answer; together they are the sum of the leaves.
+pub fn contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
+    assert_eq!(row.len(), trees.features, "the row has the features the trees were grown on");
+    let mut values = vec![0.0; row.len() + 1];
+    values[row.len()] = f64::from(trees.base);
+    for root in trees.roots() {
+        values[row.len()] += mean(trees, root);
+        visit(trees, row, root, Vec::new(), Step { feature: None, zero: 1.0, one: 1.0, weight: 0.0 }, &mut values);
+    }
+    values
+}
+
+/// The average answer of a tree. Trees are at most as deep as their reader allows, so this ends.
+fn mean(trees: &Trees, place: usize) -> f64 {
+    match trees.node(place, &[]) {
+        Node::Leaf(value) => f64::from(value),
+        Node::Inner { taken, other, share, .. } => share * mean(trees, taken) + (1.0 - share) * mean(trees, other),
+    }
+}
+
+fn visit(trees: &Trees, row: &[f32], place: usize, mut path: Vec<Step>, step: Step, values: &mut [f64]) {
+    extend(&mut path, step);
+    match trees.node(place, row) {
+        Node::Leaf(value) => {
+            for index in 1..path.len() {
+                let Step { feature: Some(feature), zero, one, .. } = path[index] else { continue };
+                values[feature] += unwound_sum(&path, index) * (one - zero) * f64::from(value);
+            }
+        }
+        Node::Inner { feature, taken, other, share } => {
+            let (mut zero, mut one) = (1.0, 1.0);
+            if let Some(known) = path.iter().position(|step| step.feature == Some(feature)) {
+                (zero, one) = (path[known].zero, path[known].one);
+                unwind(&mut path, known);
+            }
+            let step = |share: f64, one: f64| Step { feature: Some(feature), zero: share * zero, one, weight: 0.0 };
+            visit(trees, row, taken, path.clone(), step(share, one), values);
+            visit(trees, row, other, path, step(1.0 - share, 0.0), values);
+        }
+    }
+}
+
+fn extend(path: &mut Vec<Step>, step: Step) {
+    let depth = path.len();
+    path.push(Step { weight: if depth == 0 { 1.0 } else { 0.0 }, ..step });
+    let whole = (depth + 1) as f64;
+    for index in (0..depth).rev() {
+        path[index + 1].weight += step.one * path[index].weight * (index + 1) as f64 / whole;
+        path[index].weight *= step.zero * (depth - index) as f64 / whole;
+    }
+}
+
+/// Takes a step out of the path, as if it had never been put in.
+fn unwind(path: &mut Vec<Step>, removed: usize) {
+    let depth = path.len() - 1;
+    let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);
+    let mut next = path[depth].weight;
+    for index in (0..depth).rev() {
+        let old = path[index].weight;
+        if one > 0.0 {
+            path[index].weight = next * whole / ((index + 1) as f64 * one);
+            next = old - path[index].weight * zero * (depth - index) as f64 / whole;
+        } else {
+            path[index].weight = old * whole / (zero * (depth - index) as f64);
+        }
+    }
+    for index in removed..depth {
+        path[index] = Step { weight: path[index].weight, ..path[index + 1] };
+    }
+    path.pop();
+}
+
+/// The sum of the weights after taking a step out.
+fn unwound_sum(path: &[Step], removed: usize) -> f64 {
+    let depth = path.len() - 1;
+    let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);
+    let mut next = path[depth].weight;
+    let mut sum = 0.0;
+    for index in (0..depth).rev() {
+        if one > 0.0 {
+            let weight = next * whole / ((index + 1) as f64 * one);
+            sum += weight;
+            next = path[index].weight - weight * zero * (depth - index) as f64 / whole;
+        } else {
+            sum += path[index].weight * whole / (zero * (depth - index) as f64);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boosted::{BoostingParameters, fit};
+    use crate::xgboost::{Booster, Data, Output};
+    use samples::features::Matrix;
+
+    #[test]
+    fn values_are_those_of_xgboost() {
+        let mut matrix = Matrix::new(4);
+        let mut labels = Vec::new();
+        for step in 0..500u32 {
+            let (a, b, c) = ((step % 23) as f32, (step / 23) as f32, (step % 7) as f32);
+            matrix.push(&[a, if step % 5 == 0 { f32::NAN } else { b }, c, a * c]);
+            labels.push((a * 0.3).sin() * c + b.sqrt() + if step % 5 == 0 { 0.5 } else { 0.0 });
+        }
+        let trees =
+            fit(&matrix, &labels, &BoostingParameters { rounds: 40, ..BoostingParameters::usual() }, 3).expect("trees");
+        let names: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
+        let theirs = booster.predict(&Data::new(&matrix).expect("rows"), Output::Contributions).expect("contributions");
+        for (row, theirs) in theirs.chunks(5).enumerate() {
+            let ours = contributions(&trees, matrix.row(row));
+            for (ours, theirs) in ours.iter().zip(theirs) {
+                assert!((ours - f64::from(*theirs)).abs() < 1e-4, "row {row}: {ours} {theirs}");
+            }
+            let sum: f64 = ours.iter().sum();
+            assert!((sum - f64::from(trees.predict_row(matrix.row(row)))).abs() < 1e-4, "row {row}");
+        }
+    }
+}

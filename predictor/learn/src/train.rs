@@ -1,0 +1,86 @@
+//! From samples to a predictor that can be kept.
+
+use crate::boosted::BoostingParameters;
+use crate::ensemble::Purpose;
+use crate::error::{Error, Result};
+use crate::predictor::{About, Predictor};
+use crate::split::PARTS;
+use crate::{FitOptions, by_operator, training, tune};
+use samples::Samples;
+use samples::features::Device;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Learns from all samples, and how wide intervals must be; with a search for how trees are best grown where wanted. Operators of
+/// fewer shapes than can be held out are left out: nobody could say how far off their answers are.
+pub fn train(samples: &Samples, seed: u64, is_tuned: bool) -> Result<Predictor> {
+    let (all, not_learned) = judged(samples);
+    if all.is_empty() {
+        return Err(nothing_judged(&not_learned));
+    }
+    let devices: BTreeSet<u32> = all.iter().map(|row| samples.rows[*row].device).collect();
+    let devices = devices.len();
+    let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
+    let parameters = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
+    let parameters_of = |operator: &str| parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
+    let options = FitOptions { seed, purpose, intervals: true };
+    let mut learned = training::fit_with_options(samples, &all, &parameters_of, &options)?;
+    for (name, of) in &mut learned.operators {
+        of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
+        of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();
+    }
+    let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
+    let about = About {
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        xgboost_version: crate::xgboost::version()?,
+        data_hash: data_hash(samples),
+        rows: all.len(),
+        left_out: samples.left_out.clone(),
+        names: samples.names.clone(),
+        devices,
+        seed,
+        parameters,
+        not_learned,
+    };
+    Ok(Predictor { about, learned })
+}
+
+/// The rows of operators that can be judged, and how many shapes there are of each other one.
+fn judged(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
+    let mut rows = Vec::new();
+    let mut others = BTreeMap::new();
+    for (operator, of) in by_operator(samples, &(0..samples.rows.len()).collect::<Vec<_>>()) {
+        let shapes: BTreeSet<u64> = of.iter().map(|row| samples.rows[*row].shape).collect();
+        if shapes.len() < PARTS {
+            others.insert(samples.operators[operator as usize].clone(), shapes.len());
+        } else {
+            rows.extend(of);
+        }
+    }
+    rows.sort_unstable();
+    (rows, others)
+}
+
+fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
+    Error::Data(format!(
+        "no operator has enough shapes to be learned and judged: {}\nhint: collect more models, or the same with `--variations {PARTS}`",
+        few_shapes(not_learned)
+    ))
+}
+
+/// Operators that were not learned, and why.
+pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
+    let counts: Vec<String> = not_learned.iter().map(|(name, shapes)| format!("{name} {shapes}")).collect();
+    format!("{PARTS} are needed, there are of {}", counts.join(", of "))
+}
+
+fn data_hash(samples: &Samples) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (row, sample) in samples.rows.iter().enumerate() {
+        hasher.update(&sample.shape.to_le_bytes());
+        hasher.update(&sample.time_ns.to_bits().to_le_bytes());
+        samples.features.row(row).iter().for_each(|value| {
+            hasher.update(&value.to_bits().to_le_bytes());
+        });
+    }
+    hasher.finalize().to_hex().to_string()
+}

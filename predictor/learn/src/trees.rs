@@ -1,0 +1,571 @@
+//! Boosted trees as flat arrays: read from XGBoost's JSON, checked once, then answered without XGBoost.
+//!
+//! Many rows go through one tree side by side, so that the tree stays in the cache and one row's wait for memory is
+//! another's work. A leaf is a node that leads to itself, which makes all rows of a tree take the same number of steps.
+//! Children are neighbours, so a node holds one place. Sums are in the order of the trees, in single precision, as
+//! XGBoost does them.
+
+use crate::error::{Error, Result};
+use samples::features::Matrix;
+use serde::{Deserialize, Serialize};
+
+/// Trees in one file, nodes in one tree, steps from a root to a leaf.
+const MAX_TREES: usize = 100_000;
+const MAX_NODES: usize = 1 << 24;
+const MAX_DEPTH: u32 = 512;
+/// Rows that go through a tree together.
+const LANES: usize = 8;
+
+/// Trees whose leaves are summed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trees {
+    /// Features a row has.
+    pub features: usize,
+    /// What the sum begins with.
+    pub base: f32,
+    nodes: Vec<Split>,
+    /// What a leaf adds; 0 for inner nodes.
+    leaves: Vec<f32>,
+    /// How many training rows, by weight, came through a node.
+    covers: Vec<f32>,
+    trees: Vec<Span>,
+}
+
+/// A node as explanations see it.
+pub(crate) enum Node {
+    /// What the tree answers.
+    Leaf(f32),
+    /// A question.
+    Inner {
+        /// The feature it asks for.
+        feature: usize,
+        /// Where the row goes.
+        taken: usize,
+        /// Where it does not.
+        other: usize,
+        /// Share of the training rows that went where the row goes.
+        share: f64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Split {
+    /// Where a row goes that is below the threshold; the right child stands behind it. The node itself for a leaf.
+    left: u32,
+    threshold: f32,
+    feature: u16,
+    /// Whether a row without the feature goes left.
+    absent_left: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Span {
+    root: u32,
+    depth: u32,
+}
+
+/// A node as a learner of this crate grows it; `left` counts from the tree's root and is 0 for a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grown {
+    pub feature: u16,
+    pub threshold: f32,
+    pub left: u32,
+    pub value: f32,
+    pub cover: f32,
+}
+
+/// The parts of XGBoost's model file that matter here.
+#[derive(Deserialize, Serialize)]
+struct Document {
+    learner: Learner,
+    version: Vec<u32>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Learner {
+    #[serde(default)]
+    attributes: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    feature_names: Vec<String>,
+    #[serde(default)]
+    feature_types: Vec<String>,
+    gradient_booster: Gradient,
+    learner_model_param: ModelParameters,
+    objective: serde_json::Value,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Gradient {
+    model: Model,
+    name: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Model {
+    gbtree_model_param: serde_json::Value,
+    #[serde(default)]
+    iteration_indptr: Vec<u32>,
+    tree_info: Vec<u32>,
+    trees: Vec<Tree>,
+    #[serde(default)]
+    cats: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct ModelParameters {
+    base_score: String,
+    boost_from_average: String,
+    num_class: String,
+    num_feature: String,
+    num_target: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Tree {
+    base_weights: Vec<f32>,
+    categories: Vec<u32>,
+    categories_nodes: Vec<u32>,
+    categories_segments: Vec<u64>,
+    categories_sizes: Vec<u64>,
+    default_left: Vec<u8>,
+    id: u32,
+    left_children: Vec<i32>,
+    loss_changes: Vec<f32>,
+    parents: Vec<u32>,
+    right_children: Vec<i32>,
+    split_conditions: Vec<f32>,
+    split_indices: Vec<u32>,
+    split_type: Vec<u8>,
+    sum_hessian: Vec<f32>,
+    tree_param: serde_json::Value,
+}
+
+impl Trees {
+    /// Reads the trees of a regression or ranking model in XGBoost's JSON.
+    pub fn from_json(json: &str) -> Result<Trees> {
+        let wrong = |problem: String| Error::Data(format!("cannot read the XGBoost model: {problem}"));
+        let document: Document = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        from_document(&document).map_err(wrong)
+    }
+
+    /// Writes the trees as XGBoost reads them, with these names of features.
+    pub fn to_json(&self, names: &[String]) -> String {
+        assert_eq!(names.len(), self.features, "a name for every feature");
+        let trees: Vec<Tree> = (0..self.trees.len()).map(|tree| self.tree_document(tree)).collect();
+        let count = trees.len() as u32;
+        let document = Document {
+            learner: Learner {
+                attributes: serde_json::Map::new(),
+                feature_names: names.to_vec(),
+                feature_types: vec!["float".to_owned(); names.len()],
+                gradient_booster: Gradient {
+                    model: Model {
+                        gbtree_model_param: serde_json::json!({"num_parallel_tree": "1", "num_trees": count.to_string()}),
+                        iteration_indptr: (0..=count).collect(),
+                        tree_info: vec![0; trees.len()],
+                        trees,
+                        cats: Some(serde_json::json!({"enc": [], "feature_segments": [], "sorted_idx": []})),
+                    },
+                    name: "gbtree".to_owned(),
+                },
+                learner_model_param: ModelParameters {
+                    base_score: format!("[{:E}]", self.base),
+                    boost_from_average: "1".to_owned(),
+                    num_class: "0".to_owned(),
+                    num_feature: self.features.to_string(),
+                    num_target: "1".to_owned(),
+                },
+                objective: serde_json::json!({"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}),
+            },
+            version: vec![3, 2, 0],
+        };
+        serde_json::to_string(&document).expect("numbers and texts have a JSON form")
+    }
+
+    /// The average of trees whose children stand behind their parents.
+    pub(super) fn of_grown(features: usize, grown: &[Vec<Grown>]) -> Trees {
+        let mut trees = Trees { features, ..Trees::default() };
+        let mut roots = Vec::new();
+        for tree in grown {
+            let root = trees.nodes.len() as u32;
+            roots.push(root);
+            for (place, node) in tree.iter().enumerate() {
+                let is_leaf = node.left == 0;
+                trees.leaves.push(if is_leaf { node.value / grown.len() as f32 } else { 0.0 });
+                trees.covers.push(node.cover);
+                trees.nodes.push(Split {
+                    left: root + if is_leaf { place as u32 } else { node.left },
+                    threshold: if is_leaf { f32::INFINITY } else { node.threshold },
+                    feature: node.feature,
+                    absent_left: true,
+                });
+            }
+        }
+        trees.trees = trees.spans(&roots).expect("children stand behind their parents");
+        trees
+    }
+
+    /// Trees that ask for one feature first and then go on as one of the sets; each set is for the feature's values up to
+    /// the middle between its own and the next. The sets have equally many trees, and the values ascend.
+    pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
+        let first = &sets.first().expect("there is a set to choose").1;
+        let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
+        let mut roots = Vec::new();
+        for tree in 0..first.trees.len() {
+            roots.push(joined.nodes.len() as u32);
+            joined.nodes.push(first.nodes[0]);
+            joined.leaves.push(0.0);
+            joined.covers.push(0.0);
+            let mut place = joined.nodes.len() - 1;
+            let cover = |(_, set): &(f32, Trees)| set.covers[set.trees[tree].root as usize];
+            for (first_left, pair) in sets.windows(2).enumerate() {
+                let left = joined.nodes.len();
+                joined.covers[place] = sets[first_left..].iter().map(cover).sum();
+                joined.nodes[place] =
+                    Split { left: left as u32, threshold: (pair[0].0 + pair[1].0) / 2.0, feature, absent_left: true };
+                // Two places for the root of this set and the next question, which stand side by side.
+                for _ in 0..2 {
+                    joined.nodes.push(first.nodes[0]);
+                    joined.leaves.push(0.0);
+                    joined.covers.push(0.0);
+                }
+                joined.graft(&pair[0].1, tree, left);
+                place = left + 1;
+            }
+            joined.graft(&sets.last().expect("there is a set to choose").1, tree, place);
+        }
+        joined.trees = joined.spans(&roots).expect("children stand behind their parents");
+        joined
+    }
+
+    /// Copies a tree of others, its root to a place that waits for it.
+    fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
+        let begin = other.trees[tree].root as usize;
+        let end = other.trees.get(tree + 1).map_or(other.nodes.len(), |next| next.root as usize);
+        let behind = self.nodes.len();
+        let moved = |place: usize| if place == begin { root } else { behind + place - begin - 1 };
+        for place in begin..end {
+            let mut node = other.nodes[place];
+            node.left = moved(node.left as usize) as u32;
+            if place == begin {
+                self.nodes[root] = node;
+                self.leaves[root] = other.leaves[place];
+                self.covers[root] = other.covers[place];
+            } else {
+                self.nodes.push(node);
+                self.leaves.push(other.leaves[place]);
+                self.covers.push(other.covers[place]);
+            }
+        }
+    }
+
+    fn tree_document(&self, tree: usize) -> Tree {
+        let root = self.trees[tree].root as usize;
+        let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
+        let nodes = &self.nodes[root..end];
+        let leaf = |place: usize| nodes[place].left as usize == root + place;
+        let child =
+            |place: usize, side: i32| if leaf(place) { -1 } else { (nodes[place].left as usize - root) as i32 + side };
+        let mut parents = vec![i32::MAX as u32; nodes.len()];
+        for place in (0..nodes.len()).filter(|place| !leaf(*place)) {
+            parents[child(place, 0) as usize] = place as u32;
+            parents[child(place, 1) as usize] = place as u32;
+        }
+        let all = 0..nodes.len();
+        Tree {
+            base_weights: self.leaves[root..end].to_vec(),
+            categories: Vec::new(),
+            categories_nodes: Vec::new(),
+            categories_segments: Vec::new(),
+            categories_sizes: Vec::new(),
+            default_left: nodes.iter().map(|node| u8::from(node.absent_left)).collect(),
+            id: tree as u32,
+            left_children: all.clone().map(|place| child(place, 0)).collect(),
+            loss_changes: vec![0.0; nodes.len()],
+            parents,
+            right_children: all.clone().map(|place| child(place, 1)).collect(),
+            split_conditions: all
+                .clone()
+                .map(|place| if leaf(place) { self.leaves[root + place] } else { nodes[place].threshold })
+                .collect(),
+            split_indices: nodes.iter().map(|node| u32::from(node.feature)).collect(),
+            split_type: vec![0; nodes.len()],
+            sum_hessian: self.covers[root..end].to_vec(),
+            tree_param: serde_json::json!({
+                "num_deleted": "0",
+                "num_feature": self.features.to_string(),
+                "num_nodes": nodes.len().to_string(),
+                "size_leaf_vector": "1",
+            }),
+        }
+    }
+
+    /// Number of trees.
+    pub fn len(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// Whether there are no trees.
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
+    /// The sum of the leaves of one row.
+    pub fn predict_row(&self, row: &[f32]) -> f32 {
+        assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
+        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.leaf(tree, row)])
+    }
+
+    /// The leaf that a row comes to in each tree, counted from its root.
+    pub fn leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
+        self.trees.iter().map(move |tree| self.leaf(tree, row) as u32 - tree.root)
+    }
+
+    fn leaf(&self, tree: &Span, row: &[f32]) -> usize {
+        let mut place = tree.root as usize;
+        loop {
+            let next = self.step::<false>(place, row);
+            if next == place {
+                return place;
+            }
+            place = next;
+        }
+    }
+
+    /// The sums of all rows.
+    pub fn predict(&self, matrix: &Matrix) -> Vec<f32> {
+        /// Rows whose features stay in the nearest cache while all trees go over them.
+        const BLOCK: usize = 64;
+        assert_eq!(matrix.columns(), self.features, "rows have the features the trees were grown on");
+        if matrix.rows() < LANES {
+            return (0..matrix.rows()).map(|row| self.predict_row(matrix.row(row))).collect();
+        }
+        let mut sums = vec![self.base; matrix.rows()];
+        for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
+            let first = block * BLOCK;
+            let is_whole = (first..first + sums.len()).all(|row| matrix.row(row).iter().all(|value| !value.is_nan()));
+            for tree in &self.trees {
+                for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
+                    let first = first + lane * LANES;
+                    match is_whole {
+                        true => self.climb::<true>(tree, matrix, first, sums),
+                        false => self.climb::<false>(tree, matrix, first, sums),
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// Takes some rows through a tree; whole rows lack no feature, so that none has to be looked for.
+    fn climb<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
+        let mut places = [tree.root as usize; LANES];
+        let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
+        for _ in 0..tree.depth {
+            for (place, row) in places.iter_mut().zip(rows) {
+                *place = self.step::<IS_WHOLE>(*place, row);
+            }
+        }
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum += self.leaves[place];
+        }
+    }
+
+    #[inline(always)]
+    fn step<const IS_WHOLE: bool>(&self, place: usize, row: &[f32]) -> usize {
+        let node = &self.nodes[place];
+        let value = row[node.feature as usize];
+        let is_left = if !IS_WHOLE && value.is_nan() { node.absent_left } else { value < node.threshold };
+        node.left as usize + usize::from(!is_left)
+    }
+
+    /// The places of the roots.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
+        self.trees.iter().map(|tree| tree.root as usize)
+    }
+
+    /// A node, and where a row goes from it; a row that is too short lacks its last features.
+    pub(crate) fn node(&self, place: usize, row: &[f32]) -> Node {
+        let node = &self.nodes[place];
+        let left = node.left as usize;
+        if left == place {
+            return Node::Leaf(self.leaves[place]);
+        }
+        let feature = usize::from(node.feature);
+        let value = row.get(feature).copied().unwrap_or(f32::NAN);
+        let is_left = if value.is_nan() { node.absent_left } else { value < node.threshold };
+        let (taken, other) = if is_left { (left, left + 1) } else { (left + 1, left) };
+        let covers = [taken, other].map(|place| f64::from(self.covers[place]));
+        let share = (covers[0] / (covers[0] + covers[1])).clamp(1e-9, 1.0 - 1e-9);
+        Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
+    }
+
+    /// Writes the trees into bytes that `from_bytes` reads.
+    pub fn to_bytes(&self, bytes: &mut Vec<u8>) {
+        let mut put = |number: u32| bytes.extend_from_slice(&number.to_le_bytes());
+        put(self.features as u32);
+        put(self.base.to_bits());
+        put(self.trees.len() as u32);
+        put(self.nodes.len() as u32);
+        self.trees.iter().for_each(|tree| put(tree.root));
+        for (node, (leaf, cover)) in self.nodes.iter().zip(self.leaves.iter().zip(&self.covers)) {
+            put(node.left);
+            put(u32::from(node.feature) | u32::from(node.absent_left) << 16);
+            put(if node.threshold == f32::INFINITY { leaf.to_bits() } else { node.threshold.to_bits() });
+            put(cover.to_bits());
+        }
+    }
+
+    /// Reads trees off the front of bytes, whatever they hold.
+    pub fn from_bytes(bytes: &mut &[u8]) -> std::result::Result<Trees, String> {
+        let mut take = || -> std::result::Result<u32, String> {
+            let (number, rest) = bytes.split_first_chunk::<4>().ok_or("it ends inside the trees")?;
+            *bytes = rest;
+            Ok(u32::from_le_bytes(*number))
+        };
+        let (features, base, trees, nodes) =
+            (take()? as usize, f32::from_bits(take()?), take()? as usize, take()? as usize);
+        if features > usize::from(u16::MAX) || trees > MAX_TREES || nodes > MAX_NODES || !base.is_finite() {
+            return Err("the trees are larger than any this program writes".to_owned());
+        }
+        let roots: Vec<u32> = (0..trees).map(|_| take()).collect::<std::result::Result<_, _>>()?;
+        let mut read = Trees { features, base, ..Trees::default() };
+        for place in 0..nodes as u32 {
+            let (left, packed, number, cover) = (take()?, take()?, f32::from_bits(take()?), f32::from_bits(take()?));
+            let is_leaf = left == place;
+            read.leaves.push(if is_leaf { number } else { 0.0 });
+            read.covers.push(cover);
+            read.nodes.push(Split {
+                left,
+                threshold: if is_leaf { f32::INFINITY } else { number },
+                feature: packed as u16,
+                absent_left: is_leaf || packed >> 16 & 1 == 1,
+            });
+        }
+        read.trees = read.spans(&roots)?;
+        Ok(read)
+    }
+
+    /// Checks that every tree is one: from each root all places stay inside, go forward, and end.
+    fn spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
+        let mut spans = Vec::with_capacity(roots.len());
+        for (tree, root) in roots.iter().enumerate() {
+            let end = roots.get(tree + 1).map_or(self.nodes.len(), |next| *next as usize);
+            let begins = *root as usize;
+            if (tree == 0 && begins != 0) || begins >= end || end > self.nodes.len() {
+                return Err(format!("tree {tree} does not lie where it should"));
+            }
+            let mut depths = vec![0u32; end - begins];
+            for place in begins..end {
+                let node = &self.nodes[place];
+                let left = node.left as usize;
+                if usize::from(node.feature) >= self.features.max(1)
+                    || node.threshold.is_nan()
+                    || !self.leaves[place].is_finite()
+                {
+                    return Err(format!("tree {tree} has a node that asks for what does not exist"));
+                }
+                if left == place {
+                    continue;
+                }
+                // Children lie behind their parent, so no walk comes back.
+                if left <= place || left + 1 >= end {
+                    return Err(format!("tree {tree} has a node whose children are not in it"));
+                }
+                let depth = depths[place - begins] + 1;
+                if depth > MAX_DEPTH {
+                    return Err(format!("tree {tree} is deeper than {MAX_DEPTH}"));
+                }
+                for child in [left, left + 1] {
+                    let known = &mut depths[child - begins];
+                    *known = (*known).max(depth);
+                }
+            }
+            spans.push(Span { root: *root, depth: depths.iter().copied().max().unwrap_or(0) });
+        }
+        match roots.is_empty() && !self.nodes.is_empty() {
+            true => Err("there are nodes outside of all trees".to_owned()),
+            false => Ok(spans),
+        }
+    }
+}
+
+fn from_document(document: &Document) -> std::result::Result<Trees, String> {
+    let learner = &document.learner;
+    let features: usize =
+        learner.learner_model_param.num_feature.parse().map_err(|_| "`num_feature` is not a number".to_owned())?;
+    let base_text = learner.learner_model_param.base_score.trim_matches(['[', ']']);
+    let base: f32 = base_text.parse().map_err(|_| "`base_score` is not one number".to_owned())?;
+    let objective = learner.objective.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if !(objective.starts_with("reg:") || objective.starts_with("rank:")) || objective == "reg:logistic" {
+        return Err(format!("its objective `{objective}` is not a regression or a ranking"));
+    }
+    let model = &learner.gradient_booster.model;
+    if learner.gradient_booster.name != "gbtree" {
+        return Err(format!("its booster `{}` is not `gbtree`", learner.gradient_booster.name));
+    }
+    if features > usize::from(u16::MAX) || model.trees.len() > MAX_TREES || !base.is_finite() {
+        return Err("it is larger than what this program reads".to_owned());
+    }
+    if model.tree_info.iter().any(|class| *class != 0) {
+        return Err("it has more than one output".to_owned());
+    }
+    let mut trees = Trees { features, base, ..Trees::default() };
+    let mut roots = Vec::new();
+    for tree in &model.trees {
+        roots.push(trees.nodes.len() as u32);
+        append(&mut trees, tree)?;
+    }
+    trees.trees = trees.spans(&roots)?;
+    Ok(trees)
+}
+
+/// Appends a tree, its children made neighbours: places are given out breadth first.
+fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
+    let count = tree.left_children.len();
+    let lengths = [
+        tree.right_children.len(),
+        tree.split_conditions.len(),
+        tree.split_indices.len(),
+        tree.default_left.len(),
+        tree.sum_hessian.len(),
+    ];
+    if count == 0 || lengths.iter().any(|length| *length != count) || trees.nodes.len() + count > MAX_NODES {
+        return Err(format!("tree {} has lists of different lengths or too many nodes", tree.id));
+    }
+    if !tree.categories.is_empty() || tree.split_type.iter().any(|kind| *kind != 0) {
+        return Err(format!("tree {} splits by category, which is not read", tree.id));
+    }
+    let begin = trees.nodes.len();
+    let mut order = vec![0usize];
+    let mut next = 0;
+    while let Some(old) = order.get(next).copied() {
+        let (left, right) = (tree.left_children[old], tree.right_children[old]);
+        let place = begin + next;
+        next += 1;
+        let is_leaf = left < 0;
+        let number = tree.split_conditions[old];
+        trees.leaves.push(if is_leaf { number } else { 0.0 });
+        trees.covers.push(tree.sum_hessian[old]);
+        trees.nodes.push(Split {
+            left: (if is_leaf { place } else { begin + order.len() }) as u32,
+            threshold: if is_leaf { f32::INFINITY } else { number },
+            feature: if is_leaf {
+                0
+            } else {
+                u16::try_from(tree.split_indices[old]).map_err(|_| "a feature's number is too large")?
+            },
+            absent_left: is_leaf || tree.default_left[old] != 0,
+        });
+        if !is_leaf {
+            for child in [left, right] {
+                let child = usize::try_from(child).ok().filter(|child| *child < count && *child != 0);
+                order.push(child.ok_or_else(|| format!("tree {} has a node whose children are not in it", tree.id))?);
+            }
+            if order.len() > count {
+                return Err(format!("tree {} has a node with two parents", tree.id));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! A small search for how trees are best grown, per operator, inside of what may be learned from.
+//!
+//! A fifth of the shapes that are learned from is held out; a few settings, drawn by the seed, are tried on them, the
+//! usual one among them. What an evaluation holds out is never seen. Large operators are searched on a part of their
+//! shapes, because settings that are better on a part are mostly better on the whole.
+
+use super::boosted::BoostingParameters;
+use super::ensemble::{self, Purpose};
+use super::{Fitted, by_operator};
+use crate::error::Result;
+use crate::split;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use samples::Samples;
+use std::collections::BTreeMap;
+
+/// Settings that are tried beside the usual one.
+const DRAWN: usize = 5;
+/// Rows of an operator that are searched on, about.
+const ROWS: usize = 8000;
+
+/// How each operator's trees are best grown, by its name.
+pub fn search(
+    samples: &Samples,
+    train: &[usize],
+    seed: u64,
+    purpose: Purpose,
+) -> Result<BTreeMap<String, BoostingParameters>> {
+    let mut chosen = BTreeMap::new();
+    for (operator, rows) in by_operator(samples, train) {
+        let parameters = of_operator(samples, &rows, seed, purpose)?;
+        chosen.insert(samples.operators[operator as usize].clone(), parameters);
+    }
+    Ok(chosen)
+}
+
+fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<BoostingParameters> {
+    let (learned, held_out) = parts(samples, rows, seed, purpose);
+    if learned.is_empty() || held_out.is_empty() {
+        return Ok(BoostingParameters::usual());
+    }
+    let mut best: Option<(f64, BoostingParameters)> = None;
+    for parameters in settings(seed) {
+        let trial = ensemble::fit(samples, &learned, &|_| parameters.clone(), seed, purpose)?;
+        let errors = held_out.iter().zip(trial.predict(samples, &held_out));
+        let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, parameters));
+        }
+    }
+    Ok(best.map_or_else(BoostingParameters::usual, |(_, parameters)| parameters))
+}
+
+/// What is learned from and what is tried on: other shapes, or for answers on other devices another device.
+fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
+    let step = rows.len().div_ceil(ROWS).max(1) as u64;
+    let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();
+    if purpose != Purpose::Transfer {
+        return split::held_out_fifth(samples, &some, seed ^ 2);
+    }
+    let mut devices: Vec<u32> = some.iter().map(|row| samples.rows[*row].device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let held = devices.choose(&mut ChaCha8Rng::seed_from_u64(seed)).copied();
+    some.into_iter().partition(|row| Some(samples.rows[*row].device) != held)
+}
+
+/// The usual setting and some drawn around it.
+fn settings(seed: u64) -> Vec<BoostingParameters> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
+    let mut settings = vec![BoostingParameters::usual()];
+    for _ in 0..DRAWN {
+        let learning_rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
+        settings.push(BoostingParameters {
+            learning_rate,
+            // Slower trees need more of them.
+            rounds: (30.0 / learning_rate) as usize,
+            max_depth: random.random_range(5..=10),
+            min_child_weight: [1.0, 3.0, 10.0].choose(&mut random).copied().unwrap_or(3.0),
+            subsample: [0.6, 0.8, 1.0].choose(&mut random).copied().unwrap_or(0.8),
+            colsample: [0.25, 0.5, 0.8].choose(&mut random).copied().unwrap_or(0.5),
+            lambda: [0.3, 1.0, 5.0].choose(&mut random).copied().unwrap_or(1.0),
+            ..BoostingParameters::usual()
+        });
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_draws_the_same_settings_the_usual_one_first() {
+        assert_eq!(settings(4), settings(4));
+        assert_ne!(settings(4)[1..], settings(5)[1..]);
+        assert_eq!(settings(4)[0], BoostingParameters::usual());
+    }
+}

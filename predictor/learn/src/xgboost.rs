@@ -1,0 +1,299 @@
+//! **Fence**: the only code that calls XGBoost's C library, opened at run time from the pinned wheel.
+//!
+//! Keeps true: every buffer handed to the library outlives the call and has the length the library is told; everything
+//! the library returns is copied before the next call. `docs/decisions/0004-xgboost-by-its-c-interface.md` says why this
+//! is not a crate.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use libloading::Library;
+use samples::features::Matrix;
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_uint, c_void};
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+
+type Handle = *mut c_void;
+/// XGBoost's count type.
+type Count = u64;
+
+/// The functions that are used, as their C declarations say.
+struct Functions {
+    last_error: unsafe extern "C" fn() -> *const c_char,
+    set_global: unsafe extern "C" fn(*const c_char) -> c_int,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int),
+    matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
+    matrix_free: unsafe extern "C" fn(Handle) -> c_int,
+    matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
+    matrix_set_counts: unsafe extern "C" fn(Handle, *const c_char, *const c_uint, Count) -> c_int,
+    booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
+    booster_free: unsafe extern "C" fn(Handle) -> c_int,
+    booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
+    booster_update: unsafe extern "C" fn(Handle, c_int, Handle) -> c_int,
+    booster_predict: unsafe extern "C" fn(
+        Handle,
+        Handle,
+        *const c_char,
+        *mut *const Count,
+        *mut Count,
+        *mut *const c_float,
+    ) -> c_int,
+    booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut Count, *mut *const c_char) -> c_int,
+    #[cfg(test)]
+    booster_load: unsafe extern "C" fn(Handle, *const c_void, Count) -> c_int,
+    /// Keeps the functions' code mapped.
+    _library: Library,
+}
+
+/// What a prediction returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The sum of the leaves: one number per row.
+    Margin,
+    /// Contribution of each feature, then of the base: columns + 1 numbers per row, whose sum is the margin.
+    #[cfg(test)]
+    Contributions,
+}
+
+/// Rows as XGBoost holds them.
+pub struct Data {
+    handle: Handle,
+    functions: &'static Functions,
+    rows: usize,
+    #[cfg(test)]
+    columns: usize,
+}
+
+/// Trees that are being grown, or were loaded.
+pub struct Booster {
+    handle: Handle,
+    functions: &'static Functions,
+}
+
+/// The library's version, such as `3.2.0`; fails where there is no library.
+pub fn version() -> Result<String> {
+    let functions = functions()?;
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three pointers to integers of this frame, as declared.
+    unsafe { (functions.version)(&mut major, &mut minor, &mut patch) };
+    Ok(format!("{major}.{minor}.{patch}"))
+}
+
+fn functions() -> Result<&'static Functions> {
+    static FUNCTIONS: OnceLock<std::result::Result<Functions, String>> = OnceLock::new();
+    FUNCTIONS.get_or_init(open).as_ref().map_err(|problem| Error::XgBoost(problem.clone()))
+}
+
+fn library_file() -> std::result::Result<PathBuf, String> {
+    let given = std::env::var_os("XGBOOST_LIB_DIR").map(PathBuf::from);
+    let folder = given
+        .or_else(|| option_env!("OPPREDICT_XGBOOST_LIB").map(PathBuf::from))
+        .ok_or("XGBoost's library was not there when this program was built; run scripts/setup and build again, or set XGBOOST_LIB_DIR to the folder of libxgboost.so")?;
+    Ok(folder.join("libxgboost.so"))
+}
+
+fn open() -> std::result::Result<Functions, String> {
+    let file = library_file()?;
+    let missing = |error: libloading::Error| {
+        format!(
+            "cannot use XGBoost's library `{}`: {error}; run scripts/setup, or set XGBOOST_LIB_DIR to the folder of libxgboost.so",
+            file.display()
+        )
+    };
+    // SAFETY: the file is the pinned wheel's library or one that the user names; its initialisers are trusted as much
+    // as the program itself. The types below are those of `xgboost/c_api.h`.
+    let functions = unsafe {
+        let library = Library::new(&file).map_err(missing)?;
+        macro_rules! symbol {
+            ($name:literal) => {
+                *library.get(concat!($name, "\0").as_bytes()).map_err(missing)?
+            };
+        }
+        Functions {
+            last_error: symbol!("XGBGetLastError"),
+            set_global: symbol!("XGBSetGlobalConfig"),
+            version: symbol!("XGBoostVersion"),
+            matrix_from_dense: symbol!("XGDMatrixCreateFromDense"),
+            matrix_free: symbol!("XGDMatrixFree"),
+            matrix_set_floats: symbol!("XGDMatrixSetFloatInfo"),
+            matrix_set_counts: symbol!("XGDMatrixSetUIntInfo"),
+            booster_new: symbol!("XGBoosterCreate"),
+            booster_free: symbol!("XGBoosterFree"),
+            booster_set: symbol!("XGBoosterSetParam"),
+            booster_update: symbol!("XGBoosterUpdateOneIter"),
+            booster_predict: symbol!("XGBoosterPredictFromDMatrix"),
+            booster_save: symbol!("XGBoosterSaveModelToBuffer"),
+            #[cfg(test)]
+            booster_load: symbol!("XGBoosterLoadModelFromBuffer"),
+            _library: library,
+        }
+    };
+    // Its own chatter would go to standard output, which belongs to results.
+    // SAFETY: a constant text that ends in zero.
+    unsafe { (functions.set_global)(c"{\"verbosity\": 0}".as_ptr()) };
+    Ok(functions)
+}
+
+impl Functions {
+    fn check(&self, status: c_int) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: the library keeps the text of this thread's last error until its next call on this thread.
+        let text = unsafe { CStr::from_ptr((self.last_error)()) }.to_string_lossy().into_owned();
+        let first = text.lines().next().unwrap_or_default();
+        Err(Error::XgBoost(format!("XGBoost refused: {first}")))
+    }
+}
+
+fn text(value: &str) -> Result<CString> {
+    CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
+}
+
+impl Data {
+    /// Hands rows over; the library copies them. Not-a-number is absent.
+    pub fn new(matrix: &Matrix) -> Result<Data> {
+        let functions = functions()?;
+        let (rows, columns) = (matrix.rows(), matrix.columns());
+        let interface = format!(
+            "{{\"data\": [{}, true], \"shape\": [{rows}, {columns}], \"typestr\": \"<f4\", \"version\": 3}}",
+            matrix.values().as_ptr() as usize
+        );
+        let interface = text(&interface)?;
+        let mut handle = null_mut();
+        // SAFETY: the interface names `rows × columns` floats, which `Matrix` holds and which live until the call is over.
+        functions.check(unsafe {
+            (functions.matrix_from_dense)(interface.as_ptr(), c"{\"missing\": NaN}".as_ptr(), &mut handle)
+        })?;
+        Ok(Data {
+            handle,
+            functions,
+            rows,
+            #[cfg(test)]
+            columns,
+        })
+    }
+
+    /// What is to be learned, one number per row.
+    pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
+        assert_eq!(labels.len(), self.rows, "one label per row");
+        // SAFETY: a constant text and as many floats as the count says, copied by the call.
+        self.functions.check(unsafe {
+            (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
+        })?;
+        Ok(self)
+    }
+
+    /// How many rows, one group after the other, are ordered among themselves.
+    pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
+        assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
+        // SAFETY: a constant text and as many integers as the count says, copied by the call.
+        self.functions.check(unsafe {
+            (self.functions.matrix_set_counts)(self.handle, c"group".as_ptr(), sizes.as_ptr(), sizes.len() as Count)
+        })?;
+        Ok(self)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // SAFETY: made by the library, freed once.
+        unsafe { (self.functions.matrix_free)(self.handle) };
+    }
+}
+
+impl Booster {
+    /// Grows trees.
+    pub fn train(parameters: &[(&str, String)], data: &Data, rounds: usize) -> Result<Booster> {
+        let booster = Booster::new(&[data.handle])?;
+        for (name, value) in parameters {
+            booster.set(name, value)?;
+        }
+        for round in 0..rounds {
+            // SAFETY: both handles are alive; labels have one entry per row or the library refuses.
+            booster
+                .functions
+                .check(unsafe { (booster.functions.booster_update)(booster.handle, round as c_int, data.handle) })?;
+        }
+        Ok(booster)
+    }
+
+    #[cfg(test)]
+    /// Loads what `json` of this or XGBoost's own programs wrote. Parsed by the library: give it only what was checked.
+    pub fn load(json: &str) -> Result<Booster> {
+        let booster = Booster::new(&[])?;
+        // SAFETY: as many bytes as said, read during the call.
+        booster.functions.check(unsafe {
+            (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as Count)
+        })?;
+        Ok(booster)
+    }
+
+    fn new(cached: &[Handle]) -> Result<Booster> {
+        let functions = functions()?;
+        let mut handle = null_mut();
+        // SAFETY: as many handles as said, all alive.
+        functions.check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as Count, &mut handle) })?;
+        Ok(Booster { handle, functions })
+    }
+
+    /// Sets one of XGBoost's parameters.
+    pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        let (name, value) = (text(name)?, text(value)?);
+        // SAFETY: two texts that end in zero and live until the call is over.
+        self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
+    }
+
+    /// What the trees say of each row.
+    pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
+        let (kind, width) = match output {
+            Output::Margin => (1, 1),
+            #[cfg(test)]
+            Output::Contributions => (2, data.columns + 1),
+        };
+        let config = text(&format!(
+            "{{\"type\": {kind}, \"training\": false, \"iteration_begin\": 0, \"iteration_end\": 0, \"strict_shape\": false}}"
+        ))?;
+        let (mut shape, mut dimensions, mut values) = (null(), 0, null());
+        // SAFETY: live handles, a text that ends in zero, three pointers to this frame.
+        self.functions.check(unsafe {
+            (self.functions.booster_predict)(
+                self.handle,
+                data.handle,
+                config.as_ptr(),
+                &mut shape,
+                &mut dimensions,
+                &mut values,
+            )
+        })?;
+        // SAFETY: the library says how many dimensions there are and keeps both arrays until the next call on this
+        // thread; they are copied here.
+        let values = unsafe {
+            let shape = std::slice::from_raw_parts(shape, dimensions as usize);
+            std::slice::from_raw_parts(values, shape.iter().product::<Count>() as usize).to_vec()
+        };
+        match values.len() == data.rows * width {
+            true => Ok(values),
+            false => Err(Error::XgBoost(format!("XGBoost gave {} numbers for {} rows", values.len(), data.rows))),
+        }
+    }
+
+    /// The trees in XGBoost's JSON.
+    pub fn json(&self) -> Result<String> {
+        let (mut length, mut bytes) = (0, null());
+        // SAFETY: a constant text and two pointers to this frame.
+        self.functions.check(unsafe {
+            (self.functions.booster_save)(self.handle, c"{\"format\": \"json\"}".as_ptr(), &mut length, &mut bytes)
+        })?;
+        // SAFETY: the library keeps so many bytes until the next call on this thread; they are copied here.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length as usize) }.to_vec();
+        String::from_utf8(bytes).map_err(|_| Error::XgBoost("XGBoost's JSON is not UTF-8".to_owned()))
+    }
+}
+
+impl Drop for Booster {
+    fn drop(&mut self) {
+        // SAFETY: made by the library, freed once.
+        unsafe { (self.functions.booster_free)(self.handle) };
+    }
+}

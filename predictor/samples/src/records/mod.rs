@@ -1,0 +1,511 @@
+//! From records to samples, by an explicit policy of what is learned from.
+//!
+//! What a device can do at best comes from the measurements of its hosts in the stores, and from the records themselves.
+
+mod device;
+
+use crate::error::{Error, Result};
+use crate::features::movement::Movement;
+use crate::features::{Device, Form, Work};
+use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
+use datasets::store::Damage;
+use datasets::{Choose, Format, Key, Outcome, PeaksMeasured, Record, ScheduleSource, Source, Store};
+use models::{Class, Fuse, Graph, Op, Task, TensorType, Windows};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use zoo::transformers;
+
+/// Which records are learned from; all others are counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The one kind of time that is taken.
+    pub source: Source,
+    /// Largest half-width of the median's 95 % interval, over the median; infinite where all are taken, those of which it is not
+    /// known, too. Single runs that were disturbed widen the spread, and leave the median of many where it is.
+    pub max_uncertainty: f64,
+    /// Largest spread of single runs, standard deviation over mean; any without it.
+    pub max_cv: Option<f64>,
+    /// Whether records of other TVM versions than the most frequent one are taken, too.
+    pub all_versions: bool,
+    /// Whether only default schedules are taken.
+    pub default_only: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            source: Source::Measured,
+            max_uncertainty: 0.02,
+            max_cv: None,
+            all_versions: false,
+            default_only: false,
+        }
+    }
+}
+
+/// The samples in files of records and stores.
+pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
+    let (mut records, mut hosts, mut damage) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        if path.is_dir() {
+            hosts.extend(Store::open(path)?.peaks()?);
+        }
+        records.extend(read(path, &mut damage)?);
+    }
+    gather_beside(&records, &hosts, &damage, policy)
+}
+
+/// Every measurement in a store or file; what of a store is not what was written is damage.
+fn read(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
+    if path.is_dir() {
+        let records = Store::open(path)?.records(Choose::All)?;
+        damage.extend_from_slice(records.damage());
+        return Ok(records.collect::<datasets::Result<_>>()?);
+    }
+    let format = Format::of_path(path).ok_or_else(|| {
+        let problem = "its name ends in none of .csv, .parquet and .jsonl; a table of others needs --mapping";
+        Error::table(path, problem)
+    })?;
+    Ok(datasets::read(path, format)?.collect::<datasets::Result<_>>()?)
+}
+
+/// The samples in records, with what is known of their hosts.
+pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
+    gather_beside(records, hosts, &[], policy)
+}
+
+/// The same, where there were more that are damaged.
+fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
+    let usual = usual_version(records);
+    let filter_hints = filter_hints(records, policy, usual.as_deref());
+    let mut taken = Vec::new();
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for damage in damage {
+        let (what, count) = damage.lines.map_or(("part, with all its rows", 1), |lines| ("line", lines));
+        *left_out.entry(format!("damaged {what}")).or_default() += count;
+    }
+    for record in records {
+        match refuse(record, policy, usual.as_deref()) {
+            Some(reason) => *left_out.entry(reason).or_default() += 1,
+            None => taken.push(record),
+        }
+    }
+    let devices = devices(&taken, hosts);
+    let mut builder = SamplesBuilder::new(devices.clone());
+    builder.set_networks(networks(records));
+    for (reason, count) in left_out {
+        (0..count).for_each(|_| builder.leave_out(&reason));
+    }
+    default_schedules(records, &devices).iter().for_each(|question| builder.add_default_schedule(question));
+    for records in experiments(&taken) {
+        let record = records[0];
+        let name = device_name(record);
+        let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
+        match question(record, place as u32) {
+            Ok(question) => builder.push(question, timing(&records)),
+            Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
+        }
+    }
+    builder.set_filter_hints(filter_hints);
+    builder.finish()
+}
+
+/// The devices of records by name, in the order of the first ones.
+fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)> {
+    let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let name = device_name(record);
+        match of_device.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, records)) => records.push(record),
+            None => of_device.push((name, vec![record])),
+        }
+    }
+    of_device.into_iter().map(|(name, records)| (name, device::of(&records, hosts))).collect()
+}
+
+/// What other flags would bring back, where most of what was measured is left out.
+fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<FilterHints> {
+    let measured: Vec<&Record> = records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
+    let left_out: Vec<&Record> =
+        measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
+    if 2 * left_out.len() <= measured.len() {
+        return None;
+    }
+    let looser = [0.05, 0.1, 0.2, f64::INFINITY].into_iter().filter(|most| *most > policy.max_uncertainty);
+    let mut others: Vec<(String, Policy)> = looser
+        .map(|most| (format!("--max-uncertainty {most}"), Policy { max_uncertainty: most, ..policy.clone() }))
+        .collect();
+    let differs = |flag: &str, other: Policy| (other != *policy).then(|| (flag.to_owned(), other));
+    others.extend(differs("--max-cv inf", Policy { max_cv: None, ..policy.clone() }));
+    others.extend(differs("--all-versions", Policy { all_versions: true, ..policy.clone() }));
+    others.extend(differs("no --default-only", Policy { default_only: false, ..policy.clone() }));
+    for source in Source::ALL {
+        others.extend(differs(&format!("--source {}", source.name()), Policy { source: *source, ..policy.clone() }));
+    }
+    let mut found: Vec<(String, usize)> = Vec::new();
+    for (flag, other) in others {
+        let brings = left_out.iter().filter(|record| refuse(record, &other, usual).is_none()).count();
+        // Of limits that bring the same, the tightest.
+        if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
+            found.push((flag, brings));
+        }
+    }
+    Some(FilterHints { measured: measured.len(), left_out: left_out.len(), flags: found })
+}
+
+/// One question per task and device that has a default schedule: what that is does not depend on how well its time is known.
+fn default_schedules(records: &[Record], devices: &[(String, Device)]) -> Vec<RawSample> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for record in records.iter().filter(|record| record.schedule_source == Some(ScheduleSource::Default)) {
+        let name = device_name(record);
+        let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
+        if seen.insert((place, record.task_hash.as_str())) {
+            found.extend(question(record, place as u32));
+        }
+    }
+    found
+}
+
+/// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an
+/// experiment that was measured several times is one sample and not several.
+fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
+    let mut places: HashMap<Key, usize> = HashMap::new();
+    let mut experiments: Vec<Vec<&Record>> = Vec::new();
+    for record in records {
+        let place = *places.entry(record.key).or_insert(experiments.len());
+        match experiments.get_mut(place) {
+            Some(known) => known.push(record),
+            None => experiments.push(vec![record]),
+        }
+    }
+    experiments
+}
+
+/// What was measured in an experiment: of several measurements the one that stores choose, too.
+fn timing(records: &[&Record]) -> Timing {
+    let of = |record: &Record| Timing::once(record.median_ns.unwrap_or(f64::NAN), record.cv);
+    if let [only] = records {
+        return of(only);
+    }
+    let chosen = datasets::choose(records.iter().copied().cloned().collect(), Choose::Middle);
+    let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
+    measured_ns.sort_unstable_by(f64::total_cmp);
+    Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
+}
+
+/// What the neural networks in records are made of.
+///
+/// A task that occurs in several is recorded for one of them only, so networks of the zoo and known transformers are taken
+/// apart again; of others there is what was recorded.
+fn networks(records: &[Record]) -> Vec<Network> {
+    let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
+    for record in records {
+        let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
+            continue;
+        };
+        let tasks = recorded.entry((name, record.batch.unwrap_or(1), source)).or_default();
+        tasks.entry(&record.task_hash).or_insert(record);
+    }
+    // A single operator is no network.
+    recorded.retain(|(_, _, source), _| *source != "simple");
+    let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
+        name: name.to_owned(),
+        setting: format!("batch {batch}"),
+        uses: graph(source, name, batch).and_then(uses_in).unwrap_or_else(|| uses_recorded(&tasks)),
+    };
+    recorded.into_iter().map(network).collect()
+}
+
+/// The graph of a recorded network, where it can be made without a file.
+fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
+    match source {
+        "local" => zoo::build(name, batch).ok(),
+        "transformers" => {
+            let (name, phase, sequence) = transformers::of_label(name)?;
+            let options = transformers::Options { batch, sequence, phase };
+            // A name with a slash is a folder.
+            (!name.contains('/')).then(|| transformers::load(name, &options).ok())?.map(|loaded| loaded.graph)
+        }
+        _ => None,
+    }
+}
+
+fn uses_in(graph: Graph) -> Option<BTreeMap<u64, f64>> {
+    let graph = passes::simplify(&graph).ok()?;
+    let mut uses = BTreeMap::new();
+    for found in models::tasks(&graph, Fuse::Epilogue).ok()? {
+        let shape = shape(&found.task.kind(), &found.task.name(), &work_of(&found.task).ok()?);
+        *uses.entry(shape).or_default() += found.places.len() as f64;
+    }
+    Some(uses)
+}
+
+fn uses_recorded(tasks: &BTreeMap<&str, &Record>) -> BTreeMap<u64, f64> {
+    let mut uses = BTreeMap::new();
+    for record in tasks.values() {
+        let task: Option<Task> = record.task.as_ref().and_then(|json| json.to().ok());
+        if let Some(work) = task.and_then(|task| work_of(&task).ok()) {
+            let shape = shape(&record.op_kind, &record.op_name, &work);
+            *uses.entry(shape).or_default() += record.place_count.unwrap_or(1) as f64;
+        }
+    }
+    uses
+}
+
+fn usual_version(records: &[Record]) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for version in records.iter().filter_map(|record| record.tvm_version.as_deref()) {
+        *counts.entry(version).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version.to_owned())
+}
+
+fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
+    if record.outcome != Outcome::Ok {
+        return Some(format!("outcome `{}`", record.outcome));
+    }
+    if record.source != policy.source {
+        return Some(format!("source `{}`, not `{}`", record.source, policy.source));
+    }
+    match uncertainty(record) {
+        _ if policy.max_uncertainty.is_infinite() => {}
+        None => return Some("too few runs to tell how well their median is known".to_owned()),
+        Some(half) if half <= policy.max_uncertainty => {}
+        Some(_) => return Some(format!("median not known to {}", percent(policy.max_uncertainty))),
+    }
+    if let Some(most) = policy.max_cv.filter(|most| record.cv.is_some_and(|cv| cv > *most)) {
+        return Some(format!("spread (CV) above {}", percent(most)));
+    }
+    if !policy.all_versions && record.tvm_version.as_deref() != usual {
+        return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
+    }
+    if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
+        return Some("schedule is not the default one".to_owned());
+    }
+    if record.co_run.is_some() {
+        return Some("other operators ran beside it".to_owned());
+    }
+    None
+}
+
+/// A share as a person reads it.
+fn percent(share: f64) -> String {
+    format!("{} %", (1e4 * share).round() / 100.0)
+}
+
+/// How far off the median may be, as a share of it: half of its 95 % interval.
+pub fn uncertainty(record: &Record) -> Option<f64> {
+    Some(record.median_interval_ns? / record.median_ns?)
+}
+
+/// The name predictors know a record's device by.
+pub fn device_name(record: &Record) -> String {
+    let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
+    // A library on a CPU is another device than what is compiled for it.
+    if record.target == datasets::Target::Torch { format!("{name} through torch") } else { name }
+}
+
+fn question(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
+    let task: Task =
+        record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
+    let work = work_of(&task)?;
+    Ok(RawSample {
+        operator: record.op_kind.clone(),
+        device,
+        model: record.model_name.clone().unwrap_or_default(),
+        detail: record.op_name.clone(),
+        work,
+        threads: record.threads.unwrap_or(1).max(1) as f64,
+        is_default: record.schedule_source == Some(ScheduleSource::Default),
+        extras: schedule_features(record),
+        choice: None,
+    })
+}
+
+/// The sizes and costs of a task.
+pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
+    task.check().map_err(|error| format!("its task is not one: {error}"))?;
+    let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
+    let anchor = task.steps.first().ok_or("its task has no steps")?;
+    let extents = anchor.output.extents().ok_or("its task has symbolic sizes")?;
+    let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
+    let last = extents.last().copied().unwrap_or(1) as f64;
+    let mut work = Work {
+        columns: last,
+        rows: elements / last.max(1.0),
+        epilogue: (task.steps.len() - 1) as f64,
+        flops: counted.flops as f64,
+        bytes_in: counted.bytes_in as f64,
+        bytes_weights: counted.bytes_weights as f64,
+        bytes_out: counted.bytes_out as f64,
+        element_bytes: anchor.output.dtype.bytes() as f64,
+        ..Work::of_form(form_of(&anchor.op))
+    }
+    .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
+    if counted.macs > 0 && elements > 0.0 {
+        work.depth = (counted.macs as f64 / elements).max(1.0);
+    }
+    let input = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    work = work.with_input(&input.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
+    let op = &anchor.op;
+    match op.class() {
+        Class::Contraction => match op.windows() {
+            Some(windows) => convolve(&mut work, &windows, task, &extents),
+            None if matches!(op, Op::MatMul { .. } | Op::QMatMul { .. }) => {
+                let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
+                work.batch = (work.rows / rows.max(1.0)).max(1.0);
+                work.rows = rows;
+            }
+            None => {}
+        },
+        Class::Normalisation => {
+            if matches!(op, Op::Softmax { .. } | Op::LayerNorm { .. } | Op::RmsNorm { .. }) {
+                work.depth = last;
+            }
+        }
+        Class::Pool => {
+            // Windows that are not given are what there is of the input for each output.
+            work.taps = share_of_input(&input, elements);
+            if let Some(windows) = op.windows() {
+                slide(&mut work, &windows);
+            }
+            if !matches!(op, Op::GlobalPool { .. }) {
+                work.width = last;
+            }
+        }
+        Class::Reduction => work.depth = share_of_input(&input, elements),
+        Class::Movement => {
+            // Only what is taken is read.
+            if matches!(op, Op::Slice { .. }) {
+                work.bytes_in = work.bytes_in.min(work.bytes_out);
+            }
+            if let Some(movement) = Movement::of(op, &input, &extents) {
+                work.moved(&movement);
+            }
+        }
+        // Rows and columns say it all.
+        Class::Pointwise | Class::View => {}
+    }
+    match work.is_sound() {
+        true => Ok(work),
+        false => Err("its sizes are empty".to_owned()),
+    }
+}
+
+/// What is known of a convolution beside its cost.
+fn convolve(work: &mut Work, windows: &Windows<'_>, task: &Task, extents: &[i64]) {
+    let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
+    let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;
+    slide(work, windows);
+    work.groups = windows.groups as f64;
+    work.batch = work.groups;
+    work.columns = channels / work.groups;
+    work.rows = elements / channels;
+    work.width = extents.last().copied().unwrap_or(1) as f64;
+    work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
+}
+
+/// How windows step.
+fn slide(work: &mut Work, windows: &Windows<'_>) {
+    // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
+    work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
+    work.pad = last_head(windows.pads);
+    work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
+}
+
+/// How many elements of the first input there are for each of the output.
+fn share_of_input(input: &[i64], elements: f64) -> f64 {
+    (input.iter().map(|extent| *extent as f64).product::<f64>() / elements.max(1.0)).max(1.0)
+}
+
+fn form_of(op: &Op) -> Form {
+    match op.class() {
+        Class::Contraction if op.windows().is_some() => Form::Convolution,
+        Class::Contraction => Form::Contraction,
+        Class::Normalisation => Form::Rows,
+        Class::Pointwise => Form::Pointwise,
+        Class::Pool | Class::Reduction | Class::Movement | Class::View => Form::Other,
+    }
+}
+
+/// The padding before the last spatial axis, of all heads and then all tails.
+fn last_head(pads: &[i64]) -> f64 {
+    pads.get((pads.len() / 2).saturating_sub(1)).copied().unwrap_or(0) as f64
+}
+
+fn taps(weight: Option<&TensorType>) -> f64 {
+    let extents = weight.and_then(TensorType::extents).unwrap_or_default();
+    extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
+}
+
+/// The features of a template's knobs.
+pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
+    of_named(Some(ScheduleSource::Template.name()), Some(knobs))
+}
+
+/// The features of a schedule as plans have it: where it comes from, and its knobs where it has some.
+pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
+    of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
+}
+
+fn knobs_of(schedule: &Value) -> Option<&Map<String, Value>> {
+    schedule.get("knobs").and_then(Value::as_object)
+}
+
+fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMap<String, f64> {
+    let mut extras: BTreeMap<String, f64> =
+        source.map(|source| (format!("knob.from={source}"), 1.0)).into_iter().collect();
+    for (name, value) in knobs.into_iter().flatten() {
+        number_feature(format!("knob.{name}"), value, &mut extras);
+    }
+    extras
+}
+
+/// Adds figures of a program and its code.
+pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
+    for (name, value) in figures.as_object().into_iter().flatten() {
+        // How long a build took says more of the building host than of the code.
+        if !name.ends_with("_ms") {
+            number_feature(format!("code.{name}"), value, extras);
+        }
+    }
+}
+
+/// Knobs and code features of a record under their prefixed names.
+fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
+    let schedule: Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    // A record says which of a template's schedules is the default one.
+    let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
+    if let Some(bytes) = record.code_bytes {
+        extras.insert("code.bytes".to_owned(), bytes as f64);
+    }
+    if let Some(bytes) = record.workspace_bytes {
+        extras.insert("code.workspace_bytes".to_owned(), bytes as f64);
+    }
+    let figures: Value = record.features.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    add_figures(&figures, &mut extras);
+    extras
+}
+
+/// Numbers stay numbers; a word becomes a claim of its own name.
+fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
+    /// Names come from files: more than these are cut off.
+    const MOST_NAMES: usize = 512;
+    if extras.len() >= MOST_NAMES {
+        return;
+    }
+    match value {
+        Value::Number(number) => {
+            extras.insert(name, number.as_f64().unwrap_or(f64::NAN));
+        }
+        Value::Bool(claim) => {
+            extras.insert(name, f64::from(u8::from(*claim)));
+        }
+        Value::String(word) if word.len() <= 64 => {
+            extras.insert(format!("{name}={word}"), 1.0);
+        }
+        _ => {}
+    }
+}

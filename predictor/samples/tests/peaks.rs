@@ -1,0 +1,100 @@
+//! What devices of records can do at best: measured on their hosts, and never less than an operator reached.
+#![allow(missing_docs)]
+
+use datasets::peaks::{ComputeRate, MemoryRate};
+use datasets::{Json, Outcome, PeaksMeasured, Record, ScheduleSource, Target};
+use samples::Samples;
+use samples::features::Device;
+use samples::records::{Policy, gather};
+
+/// A well-known time of a product on some threads of a host with two CPUs.
+fn product(size: i64, threads: i64, median_ns: f64) -> Record {
+    let graph = zoo::simple::build(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
+    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let work = task.work().expect("sizes are known");
+    let count = |number: u64| i64::try_from(number).ok();
+    let record = Record {
+        task_hash: task.hash(),
+        outcome: Outcome::Ok,
+        schedule_source: Some(ScheduleSource::Default),
+        host: "bench-1".to_owned(),
+        host_class: "class".to_owned(),
+        logical_cpus: Some(2),
+        target_text: Some("emeraldrapids".to_owned()),
+        op_kind: task.kind(),
+        op_name: task.name(),
+        dtype: Some("f32".to_owned()),
+        flops: count(work.flops),
+        macs: count(work.macs),
+        bytes_in: count(work.bytes_in),
+        bytes_out: count(work.bytes_out),
+        bytes_weights: count(work.bytes_weights),
+        task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
+        threads: Some(threads),
+        median_ns: Some(median_ns),
+        median_interval_ns: Some(median_ns / 200.0),
+        cv: Some(0.01),
+        ..Record::default()
+    };
+    Record { key: record.experiment_key(), ..record }
+}
+
+/// Two CPUs of one core: two threads are hardly faster than one.
+fn measured() -> PeaksMeasured {
+    let compute = |threads, flops_per_second| ComputeRate { threads, flops_per_second };
+    let memory = |threads, working_set_bytes| MemoryRate { threads, working_set_bytes, bytes_per_second: 5e10 };
+    PeaksMeasured {
+        compute: vec![compute(1, 120e9), compute(2, 150e9)],
+        memory: vec![memory(1, 1 << 15), memory(1, 1 << 24), memory(2, 1 << 15), memory(2, 1 << 24)],
+        ..PeaksMeasured::new("bench-1", "class", "0.1.0", 0)
+    }
+}
+
+/// Every time that was learned from, over what the device can do at best.
+fn over_best(samples: &Samples) -> Vec<f64> {
+    samples.rows.iter().map(|row| row.time_ns / row.attainable_ns).collect()
+}
+
+fn device(samples: &Samples) -> &Device {
+    &samples.devices[0].1
+}
+
+#[test]
+fn peaks_of_a_store_bound_what_is_learned() {
+    // 2 × 256³ operations: at 120 GFLOP/s 279.6 µs, at 150 223.7 µs.
+    let records = [product(256, 1, 300e3), product(256, 2, 250e3)];
+    let here = gather(&records, &[measured()], &Policy::default()).expect("samples");
+    assert_eq!(device(&here).flops_per_ns_on(1.0), 120.0);
+    assert_eq!(device(&here).flops_per_ns_on(2.0), 150.0, "not twice as much");
+    assert!(over_best(&here).iter().all(|ratio| (1.0..1.2).contains(ratio)), "{:?}", over_best(&here));
+    let other = PeaksMeasured { host: "bench-2".to_owned(), ..measured() };
+    let elsewhere = gather(&records, &[other], &Policy::default()).expect("samples");
+    assert_eq!(device(&elsewhere).flops_per_ns_on(2.0), 320.0, "as much again");
+    assert_eq!(device(&elsewhere).flops_per_ns_on(1.0), 160.0, "of this host nothing was measured: 2.5 GHz × 64");
+}
+
+#[test]
+fn no_operator_beats_its_device() {
+    // One thread beats what was measured; both beat what is assumed of a CPU.
+    let fast = [product(256, 1, 100e3), product(256, 2, 60e3), product(32, 2, 100.0)];
+    for hosts in [vec![measured()], vec![]] {
+        let samples = gather(&fast, &hosts, &Policy::default()).expect("samples");
+        assert!(over_best(&samples).iter().all(|ratio| *ratio >= 1.0 - 1e-9), "{:?}", over_best(&samples));
+    }
+    // What is hardly known proves nothing.
+    let loose = Record { median_interval_ns: None, ..product(256, 1, 100e3) };
+    let all = Policy { max_uncertainty: f64::INFINITY, ..Policy::default() };
+    let samples = gather(&[loose, product(256, 2, 250e3)], &[measured()], &all).expect("samples");
+    assert_eq!(device(&samples).flops_per_ns_on(1.0), 120.0);
+}
+
+#[test]
+fn a_gpu_is_not_the_cpu_that_feeds_it() {
+    let on_gpu = |record: Record| Record { target: Target::Cuda, device: Some("NVIDIA H100".to_owned()), ..record };
+    let records = [on_gpu(product(1024, 1, 100e3)), on_gpu(product(512, 1, 30e3))];
+    let samples = gather(&records, &[measured()], &Policy::default()).expect("samples");
+    let teraflops = device(&samples).flops_per_ns_on(1.0) / 1e3;
+    assert!((teraflops - 21.47).abs() < 0.01, "the best that was reached: {teraflops}");
+    assert_eq!(device(&samples).units, 1.0, "not the host's processors");
+    assert!(over_best(&samples).iter().all(|ratio| *ratio >= 1.0 - 1e-9), "{:?}", over_best(&samples));
+}

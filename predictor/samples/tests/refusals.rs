@@ -1,0 +1,161 @@
+//! Bad input: one clear sentence each, and nothing silently dropped.
+#![allow(missing_docs)]
+
+use samples::Samples;
+use samples::records::{Policy, gather};
+use samples::table::{Mapping, samples};
+use std::fmt::Write;
+
+const MAPPING: &str = include_str!("made-up.toml");
+const TABLE: &str = "op,device,time_us,b,m,n,k,kernel\n";
+
+fn read(mapping: &str, table: &str) -> samples::Result<Samples> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mapping_path, table_path) = (folder.path().join("mapping.toml"), folder.path().join("table.csv"));
+    let device = "\n[devices.here]\nunits = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\n";
+    std::fs::write(&mapping_path, format!("{mapping}{device}")).expect("a file");
+    std::fs::write(&table_path, table).expect("a file");
+    samples(&[table_path], &Mapping::read(&mapping_path)?)
+}
+
+#[test]
+fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
+    let row = "product,here,100,1,64,64,64,a\n";
+    let good = format!("{TABLE}{row}");
+    assert_eq!(read(MAPPING, &good).expect("a sample").rows.len(), 1);
+    let seconds = MAPPING.replace("unit = \"us\"", "unit = \"ms\"");
+    for (mapping, table, reason) in [
+        (MAPPING, good.replace("kernel", "grid"), "the mapping does not say what the column `grid` is"),
+        (MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
+        (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
+        (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
+        (MAPPING, good.replace(",100,", ",NaN,"), "nothing to learn from (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",-3,"), "nothing to learn from (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",64,64,64", ",64,,64"), "nothing to learn from (1 rows: sizes are not positive"),
+        (MAPPING, good.replace(",100,", ",0.0001,"), "is `time_us` in another unit than `us`?"),
+        (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
+    ] {
+        let error = read(mapping, &table).expect_err(reason).to_string();
+        assert!(error.contains(reason), "{error}\nwithout: {reason}");
+    }
+}
+
+#[test]
+fn rows_without_a_time_are_counted() {
+    let table = format!("{TABLE}product,here,100,1,64,64,64,a\nproduct,here,,1,64,64,64,a\n");
+    let samples = read(MAPPING, &table).expect("one sample");
+    assert_eq!((samples.rows.len(), samples.left_out["time is not a positive number"]), (1, 1));
+}
+
+#[test]
+fn records_of_other_sources_and_versions_are_counted_not_mixed() {
+    let record = |version: &str, source| datasets::Record {
+        outcome: datasets::Outcome::Ok,
+        tvm_version: Some(version.to_owned()),
+        source,
+        median_ns: Some(1000.0),
+        median_interval_ns: Some(1.0),
+        host_class: "here".to_owned(),
+        task: None,
+        ..datasets::Record::default()
+    };
+    use datasets::Source::{Measured, Simulated};
+    let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
+    let error = gather(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
+    for reason in [
+        "1 rows: another TVM than the most frequent, 2",
+        "1 rows: source `simulated`",
+        "2 rows: the record has no task",
+    ] {
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+/// Products of many sizes with what a library launched for them: tiles of 64 × 64 outputs, 256 threads each.
+fn launched_products() -> String {
+    let mut table = "op,device,time_us,b,m,n,k,kernel,grid_x,grid_y,grid_z,block_x\n".to_owned();
+    for step in 0..300u64 {
+        let size = |salt: u64, most: u64| 1 + (step * 7919 + salt * 104_729) % most;
+        let (b, m, n, k) = (size(4, 9), size(1, 900), size(2, 700), size(3, 500));
+        let time_us = 10.0 + (2 * b * m * n * k) as f64 / 40e3 + (4 * b * (m * n + n * k + m * k)) as f64 / 9e3;
+        let (across, down) = (n.div_ceil(64), m.div_ceil(64));
+        let _ = writeln!(table, "product,here,{time_us:.3},{b},{m},{n},{k},a,{across},{down},{b},256");
+    }
+    table
+}
+
+fn with_launches() -> String {
+    let launch = r#"after_run = ["kernel", "grid_x", "grid_y", "grid_z", "block_x"]"#;
+    MAPPING.replace(r#"after_run = ["kernel"]"#, launch)
+}
+
+#[test]
+fn a_mapping_that_exchanges_sizes_is_refused_by_the_launch_grids() {
+    let (right, table) = (with_launches(), launched_products());
+    let samples = read(&right, &table).expect("the right mapping");
+    assert!(samples.rows.len() == 300 && samples.warnings.is_empty(), "{:?}", samples.warnings);
+    for (own, wrong, hint) in [
+        (r#"columns = "n", depth = "k""#, r#"columns = "k", depth = "n""#, r#"columns = "n", depth = "k""#),
+        (
+            r#"rows = "m", columns = "n", depth = "k""#,
+            r#"rows = "k", columns = "n", depth = "m""#,
+            r#"rows = "m", depth = "k""#,
+        ),
+        (
+            r#"batch = "b", rows = "m", columns = "n", depth = "k""#,
+            r#"batch = "k", rows = "m", columns = "n", depth = "b""#,
+            r#"batch = "b", depth = "k""#,
+        ),
+    ] {
+        let error = read(&right.replace(own, wrong), &table).expect_err(wrong).to_string();
+        for said in ["launch grids of `product`", hint, "correct the mapping"] {
+            assert!(error.contains(said), "{error}\nwithout: {said}");
+        }
+    }
+}
+
+#[test]
+fn grids_that_say_nothing_refuse_nothing() {
+    // As many blocks as the device has units, each of which takes many tiles: the grids go with no size.
+    let persistent: String = launched_products()
+        .lines()
+        .map(|line| match line.starts_with("op") {
+            true => format!("{line}\n"),
+            false => format!("{},4,1,1,256\n", line.splitn(9, ',').take(8).collect::<Vec<_>>().join(",")),
+        })
+        .collect();
+    let warnings = read(&with_launches(), &persistent).expect("the right mapping").warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("than it has registers"), "{warnings:?}");
+}
+
+#[test]
+fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
+    let with_memory = with_launches()
+        + "\n[devices.large]\nunits = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\nmemory_bytes = 1e6\n";
+    let table = launched_products();
+    // So many of the rows get something else.
+    let changed = |count: usize, change: &dyn Fn(&str) -> String| -> String {
+        let line = |(place, line): (usize, &str)| match (1..=count).contains(&place) {
+            true => format!("{}\n", change(line)),
+            false => format!("{line}\n"),
+        };
+        table.lines().enumerate().map(line).collect()
+    };
+    let cell = |place: usize, with: &'static str| {
+        move |line: &str| {
+            let mut cells: Vec<&str> = line.split(',').collect();
+            cells[place] = with;
+            cells.join(",")
+        }
+    };
+    for (change, what) in [
+        (&cell(2, "0.9") as &dyn Fn(&str) -> String, "take less time than their device needs"),
+        (&cell(1, "large"), "do not fit their device's memory"),
+        (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are no whole numbers"),
+    ] {
+        let warnings = read(&with_memory, &changed(2, change)).expect(what).warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(what) && warning.contains("first row")), "{warnings:?}");
+        let error = read(&with_memory, &changed(60, change)).expect_err(what).to_string();
+        assert!(error.contains(what) && error.contains("depth = \"k\"") && error.contains("`time_us`"), "{error}");
+    }
+}
