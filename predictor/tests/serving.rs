@@ -1,5 +1,4 @@
-//! The server as clients meet it: plain sockets, and a real browser on the page.
-#![allow(clippy::print_stderr)]
+//! The server as clients meet it, by plain sockets; a browser opens its page in the package `tests`.
 
 mod common;
 
@@ -9,7 +8,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Starts a server that lives as long as the test program.
@@ -207,38 +205,4 @@ fn requests_one_behind_the_other_are_answered_in_turn() {
     stream.read_to_string(&mut replies).expect("replies");
     let statuses: Vec<&str> = replies.match_indices("HTTP/1.1 ").map(|(at, _)| &replies[at + 9..at + 12]).collect();
     assert_eq!(statuses, ["404", "200", "404", "200", "404", "200", "200"], "{replies}");
-}
-
-#[test]
-fn the_page_asks_and_shows() {
-    let address = server(Duration::from_secs(60));
-    let dump = |query: &str| {
-        let profile = tempfile::tempdir().expect("a temporary folder");
-        let output = Command::new("chromium")
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("http://{address}/?{query}"))
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output();
-        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let Some(answered) = dump("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")
-    else {
-        eprintln!("skipped: there is no chromium");
-        return;
-    };
-    for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
-        assert!(answered.contains(part), "{part}\n{answered}");
-    }
-    // Of a network's operators some have only a bound, whose interval has no upper end.
-    let bounds = dump("model=mlp&device=middle").expect("a browser");
-    for part in ["<td class=\"\">total</td>", " … unknown</td>", "nothing was learned of"] {
-        assert!(bounds.contains(part), "{part}\n{bounds}");
-    }
-    let refused = dump("operators=product:b%3D3&device=middle").expect("a browser");
-    assert!(
-        refused.contains("class=\"error\">cannot read the operator `product:b=3`: `m` is missing</p>"),
-        "{refused}"
-    );
 }

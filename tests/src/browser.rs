@@ -17,7 +17,12 @@ pub const WIDTHS: [u32; 2] = [1280, 400];
 
 /// Opens a file in headless Chromium; `None`, said aloud, where there is no Chromium.
 pub fn open(path: &Path) -> Option<Page> {
-    open_at(path, "", WIDTHS[0])
+    visit(&format!("file://{}", path.display()))
+}
+
+/// Opens what lies at an address, likewise.
+pub fn visit(address: &str) -> Option<Page> {
+    open_at(address, WIDTHS[0])
 }
 
 /// Parts that reach beyond the window, at each width of it, with the place in the page (`#…`) that is shown; and, where
@@ -37,7 +42,7 @@ pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
     std::fs::write(&copy, text + LOOK).expect("the folder is writable");
     let mut found = Vec::new();
     for width in WIDTHS {
-        let page = open_at(&copy, place, width)?.text;
+        let page = open_at(&format!("file://{}{place}", copy.display()), width)?.text;
         let told = page.split_once("data-overflow=\"[[").and_then(|(_, rest)| rest.split_once("]]"));
         let (told, _) = told.unwrap_or_else(|| panic!("the page did not tell: {page}"));
         found.extend((!told.is_empty()).then(|| format!("at {width}: {told}")));
@@ -45,7 +50,7 @@ pub fn overflow(path: &Path, place: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-fn open_at(path: &Path, place: &str, width: u32) -> Option<Page> {
+fn open_at(address: &str, width: u32) -> Option<Page> {
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).is_file())
     });
@@ -60,7 +65,7 @@ fn open_at(path: &Path, place: &str, width: u32) -> Option<Page> {
         .args(["--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--window-size={width},1000"))
-        .arg(format!("file://{}{place}", path.display()));
+        .arg(address);
     let ran = run(command).expect(0);
     let complaints = ran.stderr.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
     Some(Page { text: ran.stdout, complaints })

@@ -1,10 +1,16 @@
-//! Pages that the programs write, opened in a real browser.
+//! Pages that the programs write or serve, opened in a real browser.
 #![allow(missing_docs)]
 
 #[allow(dead_code, reason = "the tests of the reader use all of it")]
 #[path = "../../collector/capture/tests/tpu/card.rs"]
 mod card;
+#[path = "../../predictor/tests/common/mod.rs"]
+mod common;
 
+use predictor::bundle;
+use predictor::serve::{Service, serve};
+use std::net::TcpListener;
+use std::time::Duration;
 use tests::{Bench, browser, run};
 
 #[test]
@@ -61,4 +67,31 @@ fn a_graph_knows_what_was_measured() {
     assert!(page.contains("[\"measured\",\"") && page.contains(" on "), "each task has its median: {page}");
     let other = run(bench.opcollect("graph --modelsource local --modelname mlp --html other.html --store nowhere"));
     assert_eq!(other.code(), 2, "{other}");
+}
+
+#[test]
+fn the_page_of_the_server_asks_and_shows() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
+    let service = Service { predictor, mapping: Some(common::samples().1), patience: Duration::from_secs(60) };
+    std::thread::spawn(move || serve(listener, service));
+    let ask = |query: &str| browser::visit(&format!("http://{address}/?{query}")).map(|page| page.text);
+    let Some(answered) = ask("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")
+    else {
+        return;
+    };
+    for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
+        assert!(answered.contains(part), "{part}\n{answered}");
+    }
+    // Of a network's operators some have only a bound, whose interval has no upper end.
+    let bounds = ask("model=mlp&device=middle").expect("a browser");
+    for part in ["<td class=\"\">total</td>", " … unknown</td>", "nothing was learned of"] {
+        assert!(bounds.contains(part), "{part}\n{bounds}");
+    }
+    let refused = ask("operators=product:b%3D3&device=middle").expect("a browser");
+    assert!(
+        refused.contains("class=\"error\">cannot read the operator `product:b=3`: `m` is missing</p>"),
+        "{refused}"
+    );
 }
