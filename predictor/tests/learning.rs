@@ -3,14 +3,15 @@
 mod common;
 
 use learn::Learner;
-use learn::predictor::{Basis, Query};
+use learn::predictor::{Basis, Prediction, Predictor, Query};
 use learn::{adaptation, train};
-use predictor::evaluate::{Plan, Protocol, evaluate};
+use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
-use samples::Network;
+use samples::{Network, Samples};
 use samples::features::{Device, View, Work};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
     Plan { folds: Some(3), ..Plan::of(protocol, learners) }
@@ -27,6 +28,36 @@ const BASELINES: &[Learner] = &[
     Learner::OperatorMedian,
     Learner::Roofline,
 ];
+
+/// Rows of the large device, or those of the others.
+fn rows(samples: &Samples, of_large: bool) -> Vec<usize> {
+    (0..samples.rows.len()).filter(|row| (samples.device_name(*row) == "large") == of_large).collect()
+}
+
+/// A predictor of the whole table.
+fn whole() -> Predictor {
+    static WHOLE: LazyLock<Predictor> =
+        LazyLock::new(|| train::train(&common::samples().0, 0, false).expect("a predictor"));
+    WHOLE.clone()
+}
+
+/// A predictor that never saw the large device.
+fn without_large() -> Predictor {
+    static WITHOUT_LARGE: LazyLock<Predictor> = LazyLock::new(|| {
+        let (samples, _) = common::samples();
+        train::train(&samples.select(&rows(&samples, false)), 0, false).expect("a predictor")
+    });
+    WITHOUT_LARGE.clone()
+}
+
+/// What few measurements of a new device bring.
+fn after_few() -> &'static Evaluation {
+    static AFTER_FEW: LazyLock<Evaluation> = LazyLock::new(|| {
+        let (samples, _) = common::samples();
+        evaluate(&samples, &plan(Protocol::P4, &[Learner::Ensemble, Learner::Roofline])).expect("an evaluation")
+    });
+    &AFTER_FEW
+}
 
 #[test]
 fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
@@ -126,8 +157,7 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
 
 #[test]
 fn few_measurements_of_a_new_device_help() {
-    let (samples, _) = common::samples();
-    let found = evaluate(&samples, &plan(Protocol::P4, &[Learner::Ensemble])).expect("an evaluation");
+    let found = after_few();
     let (few, many) = (&found.learners["ours k=10"], &found.learners["ours k=50"]);
     assert!(many.mape <= few.mape && many.mape < 8.0, "{few:?} {many:?}");
 }
@@ -135,10 +165,7 @@ fn few_measurements_of_a_new_device_help() {
 #[test]
 fn the_error_after_few_measurements_is_that_of_other_shapes() {
     let (samples, _) = common::samples();
-    let of = |wanted: &dyn Fn(usize) -> bool| {
-        samples.select(&(0..samples.rows.len()).filter(|row| wanted(*row)).collect::<Vec<_>>())
-    };
-    let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
+    let mut predictor = without_large();
     // Every shape was measured twice, and is fast or slow in a way that no other shape tells of.
     let twice: Vec<usize> = (0..samples.rows.len())
         .filter(|row| {
@@ -153,9 +180,8 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
     // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
-    let width =
-        |predictor: &learn::predictor::Predictor| predictor.learned.operators["product"].statistics.half_widths.clone();
-    let mut predictor = train::train(&of(&|row| samples.device_name(row) != "large"), 0, false).expect("a predictor");
+    let width = |predictor: &Predictor| predictor.learned.operators["product"].statistics.half_widths.clone();
+    let mut predictor = without_large();
     let before = width(&predictor);
     let changes = adaptation::adapt(&mut predictor, measured.select(&[0; 30])).expect("measurements");
     assert!(changes[0].after.is_none() && width(&predictor) == before, "{changes:?}");
@@ -219,7 +245,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("wide.opp");
     bundle::write(&predictor, &path).expect("a file");
-    let unlike = |predictor: &learn::predictor::Predictor| {
+    let unlike = |predictor: &Predictor| {
         predictor.learned.operators["product"].statistics.applicability.clone()
     };
     assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
@@ -336,27 +362,23 @@ proptest! {
 #[test]
 fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     let (samples, _) = common::samples();
-    let of = |name: &str, step: usize| {
-        let rows: Vec<usize> =
-            (0..samples.rows.len()).filter(|row| (samples.device_name(*row) == "large") == (name == "large")).collect();
-        let mut some = samples.clone();
-        some.keep(&rows.into_iter().step_by(step).collect::<Vec<usize>>());
-        some
+    let some = |of_large: bool, step: usize| {
+        samples.select(&rows(&samples, of_large).into_iter().step_by(step).collect::<Vec<usize>>())
     };
-    let mut predictor = train::train(&of("others", 1), 0, false).expect("a predictor");
+    let mut predictor = without_large();
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
     let query = Query { operator: "product", work: &work, device: "large", threads: None, extras: &Default::default() };
     let before = predictor.predict(&query).expect("devices of a table are described");
     assert!(before.outside[0].contains("not learned from"), "{before:?}");
 
-    let changes = adaptation::adapt(&mut predictor, of("large", 3)).expect("measurements");
+    let changes = adaptation::adapt(&mut predictor, some(true, 3)).expect("measurements");
     assert_eq!(changes.iter().map(|change| change.operator.as_str()).collect::<Vec<_>>(), ["product", "soft"]);
     for change in &changes {
         let after = change.after.expect("there are two halves");
         assert!(change.device == "large" && change.rows > 50 && after < 0.8 * change.before, "{change:?}");
     }
     let after = predictor.predict(&query).expect("an answer");
-    let width = |answer: &learn::predictor::Prediction| answer.high_ns / answer.low_ns;
+    let width = |answer: &Prediction| answer.high_ns / answer.low_ns;
     assert!(after.outside.is_empty() && width(&after) < width(&before), "{before:?} {after:?}");
 
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -364,14 +386,14 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     bundle::write(&predictor, &path).expect("a file");
     assert_eq!(bundle::read(&path).expect("the file").predict(&query).expect("an answer"), after);
 
-    let error = adaptation::adapt(&mut predictor, of("others", 9)).expect_err("all devices are known").to_string();
+    let error = adaptation::adapt(&mut predictor, some(false, 9)).expect_err("all devices are known").to_string();
     assert!(error.contains("train again"), "{error}");
 }
 
 #[test]
 fn trees_of_each_device_alone_count_as_much_as_they_should() {
     let (samples, _) = common::samples();
-    let mut predictor = train::train(&samples, 0, false).expect("a predictor");
+    let mut predictor = whole();
     let new = Device { units: 60.0, ..samples.devices[0].1.clone() };
     predictor.about.devices.insert("new".to_owned(), new);
     let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
@@ -396,13 +418,12 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
 #[test]
 fn chosen_measurements_teach_more_than_drawn_ones() {
     let (samples, _) = common::samples();
-    let found =
-        evaluate(&samples, &plan(Protocol::P4, &[Learner::Ensemble, Learner::Roofline])).expect("an evaluation");
+    let found = after_few();
     let (drawn, chosen) = (&found.learners["ours k=10"], &found.learners["ours k=10 chosen"]);
     assert!(chosen.mape < drawn.mape, "{chosen:?} against {drawn:?}");
     assert!(!found.learners.contains_key("roofline k=10 chosen"), "the roofline cannot choose");
 
-    let predictor = train::train(&samples, 0, false).expect("a predictor");
+    let predictor = whole();
     let suggested = adaptation::suggest(&predictor, samples.clone(), 7).expect("shapes");
     let sizes: Vec<&str> = suggested[0].sizes.iter().map(|(name, _)| *name).collect();
     assert_eq!((suggested.len(), sizes), (14, vec!["batch", "rows", "columns", "depth"]));
