@@ -68,7 +68,7 @@ impl Builder {
                 Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target, &schedule)? };
             return Ok(artifact);
         }
-        let object = compile(&module, &target).context("cannot compile")?;
+        let object = compile(&module, &target, schedule.functions()).context("cannot compile")?;
         let macs = task.work().map_or(0, |work| work.macs);
         features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
         // Objects for other processors are not read.

@@ -85,8 +85,10 @@ fn every_template_compiles_and_its_trace_replays() {
                     kernel::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default())
                         .map_err(|e| format!("apply: {e}"))?;
                 let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
-                let object = compile::compile(&moves.module().map_err(|e| e.to_string())?, &compile_target)
-                    .map_err(|e| format!("compile: {e}"))?;
+                let functions = schedule.functions();
+                let module = moves.module().map_err(|e| e.to_string())?;
+                let object =
+                    compile::compile(&module, &compile_target, functions).map_err(|e| format!("compile: {e}"))?;
                 let again = kernel::apply::apply(
                     &task,
                     &lowered,
@@ -95,8 +97,9 @@ fn every_template_compiles_and_its_trace_replays() {
                     &mut SpaceCache::default(),
                 )
                 .map_err(|e| format!("replay: {e}"))?;
-                let second = compile::compile(&again.module().map_err(|e| e.to_string())?, &compile_target)
-                    .map_err(|e| format!("recompile: {e}"))?;
+                let module = again.module().map_err(|e| e.to_string())?;
+                let second =
+                    compile::compile(&module, &compile_target, functions).map_err(|e| format!("recompile: {e}"))?;
                 if second.bytes != object.bytes {
                     return Err("the replayed trace gives other code".to_owned());
                 }

@@ -70,7 +70,8 @@ impl Bench {
         };
         let module = moves.module().map_err(|error| error.to_string())?;
         if !is_device {
-            return compile(&module, &self.compiled).map(|object| object.bytes).map_err(|error| error.to_string());
+            let object = compile(&module, &self.compiled, schedule.functions());
+            return object.map(|object| object.bytes).map_err(|error| error.to_string());
         }
         let source = device::generate(&module, &self.compiled, schedule.has_fragments());
         let source = source.map_err(|error| error.to_string())?;

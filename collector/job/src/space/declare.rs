@@ -1,6 +1,6 @@
 //! Declares the space of each family.
 
-use super::template::summed;
+use super::template::{has_functions, summed};
 use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
 use crate::target::Cpu;
 use models::{Op, Task};
@@ -12,7 +12,7 @@ const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
-    match template(task) {
+    let mut space = match template(task) {
         Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
         Template::Rows => rows(machine, &output, matches!(anchor.op, Op::Attention { .. })),
         Template::Spatial => {
@@ -24,7 +24,12 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             };
             spatial(machine, &output, is_padded, is_strided)
         }
+    };
+    if has_functions(task) {
+        space.axes.push(choices("functions", "how exponentials and their kin are computed", ["vector", "library"]));
+        space.default.0.insert("functions".to_owned(), choice("vector"));
     }
+    space
 }
 
 /// What a register tile has to do with. Only contractions ask.

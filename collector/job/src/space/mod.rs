@@ -11,7 +11,7 @@ mod schedule;
 mod template;
 
 pub use sample::sample;
-pub use schedule::{Knobs, Layout, Schedule, ScheduleError, Setting};
+pub use schedule::{Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};
 
 use crate::target::Machine;

@@ -23,6 +23,15 @@ pub enum Layout {
     },
 }
 
+/// How exponentials and their kin are computed on CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Functions {
+    /// By arithmetic on vectors, a few units in the last place off.
+    Vector,
+    /// By a call of the system's library for each element, as exact as that is.
+    Library,
+}
+
 /// The value of one knob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -134,6 +143,14 @@ impl Schedule {
                 Layout::Columns { multiple: tensor::columns(knobs) }
             }
             Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Layout::Plain,
+        }
+    }
+
+    /// How it computes exponentials and their kin.
+    pub fn functions(&self) -> Functions {
+        match self {
+            Schedule::Template { knobs } if knobs.choice("functions") == Some("library") => Functions::Library,
+            Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Functions::Vector,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Template;
 use models::einsum::Equation;
-use models::{Op, ReduceOp, ScatterOp, Task, TensorType};
+use models::{DType, Op, ReduceOp, ScatterOp, Task, TensorType, UnaryOp};
 
 /// The template of a task: most follow from the operator alone.
 pub fn template(task: &Task) -> Template {
@@ -69,6 +69,40 @@ pub fn template(task: &Task) -> Template {
         | Op::Rope { .. }
         | Op::Resize { .. } => Template::Spatial,
     }
+}
+
+/// Whether a task computes functions that have two forms on CPUs, see [`super::Functions`].
+pub fn has_functions(task: &Task) -> bool {
+    task.steps.iter().any(|step| {
+        let is_narrow = matches!(step.output.dtype, DType::F32 | DType::F16 | DType::BF16);
+        is_narrow
+            && match &step.op {
+                Op::Softmax { .. } | Op::Attention { .. } | Op::Reduce { function: ReduceOp::LogSumExp, .. } => true,
+                Op::Unary { function } => matches!(
+                    function,
+                    UnaryOp::Sigmoid
+                        | UnaryOp::Tanh
+                        | UnaryOp::Silu
+                        | UnaryOp::Swish { .. }
+                        | UnaryOp::Gelu
+                        | UnaryOp::GeluTanh
+                        | UnaryOp::Exp
+                        | UnaryOp::Exp2
+                        | UnaryOp::Expm1
+                        | UnaryOp::Log
+                        | UnaryOp::Log1p
+                        | UnaryOp::Sinh
+                        | UnaryOp::Cosh
+                        | UnaryOp::Erf
+                        | UnaryOp::Elu { .. }
+                        | UnaryOp::Selu
+                        | UnaryOp::Celu { .. }
+                        | UnaryOp::Softplus
+                        | UnaryOp::Mish
+                ),
+                _ => false,
+            }
+    })
 }
 
 /// The extent of the first summed letter of an Einstein sum.

@@ -5,8 +5,10 @@
 
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
+use super::functions;
 use super::names::{self, Name};
 use job::device::Architecture;
+use job::space::Functions;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::Read;
@@ -119,10 +121,11 @@ const LAST: &[Name] = &[
     names::LOWER_INTRINSIC,
 ];
 
-/// Lowers and compiles a module for a CPU.
-pub fn compile(module: &Module, target: &CompileTarget) -> Result<Object> {
+/// Lowers and compiles a module for a CPU, with functions of this kind.
+pub fn compile(module: &Module, target: &CompileTarget, kind: Functions) -> Result<Object> {
+    functions::register()?;
     let start = Instant::now();
-    let lowered = lower(module, target)?;
+    let lowered = functions::with(kind, || lower(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
     let bytes = write_object(&built)?;

@@ -31,6 +31,11 @@ impl Buffer {
         memory::write_bytes(&self.tensor, bytes)
     }
 
+    /// As an argument of a call.
+    pub(in crate::tvm) fn view(&self) -> AnyView<'_> {
+        AnyView::from(&self.tensor)
+    }
+
     /// All elements as bytes.
     pub fn read(&self) -> Result<Vec<u8>, MemoryError> {
         memory::read_bytes(&self.tensor)
@@ -61,7 +66,7 @@ impl Kernel {
 
     /// Calls it `times` times in a row on these tensors, the output last.
     pub fn call(&self, buffers: &[&Buffer], times: u32) -> Result<(), TvmError> {
-        let views: Vec<AnyView> = buffers.iter().map(|buffer| AnyView::from(&buffer.tensor)).collect();
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.view()).collect();
         for _ in 0..times {
             self.function.call_packed(&views).map_err(|error| TvmError::new(ENTRY, error.message()))?;
         }
@@ -92,7 +97,7 @@ impl Kernel {
             ""
         )?;
         let evaluator: Function = evaluator.convert("function")?;
-        let views: Vec<AnyView> = buffers.iter().map(|buffer| AnyView::from(&buffer.tensor)).collect();
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.view()).collect();
         let packed = evaluator.call_packed(&views).map_err(failed)?;
         let bytes: Bytes = Value(packed).convert("bytes")?;
         Ok(bytes

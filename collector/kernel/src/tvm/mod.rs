@@ -11,6 +11,7 @@ pub mod device;
 mod device_function;
 pub mod expression;
 pub mod features;
+mod functions;
 pub mod kernel;
 pub mod library;
 pub mod memory;

@@ -54,6 +54,13 @@ names! {
     CALL_OPERATOR = "ir.Call", 6, Builder;
     GET_OPERATOR = "ir.GetOp", 1, Builder;
     REGISTER_OPERATOR = "ir.RegisterOp", 2, Builder;
+    HAS_ATTRIBUTE = "ir.OpHasAttr", 2, Builder;
+    GET_ATTRIBUTE = "ir.OpGetAttr", 2, Builder;
+    SET_ATTRIBUTE = "ir.RegisterOpAttr", 4, Builder;
+    LET = "prim.Let", 4, Builder;
+    BROADCAST = "prim.Broadcast", 3, Builder;
+    SHUFFLE = "prim.Shuffle", 3, Builder;
+    REINTERPRET = "tirx.reinterpret", 3, Builder;
     ADD = "prim._OpAdd", 3, Builder;
     SUB = "prim._OpSub", 3, Builder;
     MUL = "prim._OpMul", 3, Builder;

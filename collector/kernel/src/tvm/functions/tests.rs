@@ -1,0 +1,189 @@
+//! How far each function is off its true value, of floats from one end to the other.
+
+// What was measured is for the documents.
+#![allow(clippy::print_stderr)]
+
+use super::super::compile::{self, CompileTarget};
+use super::super::kernel::Buffer;
+use super::super::memory::Placement;
+use super::super::names::Role;
+use super::super::{library, object};
+use crate::apply::{SpaceCache, apply};
+use crate::lower::{Sums, lower};
+use job::space::{self, Functions, Knobs, Schedule, Setting};
+use job::target;
+use models::{DType, Task};
+use tvm_ffi::AnyView;
+
+/// Numbers in one call; a vector does not divide it, so that single elements are tried, too.
+const LENGTH: usize = (1 << 20) + 5;
+
+/// Set, every float is tried: a quarter of an hour.
+const EVERY_VARIABLE: &str = "OPCOLLECT_EVERY_FLOAT";
+
+/// Else every so many; a prime, so that fractions of all kinds meet exponents of all kinds.
+const STRIDE: u32 = 1009;
+
+/// Compiled code of one function of floats.
+struct Code {
+    function: tvm_ffi::Function,
+    _loaded: object::Loaded,
+    buffers: [Buffer; 2],
+}
+
+impl Code {
+    fn new(name: &str, cpu: &str, functions: &str, dtype: DType) -> Code {
+        library::open(Role::Builder).expect("TVM is there");
+        let cpu = if cpu == "native" { compile::system_cpu().expect("TVM knows this CPU") } else { cpu.to_owned() };
+        let target = target::llvm(&cpu, &[], 1);
+        let text = format!("unary({dtype}[{LENGTH}]) function=\"{name}\"");
+        let task = Task::from_text(&text).expect("the task is well formed");
+        let space = space::space(&task, &target.machine);
+        let mut knobs = space.default.0;
+        knobs.insert("vector".to_owned(), Setting::Number(16));
+        knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
+        let schedule = Schedule::Template { knobs: Knobs(knobs) };
+        let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
+        let lowered = lower(&task, schedule.layout(), Sums::Own).expect("the task can be lowered");
+        let moves = apply(&task, &lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
+        let module = moves.module().expect("a module");
+        let object = compile::compile(&module, &compiled, schedule.functions()).expect("it compiles");
+        let loaded = object::load(&object.bytes).expect("it loads");
+        // SAFETY: this is code of our own making, called as it is meant to be.
+        let function = unsafe { loaded.function("main") }.expect("it has an entry");
+        let extents = [i64::try_from(LENGTH).expect("a small number")];
+        let buffers = [(); 2].map(|()| Buffer::new(dtype, &extents, Placement::Guarded).expect("there is memory"));
+        Code { function, _loaded: loaded, buffers }
+    }
+
+    fn call(&self, input: &[u8]) -> Vec<u8> {
+        self.buffers[0].write(input).expect("as many bytes");
+        let views: Vec<AnyView> = self.buffers.iter().map(Buffer::view).collect();
+        self.function.call_packed(&views).expect("the code runs");
+        self.buffers[1].read().expect("as many bytes")
+    }
+
+    fn of(&self, numbers: &[f32]) -> Vec<f32> {
+        let mut input: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        input.resize(4 * LENGTH, 0);
+        let output = self.call(&input);
+        output.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
+    }
+}
+
+/// The positive series, until its terms no longer count.
+fn erf(x: f64) -> f64 {
+    if x.is_nan() || x.abs() > 6.0 {
+        return if x.is_nan() { x } else { x.signum() };
+    }
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > 1e-18 * sum.abs() {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// The space between a float at this number and the next.
+fn spacing(number: f64) -> f64 {
+    let number = number.abs().clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
+    let exponent = (number.to_bits() >> 52) as i32 - 1023;
+    f64::from(exponent - 23).exp2()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    /// In spaces between floats.
+    Spacing,
+    /// As it is.
+    Absolute,
+}
+
+/// The largest error over the floats tried, and where it is.
+fn largest_error(code: &Code, truth: fn(f64) -> f64, unit: Unit) -> (f64, f32) {
+    let stride = if std::env::var_os(EVERY_VARIABLE).is_some() { 1 } else { STRIDE };
+    let mut all = (0..=u32::MAX).step_by(stride as usize).map(f32::from_bits);
+    let mut worst = (0.0, 0.0);
+    loop {
+        let numbers: Vec<f32> = all.by_ref().take(LENGTH).collect();
+        if numbers.is_empty() {
+            return worst;
+        }
+        for (&x, y) in numbers.iter().zip(code.of(&numbers)) {
+            let wanted = truth(f64::from(x));
+            let rounded = wanted as f32;
+            if rounded.is_nan() || rounded.is_infinite() || x.is_infinite() {
+                let beyond = f64::from(f32::MAX) + spacing(f64::from(f32::MAX));
+                // A number so near to the largest float may be rounded either way.
+                let may_be_large = rounded.is_infinite() && wanted.is_finite() && wanted.abs() < beyond;
+                let is_same = y == rounded || (y.is_nan() && rounded.is_nan());
+                assert!(is_same || may_be_large, "of {x:?} ({:#010x}) it gave {y:?}, not {rounded:?}", x.to_bits());
+                continue;
+            }
+            let error = (f64::from(y) - wanted).abs();
+            let error = if unit == Unit::Spacing { error / spacing(wanted) } else { error };
+            assert!(error.is_finite(), "of {x:?} ({:#010x}) it gave {y:?}, not {rounded:?}", x.to_bits());
+            if error > worst.0 {
+                worst = (error, x);
+            }
+        }
+    }
+}
+
+/// On this machine's CPU and on the plainest of its kind, which rounds a product before it adds.
+#[track_caller]
+fn check(name: &str, truth: fn(f64) -> f64, unit: Unit, bound: f64) {
+    for cpu in ["native", "x86-64"] {
+        if cpu == "x86-64" && !cfg!(target_arch = "x86_64") {
+            continue;
+        }
+        let (error, at) = largest_error(&Code::new(name, cpu, "vector", DType::F32), truth, unit);
+        eprintln!("{name} on {cpu}: at most {error:.3e} off, at {at:e}");
+        assert!(error <= bound, "{name} on {cpu}: {error} off at {at:?}, allowed are {bound}");
+    }
+}
+
+#[test]
+fn exponentials_and_logarithms_are_within_two_units_in_the_last_place() {
+    check("exp", f64::exp, Unit::Spacing, 2.0);
+    check("exp2", f64::exp2, Unit::Spacing, 2.0);
+    check("log", f64::ln, Unit::Spacing, 2.0);
+    check("log1p", f64::ln_1p, Unit::Spacing, 3.0);
+}
+
+#[test]
+fn saturating_functions_are_within_four_tenths_of_a_millionth() {
+    check("erf", erf, Unit::Absolute, 4e-7);
+    check("tanh", f64::tanh, Unit::Absolute, 4e-7);
+    check("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), Unit::Absolute, 4e-7);
+}
+
+#[test]
+fn wide_floats_and_chosen_libraries_have_the_library() {
+    for name in ["exp", "erf", "log1p", "tanh"] {
+        let truth = match name {
+            "exp" => f64::exp,
+            "erf" => erf,
+            "log1p" => f64::ln_1p,
+            _ => f64::tanh,
+        };
+        // Of small numbers TVM's own `tanh` has no digit right: what it gives is one less something near one.
+        let (unit, bound) = if name == "tanh" { (Unit::Absolute, 2e-7) } else { (Unit::Spacing, 2.0) };
+        let (error, at) = largest_error(&Code::new(name, "native", "library", DType::F32), truth, unit);
+        assert!(error <= bound, "{name} of the library: {error} off at {at:?}");
+        let numbers: Vec<f64> = (0..LENGTH).map(|place| place as f64 / LENGTH as f64 * 4.0 - 0.9).collect();
+        let input: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let output = Code::new(name, "native", "vector", DType::F64).call(&input);
+        for (x, bytes) in numbers.iter().zip(output.chunks_exact(8)) {
+            let y = f64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+            assert!((y - truth(*x)).abs() <= 1e-14 * truth(*x).abs().max(1.0), "{name} of {x}: {y}");
+        }
+    }
+}
+
+#[test]
+fn the_choice_ends_with_what_it_was_made_for() {
+    let chosen = super::with(Functions::Library, || super::CHOSEN.get());
+    assert_eq!((chosen, super::CHOSEN.get()), (Functions::Library, Functions::Vector));
+}
