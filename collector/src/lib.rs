@@ -4,4 +4,5 @@ pub mod campaign;
 pub mod cli;
 pub mod doctor;
 pub mod drawing;
+pub mod network;
 pub mod report;

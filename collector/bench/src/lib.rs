@@ -12,7 +12,7 @@ pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
 
-use job::{BuildJob, LibraryJob, RunJob, RunReply};
+use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
@@ -32,6 +32,8 @@ pub enum Work {
     Run(RunJob, Duration),
     /// Run something through a library.
     Library(LibraryJob, Duration),
+    /// Run a whole model.
+    Network(NetworkJob, Duration),
 }
 
 /// What became of work.
@@ -101,6 +103,11 @@ pub trait Bench {
     /// Runs something through a library, where nothing else is in hand.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
         only(self, Work::Library(job.clone(), deadline))
+    }
+
+    /// Runs a whole model, where nothing else is in hand.
+    fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
+        only(self, Work::Network(job.clone(), deadline))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
-use job::{LibraryJob, RunJob, RunReply};
+use job::{LibraryJob, NetworkJob, RunJob, RunReply};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -62,12 +62,14 @@ struct Runners {
     cpu: Supervisor<RunJob, RunReply>,
     gpu: Supervisor<RunJob, RunReply>,
     library: Supervisor<LibraryJob, RunReply>,
+    network: Supervisor<NetworkJob, RunReply>,
 }
 
 /// A run with its deadline.
 enum Run {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
+    Network(NetworkJob, Duration),
 }
 
 /// The worker program beside this one.
@@ -106,6 +108,7 @@ impl Workers {
         self.runners.cpu.recycle();
         self.runners.gpu.recycle();
         self.runners.library.recycle();
+        self.runners.network.recycle();
     }
 
     /// Whether a builder may be at work while something runs on these CPUs.
@@ -155,6 +158,7 @@ impl Workers {
                 }
                 reply
             }
+            Run::Network(job, deadline) => call(&mut self.runners.network, builders, &job.cpus, job, *deadline),
         };
         Ran { began, reply }
     }
@@ -176,6 +180,7 @@ impl Bench for Workers {
             Work::Build(job) => self.builders.request(ticket, job),
             Work::Run(job, deadline) => self.queue(ticket, Run::Code(job, deadline)),
             Work::Library(job, deadline) => self.queue(ticket, Run::Library(job, deadline)),
+            Work::Network(job, deadline) => self.queue(ticket, Run::Network(job, deadline)),
         }
     }
 
@@ -218,7 +223,13 @@ impl Runners {
         let mut library = WorkerSpec { arguments: Vec::new(), program: library_program(program), ..cpu.clone() };
         // Threads that wait for work would be charged to the next operator if they polled.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
-        Runners { cpu: Supervisor::new(cpu), gpu: Supervisor::new(gpu), library: Supervisor::new(library) }
+        let network = WorkerSpec { arguments: vec!["run-network".into()], ..cpu.clone() };
+        Runners {
+            cpu: Supervisor::new(cpu),
+            gpu: Supervisor::new(gpu),
+            library: Supervisor::new(library),
+            network: Supervisor::new(network),
+        }
     }
 }
 
@@ -227,6 +238,7 @@ impl Run {
         match self {
             Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,
             Run::Library(LibraryJob::Module(job), _) => &job.cpus,
+            Run::Network(job, _) => &job.cpus,
         }
     }
 }

@@ -200,6 +200,30 @@ pub struct ModuleJob {
     pub counters: CounterRequest,
 }
 
+/// Run a whole model.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NetworkJob {
+    /// The folder of its program.
+    pub program: PathBuf,
+    /// A file of its inputs, one after the other.
+    pub inputs: PathBuf,
+    /// The file that its outputs are written to, one after the other.
+    pub outputs: PathBuf,
+    /// One thread on each of these CPUs.
+    pub cpus: Vec<usize>,
+    /// How to measure.
+    pub method: Method,
+    /// What to count.
+    pub counters: CounterRequest,
+}
+
+impl NetworkJob {
+    /// How long it may take.
+    pub fn deadline(&self, slack: Duration) -> Duration {
+        rule_limit(&self.method) + slack
+    }
+}
+
 /// A measured artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {

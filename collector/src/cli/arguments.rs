@@ -286,6 +286,45 @@ pub struct Sweep {
     pub builders: Option<usize>,
 }
 
+/// What is done with a whole model.
+#[derive(Debug, Subcommand)]
+pub enum ModelCommand {
+    /// Run a model, time it and compare it with the reference
+    #[command(after_help = "Example: opcollect model run --modelsource local --modelname resnet-18 --threads 2")]
+    Run(ModelRun),
+}
+
+/// How a whole model is run.
+#[derive(Debug, Args)]
+pub struct ModelRun {
+    #[command(flatten)]
+    pub models: Models,
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Seed of input values [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Stop repeating when the median is known to this part of itself [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub precision: Option<f64>,
+    /// Give an input of the model a file of NumPy's format, as NAME=FILE.npy; others are drawn from the seed
+    #[arg(long, value_name = "NAME=FILE")]
+    pub input: Vec<String>,
+    /// Write each output to a file of NumPy's format in this folder
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Do not compare the outputs with the reference, which takes long for large models
+    #[arg(long)]
+    pub no_check: bool,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Where schedules come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SamplerArgument {
@@ -374,6 +413,11 @@ pub enum Command {
         /// Print one JSON document as the last line of stdout instead of a table
         #[arg(long)]
         json: bool,
+    },
+    /// Run whole models
+    Model {
+        #[command(subcommand)]
+        command: ModelCommand,
     },
     /// Look into, move and care for stores
     Dataset {

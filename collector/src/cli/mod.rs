@@ -14,6 +14,7 @@ mod inspect;
 mod ledger;
 mod losses;
 mod machine;
+mod model;
 mod peaks;
 pub mod plan;
 mod progress;
@@ -67,6 +68,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
         Some(Command::Run { dir, store, measuring, json }) => artifacts::run(&dir, store.as_deref(), &measuring, json),
+        Some(Command::Model { command }) => model::run(&command),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

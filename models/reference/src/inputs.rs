@@ -32,19 +32,33 @@ pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
         .collect()
 }
 
+/// One tensor per input of a graph, of numbers that its readers can work with.
+pub fn graph_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
+    (0..)
+        .zip(&graph.inputs)
+        .map(|(stream, id)| random(&graph.values[id.0 as usize].ty, draw_of(graph, *id), seed, stream))
+        .collect()
+}
+
+/// Which numbers all readers of a value can work with.
+fn draw_of(graph: &Graph, id: ValueId) -> Draw {
+    let mut draw = Draw::Any;
+    for node in &graph.nodes {
+        let types: Vec<&TensorType> = node.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
+        for (at, _) in node.inputs.iter().enumerate().filter(|(_, read)| **read == id) {
+            draw = draw.and(needed(&node.op, at, &types));
+        }
+    }
+    draw
+}
+
 /// The constants of a graph; nothing where a value is made at run time.
 pub fn constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
     let tensor = |id: ValueId, ty: &TensorType, data: &Const| match data {
-        Const::Random { seed } => {
-            let mut draw = Draw::Any;
-            for node in &graph.nodes {
-                let types: Vec<&TensorType> = node.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
-                for (at, _) in node.inputs.iter().enumerate().filter(|(_, read)| **read == id) {
-                    draw = draw.and(needed(&node.op, at, &types));
-                }
-            }
-            random(ty, draw, *seed, 0)
-        }
+        Const::Random { seed } => match draw_of(graph, id) {
+            Draw::Any => weight(ty, *seed),
+            draw => random(ty, draw, *seed, 0),
+        },
         data => constant(ty, data),
     };
     (0..)
@@ -56,7 +70,7 @@ pub fn constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
 /// The contents of one constant.
 pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
     match data {
-        Const::Random { seed } => random(ty, Draw::Any, *seed, 0),
+        Const::Random { seed } => weight(ty, *seed),
         Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; elements(ty)?]),
         Const::Small(numbers) => Tensor::from_numbers(ty.clone(), numbers),
         Const::Bytes(contents) => Tensor::from_bytes(ty.clone(), contents.bytes().to_vec()),
@@ -77,6 +91,19 @@ pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
             super::evaluate_operator(&computed.op, &inputs)
         }
     }
+}
+
+/// A weight nobody has learned. What is summed over many numbers is small, as training would begin with it, so that values
+/// neither grow nor fade from layer to layer.
+fn weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
+    let drawn = random(ty, Draw::Any, seed, 0)?;
+    let summed: i64 = ty.extents().unwrap_or_default().iter().skip(1).product();
+    if !ty.dtype.is_float() || ty.rank() < 2 || summed <= 6 {
+        return Ok(drawn);
+    }
+    let bound = (6.0 / summed as f64).sqrt();
+    let numbers: Vec<f64> = drawn.numbers().into_iter().map(|number| number * bound).collect();
+    Tensor::from_numbers(ty.clone(), &numbers)
 }
 
 /// Which numbers an operator can work with.

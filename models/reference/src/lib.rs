@@ -23,7 +23,7 @@ mod tests;
 mod window;
 
 pub use compare::{Comparison, Rounding, Tolerance, compare, tolerance, tolerance_when_rounded};
-pub use inputs::{constant, constants, random_inputs};
+pub use inputs::{constant, constants, graph_inputs, random_inputs};
 pub use tensor::Tensor;
 
 use models::einsum::Equation;

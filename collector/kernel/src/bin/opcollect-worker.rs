@@ -3,6 +3,7 @@
 //! A program of its own, so that the orchestrator is linked without TVM.
 
 use kernel::builder::Builder;
+use kernel::network;
 use kernel::runner::Runner;
 use kernel::tvm::{compile, library, names::Role};
 use std::collections::BTreeMap;
@@ -15,10 +16,11 @@ fn main() -> ExitCode {
 fn serve() -> anyhow::Result<()> {
     let role = match std::env::args().nth(1).as_deref() {
         Some("build") => Role::Builder,
-        Some("run") => Role::Runner,
+        Some("run" | "run-network") => Role::Runner,
         Some("run-cuda") => return serve_device(),
-        _ => anyhow::bail!("usage: `opcollect-worker build|run|run-cuda`, started by `opcollect`"),
+        _ => anyhow::bail!("usage: `opcollect-worker build|run|run-network|run-cuda`, started by `opcollect`"),
     };
+    let is_network = std::env::args().nth(1).as_deref() == Some("run-network");
     let entry = worker::enter()?;
     let opened = library::open(role)?;
     let mut versions = BTreeMap::from([("tvm".to_owned(), opened.tvm)]);
@@ -28,6 +30,10 @@ fn serve() -> anyhow::Result<()> {
             versions.insert("cpu".to_owned(), compile::system_cpu()?);
             let mut builder = Builder::default();
             entry.serve(versions, |job| builder.answer(&job))?;
+        }
+        Role::Runner if is_network => {
+            let process = entry.become_runner();
+            entry.serve(versions, |job| network::answer(process, &job))?;
         }
         Role::Runner => {
             let mut runner = Runner::new(entry.become_runner());

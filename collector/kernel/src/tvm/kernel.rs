@@ -1,7 +1,7 @@
 //! A loaded artifact and the tensors it works on.
 
 use super::call::{TvmError, Value, call, data_type};
-use super::memory::{self, MemoryError, Placement};
+use super::memory::{self, MemoryError, Placement, Shared};
 use super::names;
 use super::object::{self, LoadError};
 use measure::Evaluator;
@@ -26,6 +26,11 @@ impl Buffer {
         Ok(Buffer { tensor: memory::tensor(extents, data_type(dtype), placement)? })
     }
 
+    /// A tensor in memory that others lie in, too.
+    pub fn inside(memory: &Shared, offset: usize, dtype: DType, extents: &[i64]) -> Result<Buffer, MemoryError> {
+        Ok(Buffer { tensor: memory.tensor(offset, extents, data_type(dtype))? })
+    }
+
     /// Sets all elements, given as the bytes of the tensor in row-major order.
     pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
         memory::write_bytes(&self.tensor, bytes)
@@ -34,6 +39,11 @@ impl Buffer {
     /// As an argument of a call.
     pub(in crate::tvm) fn view(&self) -> AnyView<'_> {
         AnyView::from(&self.tensor)
+    }
+
+    /// What its elements take.
+    pub fn size_bytes(&self) -> Result<usize, MemoryError> {
+        memory::bytes_of(&self.tensor)
     }
 
     /// All elements as bytes.
@@ -71,6 +81,11 @@ impl Kernel {
             self.function.call_packed(&views).map_err(|error| TvmError::new(ENTRY, error.message()))?;
         }
         Ok(())
+    }
+
+    /// Calls it once on tensors that were looked at before.
+    pub(in crate::tvm) fn call_views(&self, views: &[AnyView]) -> Result<(), TvmError> {
+        self.function.call_packed(views).map(drop).map_err(|error| TvmError::new(ENTRY, error.message()))
     }
 
     /// Times it with TVM's own evaluator; seconds per run, one number per repeat.

@@ -19,6 +19,7 @@ use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use tvm_ffi::dtype::AsDLDataType;
@@ -105,6 +106,83 @@ pub fn tensor(shape: &[i64], dtype: DLDataType, placement: Placement) -> Result<
         .ok_or_else(|| MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() })?;
     let mapping = Mapping::new(size_bytes, placement).map_err(|source| MemoryError::Map { size_bytes, source })?;
     Ok(Tensor::from_nd_alloc(mapping, shape, dtype, DLDevice::new(DLDeviceType::kDLCPU, 0)))
+}
+
+/// Memory that several tensors lie in.
+#[derive(Clone)]
+pub struct Shared {
+    mapping: Arc<Mapping>,
+    size_bytes: usize,
+}
+
+impl Shared {
+    /// So many bytes, all zero.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses the memory.
+    pub fn new(size_bytes: usize, placement: Placement) -> Result<Shared, MemoryError> {
+        let mapping = Mapping::new(size_bytes, placement).map_err(|source| MemoryError::Map { size_bytes, source })?;
+        Ok(Shared { mapping: Arc::new(mapping), size_bytes })
+    }
+
+    /// Sets all bytes.
+    ///
+    /// # Errors
+    ///
+    /// There are more or fewer.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
+        let all = [i64::try_from(self.size_bytes).unwrap_or(i64::MAX)];
+        write_bytes(&self.tensor(0, &all, <u8 as AsDLDataType>::DL_DATA_TYPE)?, bytes)
+    }
+
+    /// A tensor in it that begins at this offset. What else lies there is seen through it.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit, or would not be aligned.
+    pub fn tensor(&self, offset: usize, shape: &[i64], dtype: DLDataType) -> Result<Tensor, MemoryError> {
+        let wanted = size_bytes(shape, dtype).filter(|size| {
+            offset % ALIGNMENT_BYTES == 0 && offset.checked_add(*size).is_some_and(|end| end <= self.size_bytes)
+        });
+        if wanted.is_none() {
+            return Err(MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() });
+        }
+        let part = Part { mapping: Arc::clone(&self.mapping), offset };
+        Ok(Tensor::from_nd_alloc(part, shape, dtype, DLDevice::new(DLDeviceType::kDLCPU, 0)))
+    }
+}
+
+/// The place of one tensor in memory that several lie in.
+struct Part {
+    mapping: Arc<Mapping>,
+    offset: usize,
+}
+
+// SAFETY: who makes a part has seen that its tensor lies in the mapping and begins where it must, and the mapping lives
+// as long as the part, which the tensor owns.
+unsafe impl NDAllocator for Part {
+    const MIN_ALIGN: usize = ALIGNMENT_BYTES;
+
+    // SAFETY: asks nothing of its caller; the binding declares it so.
+    unsafe fn alloc_data(&mut self, _prototype: &DLTensor) -> *mut c_void {
+        // SAFETY: the offset lies in the mapping, or is its end.
+        unsafe { self.mapping.start.byte_add(self.offset) }.as_ptr()
+    }
+
+    // SAFETY: as above.
+    unsafe fn free_data(&mut self, _tensor: &DLTensor) {
+        // The mapping goes with the last of its parts.
+    }
+}
+
+/// What the values of a tensor take.
+///
+/// # Errors
+///
+/// They are not one row in this machine's memory.
+pub fn bytes_of(tensor: &Tensor) -> Result<usize, MemoryError> {
+    Ok(Row::of(tensor)?.size_bytes)
 }
 
 /// Copies the values out of a tensor.

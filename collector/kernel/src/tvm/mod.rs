@@ -17,6 +17,7 @@ pub mod library;
 pub mod memory;
 pub mod meta_schedule;
 pub mod names;
+pub mod network;
 pub mod object;
 pub mod pool;
 pub mod schedule;

@@ -1,0 +1,223 @@
+//! A program in a folder: what a runner needs, and nothing it would have to compile.
+//!
+//! `program.json` says what is called on what; the code of each task is a file of its own, and all constants, stored as
+//! the code wants them, are one more. Every file is known by its hash. Code is run as it is: only folders that one trusts
+//! are to be run. What does not fit together is refused before anything is run.
+
+use crate::memory::ALIGNMENT_BYTES;
+use crate::program::{Argument, Place, Program};
+use models::TensorType;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The file that says what a folder holds.
+pub const PROGRAM: &str = "program.json";
+const CONSTANTS: &str = "constants.bin";
+const FORMAT: u32 = 1;
+/// More than any description of a model takes.
+const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
+/// More than the code of any operator takes.
+const CODE_BYTES_MAX: u64 = 256 << 20;
+
+/// What a folder holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Description {
+    format: u32,
+    program: Program,
+    /// Hashes of the codes.
+    codes: Vec<String>,
+    /// Where each constant begins.
+    offsets: Vec<u64>,
+    /// Hash of all of them.
+    constants: String,
+    /// What all of them take.
+    constant_bytes: u64,
+}
+
+/// A program as it was read.
+#[derive(Debug)]
+pub struct Content {
+    /// The program, which was checked.
+    pub program: Program,
+    /// Object files, by their places in the calls.
+    pub codes: Vec<Vec<u8>>,
+    /// Where each constant begins.
+    pub offsets: Vec<u64>,
+    /// All constants.
+    pub constants: Vec<u8>,
+}
+
+/// Why a folder cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum FolderError {
+    #[error("cannot write `{}`: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("cannot read `{}`: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{}` is no program of this version: {why}", path.display())]
+    NotAProgram { path: PathBuf, why: String },
+    #[error("`{}` is not what was written: its hash is another", path.display())]
+    Damaged { path: PathBuf },
+}
+
+type Result<T> = std::result::Result<T, FolderError>;
+
+/// Writes a program into an existing folder. `constant` gives the bytes of each constant as it is stored.
+pub fn write<E: From<FolderError>>(
+    folder: &Path,
+    program: &Program,
+    codes: &[&[u8]],
+    mut constant: impl FnMut(usize) -> std::result::Result<Vec<u8>, E>,
+) -> std::result::Result<(), E> {
+    let path = folder.join(CONSTANTS);
+    let failed = |source| FolderError::Unwritable { path: path.clone(), source };
+    let mut file = BufWriter::new(File::create(&path).map_err(failed)?);
+    let (mut hasher, mut offsets, mut end) = (blake3::Hasher::new(), Vec::new(), 0u64);
+    for place in 0..program.constants.len() {
+        let bytes = constant(place)?;
+        let gap = end.next_multiple_of(ALIGNMENT_BYTES) - end;
+        let padding = vec![0; usize::try_from(gap).expect("a gap is small")];
+        offsets.push(end + gap);
+        end += gap + bytes.len() as u64;
+        for part in [&padding, &bytes] {
+            hasher.update(part);
+            file.write_all(part).map_err(failed)?;
+        }
+    }
+    file.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    for (place, code) in codes.iter().enumerate() {
+        write_file(&folder.join(code_name(place)), code)?;
+    }
+    let description = Description {
+        format: FORMAT,
+        program: program.clone(),
+        codes: codes.iter().map(|code| blake3::hash(code).to_hex().to_string()).collect(),
+        offsets,
+        constants: hasher.finalize().to_hex().to_string(),
+        constant_bytes: end,
+    };
+    let text = serde_json::to_vec(&description).expect("a description holds only JSON values");
+    // Last, so that a folder without it is known to be half written.
+    Ok(write_file(&folder.join(PROGRAM), &text)?)
+}
+
+/// Reads a program and checks that everything of it is there and fits together.
+pub fn read(folder: &Path) -> Result<Content> {
+    let path = folder.join(PROGRAM);
+    let text = read_file(&path, DESCRIPTION_BYTES_MAX)?;
+    let refused = |why: String| FolderError::NotAProgram { path: path.clone(), why };
+    let description: Description = serde_json::from_slice(&text).map_err(|error| refused(error.to_string()))?;
+    let Description { format, program, codes: hashes, offsets, constants: hash, constant_bytes } = description;
+    if format != FORMAT {
+        return Err(refused(format!("its format is {format}, not {FORMAT}")));
+    }
+    check(&program, &offsets, constant_bytes, hashes.len()).map_err(refused)?;
+    let mut codes = Vec::with_capacity(hashes.len());
+    for (place, hash) in hashes.iter().enumerate() {
+        codes.push(intact(&folder.join(code_name(place)), CODE_BYTES_MAX, hash)?);
+    }
+    let constants = intact(&folder.join(CONSTANTS), constant_bytes, &hash)?;
+    if constants.len() as u64 != constant_bytes {
+        return Err(FolderError::Damaged { path: folder.join(CONSTANTS) });
+    }
+    Ok(Content { program, codes, offsets, constants })
+}
+
+fn code_name(place: usize) -> String {
+    format!("code-{place}.o")
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(|source| FolderError::Unwritable { path: path.to_owned(), source })
+}
+
+/// The content of a file that is not larger than it may be.
+fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let unreadable = |source| FolderError::Unreadable { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(unreadable)?.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        let why = format!("it is larger than {most} bytes");
+        return Err(FolderError::NotAProgram { path: path.to_owned(), why });
+    }
+    Ok(bytes)
+}
+
+fn intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
+    let bytes = read_file(path, most)?;
+    if blake3::hash(&bytes).to_hex().as_str() != hash {
+        return Err(FolderError::Damaged { path: path.to_owned() });
+    }
+    Ok(bytes)
+}
+
+/// What a file may say of a model's memory: beyond this nothing can be run anyway.
+const BYTES_MAX: u64 = 1 << 46;
+
+/// Whether every place of a program is one, and large enough.
+fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) -> std::result::Result<(), String> {
+    if program.codes != codes || program.constants.len() != offsets.len() {
+        return Err("it names other codes or constants than it has".to_owned());
+    }
+    if program.activation_bytes > BYTES_MAX || constant_bytes > BYTES_MAX {
+        return Err("it takes more memory than there is".to_owned());
+    }
+    let ports = program.inputs.iter().chain(&program.outputs);
+    if let Some(port) = ports.clone().find(|port| bytes_of(&port.ty).is_none()) {
+        return Err(format!("`{}` has no size", port.name));
+    }
+    for output in &program.outputs {
+        if let Some(place) = output.same_as {
+            let extents = output.ty.extents().unwrap_or_default();
+            fits(program, offsets, constant_bytes, &Argument { place, dtype: output.ty.dtype, extents })?;
+        }
+    }
+    for call in &program.calls {
+        if call.code >= codes || call.arguments.is_empty() {
+            return Err(format!("the call at `{}` has no code or no result", call.scope));
+        }
+        for argument in &call.arguments {
+            fits(program, offsets, constant_bytes, argument).map_err(|why| format!("at `{}` {why}", call.scope))?;
+        }
+        if let Some(Place::Constant(_) | Place::Input(_)) = call.arguments.last().map(|result| result.place) {
+            return Err(format!("the call at `{}` writes what is only read", call.scope));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the elements of a tensor lie inside of what is there.
+fn fits(
+    program: &Program,
+    offsets: &[u64],
+    constant_bytes: u64,
+    argument: &Argument,
+) -> std::result::Result<(), String> {
+    let wanted = bytes_of(&TensorType::new(argument.dtype, &argument.extents));
+    let wanted = wanted.ok_or_else(|| format!("a tensor has the extents {:?}", argument.extents))?;
+    let port = |ports: &[crate::program::Port], index: usize| ports.get(index).and_then(|port| bytes_of(&port.ty));
+    let (begins, room) = match argument.place {
+        Place::Activation(offset) => (offset, Some(program.activation_bytes)),
+        Place::Input(index) => (0, port(&program.inputs, index)),
+        Place::Output(index) => (0, port(&program.outputs, index)),
+        Place::Constant(index) => (offsets.get(index).copied().unwrap_or(u64::MAX), Some(constant_bytes)),
+    };
+    let ends = begins.checked_add(wanted);
+    if begins % ALIGNMENT_BYTES != 0 || !room.zip(ends).is_some_and(|(room, ends)| ends <= room) {
+        return Err(format!("a tensor of {wanted} bytes does not fit its place {:?}", argument.place));
+    }
+    Ok(())
+}
+
+/// What a tensor takes, where that is a number that can be.
+fn bytes_of(ty: &TensorType) -> Option<u64> {
+    let extents = ty.extents()?;
+    let elements = extents.iter().try_fold(1u64, |all, &extent| all.checked_mul(u64::try_from(extent).ok()?))?;
+    elements.checked_mul(ty.dtype.bytes()).filter(|bytes| *bytes <= BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests;

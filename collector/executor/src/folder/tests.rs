@@ -1,0 +1,91 @@
+//! What was written is read; what was changed is refused.
+
+use super::*;
+use crate::program::{Numbers, program};
+use models::fuse::{Fuse, plan};
+use std::io::Seek;
+
+fn small() -> (models::Graph, Program) {
+    let graph = passes::simplify(&zoo::build("mlp", 2).expect("a model")).expect("a simple model");
+    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
+    let packings: Vec<_> = cut.tasks.iter().map(|one| vec![job::Packing::Plain; one.task.parameters.len()]).collect();
+    let made = program(&graph, &cut, &packings).expect("a program");
+    (graph, made)
+}
+
+fn written(folder: &Path) -> Program {
+    let (graph, program) = small();
+    let mut numbers = Numbers::of(&graph).expect("constants");
+    let codes: Vec<Vec<u8>> = (0..program.codes).map(|place| vec![place as u8; 100]).collect();
+    let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
+    write::<FolderError>(folder, &program, &codes, |place| {
+        Ok(numbers.stored(&program.constants[place]).expect("numbers"))
+    })
+    .expect("a folder");
+    program
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = written(folder.path());
+    let content = read(folder.path()).expect("it is whole");
+    assert_eq!(content.program, program);
+    assert_eq!(content.codes[1], [1; 100]);
+    // 784 × 128, 128 × 64 and 64 × 10 weights and as many biases as outputs.
+    let floats = 784 * 128 + 128 * 64 + 64 * 10 + 128 + 64 + 10;
+    assert!(content.constants.len() >= 4 * floats && content.constants.len() < 4 * floats + 64 * 6);
+}
+
+#[test]
+fn changed_files_are_refused() {
+    for name in ["code-0.o", CONSTANTS, PROGRAM] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        written(folder.path());
+        let path = folder.path().join(name);
+        let mut file = File::options().read(true).write(true).open(&path).expect("a file");
+        file.seek(io::SeekFrom::Start(1)).expect("a place");
+        file.write_all(b"!").expect("a byte");
+        read(folder.path()).expect_err(name);
+        fs::remove_file(&path).expect("a file");
+        read(folder.path()).expect_err(name);
+    }
+}
+
+/// A changed program whose hashes are right is refused for what it says.
+#[test]
+fn places_outside_of_what_is_there_are_refused() {
+    let refused = |change: &dyn Fn(&mut Description)| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        written(folder.path());
+        let path = folder.path().join(PROGRAM);
+        let mut description: Description =
+            serde_json::from_slice(&fs::read(&path).expect("a file")).expect("a description");
+        change(&mut description);
+        fs::write(&path, serde_json::to_vec(&description).expect("JSON")).expect("a file");
+        read(folder.path()).map(|_| ()).expect_err("it does not fit").to_string()
+    };
+    let argument = |description: &mut Description, place, extents: &[i64]| {
+        let first = &mut description.program.calls[0].arguments[0];
+        (first.place, first.extents) = (place, extents.to_vec());
+    };
+    for (place, extents) in [
+        (Place::Activation(1 << 40), vec![1]),
+        (Place::Activation(u64::MAX - 63), vec![64]),
+        (Place::Activation(4), vec![1]),
+        (Place::Input(7), vec![1]),
+        (Place::Constant(99), vec![1]),
+        (Place::Input(0), vec![-1]),
+        (Place::Input(0), vec![i64::MAX, i64::MAX]),
+        (Place::Input(0), vec![785, 2]),
+    ] {
+        let why = refused(&|description| argument(description, place, &extents));
+        assert!(why.contains("no program"), "{place:?} {extents:?}: {why}");
+    }
+    assert!(refused(&|d| d.program.calls[0].code = 99).contains("has no code"));
+    assert!(refused(&|d| d.program.calls[0].arguments.clear()).contains("no result"));
+    assert!(refused(&|d| d.program.calls[0].arguments.last_mut().unwrap().place = Place::Input(0)).contains("read"));
+    assert!(refused(&|d| d.program.activation_bytes = u64::MAX).contains("memory"));
+    assert!(refused(&|d| d.format = 2).contains("format"));
+    assert!(refused(&|d| d.offsets.clear()).contains("other codes"));
+}

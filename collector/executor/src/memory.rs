@@ -1,0 +1,152 @@
+//! Where intermediate tensors lie: each from its first use to its last, two at one place never at one time.
+//!
+//! Tensors are placed one after the other, each at the lowest gap that is large enough among those that live when it
+//! does. Which order wastes least depends on the model, so a few are tried. No placement can take less than the tensors
+//! that live at one moment together; the distance from that bound is what [`Layout::least_bytes`] tells.
+
+/// Every tensor begins at a multiple of this.
+pub const ALIGNMENT_BYTES: u64 = 64;
+
+/// A tensor that needs a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its size.
+    pub bytes: u64,
+    /// The call that makes it.
+    pub first: usize,
+    /// The last call that reads it.
+    pub last: usize,
+}
+
+/// Places for all tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where each tensor begins, in the order they were given.
+    pub offsets: Vec<u64>,
+    /// What they take together.
+    pub bytes: u64,
+    /// What lives at once at the fullest moment: less is not possible.
+    pub least_bytes: u64,
+}
+
+impl Lifetime {
+    fn stored_bytes(&self) -> u64 {
+        self.bytes.next_multiple_of(ALIGNMENT_BYTES)
+    }
+
+    fn meets(&self, other: &Lifetime) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// Places for tensors of these lifetimes.
+pub fn layout(lifetimes: &[Lifetime]) -> Layout {
+    let least_bytes = least(lifetimes);
+    let by = |key: fn(&Lifetime) -> (u64, u64)| {
+        let mut order: Vec<usize> = (0..lifetimes.len()).collect();
+        order.sort_by_key(|&place| std::cmp::Reverse(key(&lifetimes[place])));
+        placed(lifetimes, &order)
+    };
+    let tried = [
+        by(|one| (one.stored_bytes(), (one.last - one.first) as u64)),
+        by(|one| ((one.last - one.first) as u64, one.stored_bytes())),
+        by(|one| (one.stored_bytes().saturating_mul((one.last - one.first) as u64 + 1), one.stored_bytes())),
+        by(|one| (u64::MAX - one.first as u64, one.stored_bytes())),
+        by(|one| (one.last as u64, one.stored_bytes())),
+    ];
+    let (bytes, offsets) = tried.into_iter().min_by_key(|(bytes, _)| *bytes).expect("some orders were tried");
+    Layout { offsets, bytes, least_bytes }
+}
+
+/// The most that lives at one call.
+fn least(lifetimes: &[Lifetime]) -> u64 {
+    let mut changes: Vec<(usize, i128)> = Vec::with_capacity(2 * lifetimes.len());
+    for one in lifetimes {
+        let bytes = i128::from(one.stored_bytes());
+        changes.push((one.first, bytes));
+        changes.push((one.last + 1, -bytes));
+    }
+    // What ends before a call makes room for what it makes.
+    changes.sort_unstable();
+    let (mut now, mut most) = (0i128, 0i128);
+    for (_, change) in changes {
+        now += change;
+        most = most.max(now);
+    }
+    u64::try_from(most).expect("sizes are positive")
+}
+
+/// Places tensors in this order; what they take together, and where each begins.
+fn placed(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
+    let mut offsets = vec![0; lifetimes.len()];
+    let mut done: Vec<usize> = Vec::with_capacity(lifetimes.len());
+    let mut most = 0;
+    for &place in order {
+        let own = &lifetimes[place];
+        let mut beside: Vec<(u64, u64)> = done
+            .iter()
+            .filter(|&&other| lifetimes[other].meets(own))
+            .map(|&other| (offsets[other], offsets[other] + lifetimes[other].stored_bytes()))
+            .collect();
+        beside.sort_unstable();
+        let mut offset = 0;
+        for (begins, ends) in beside {
+            if offset + own.stored_bytes() <= begins {
+                break;
+            }
+            offset = offset.max(ends);
+        }
+        offsets[place] = offset;
+        most = most.max(offset + own.stored_bytes());
+        done.push(place);
+    }
+    (most, offsets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_chain_needs_two_places() {
+        let chain: Vec<Lifetime> = (0..9).map(|call| Lifetime { bytes: 640, first: call, last: call + 1 }).collect();
+        let layout = layout(&chain);
+        assert_eq!((layout.bytes, layout.least_bytes), (1280, 1280));
+    }
+
+    #[test]
+    fn what_waits_for_long_is_not_in_the_way() {
+        let lifetimes = [(64, 0, 5), (256, 0, 1), (256, 1, 2), (512, 2, 3), (64, 3, 5)];
+        let lifetimes = lifetimes.map(|(bytes, first, last)| Lifetime { bytes, first, last });
+        let layout = layout(&lifetimes);
+        assert_eq!(layout.least_bytes, 64 + 256 + 512);
+        assert_eq!(layout.bytes, layout.least_bytes, "{layout:?}");
+    }
+
+    #[test]
+    fn nothing_needs_nothing() {
+        assert_eq!(layout(&[]), Layout { offsets: vec![], bytes: 0, least_bytes: 0 });
+    }
+
+    proptest! {
+        #[test]
+        fn two_at_one_time_never_share_a_byte(
+            raw in prop::collection::vec((0u64..5000, 0usize..40, 0usize..8), 0..60)
+        ) {
+            let lifetimes: Vec<Lifetime> =
+                raw.into_iter().map(|(bytes, first, length)| Lifetime { bytes, first, last: first + length }).collect();
+            let found = layout(&lifetimes);
+            prop_assert!(found.bytes >= found.least_bytes);
+            for (place, one) in lifetimes.iter().enumerate() {
+                let begins = found.offsets[place];
+                prop_assert!(begins % ALIGNMENT_BYTES == 0 && begins + one.bytes <= found.bytes);
+                for (other, two) in lifetimes.iter().enumerate().skip(place + 1) {
+                    let apart = begins + one.bytes <= found.offsets[other]
+                        || found.offsets[other] + two.bytes <= begins;
+                    prop_assert!(apart || !one.meets(two) || one.bytes == 0 || two.bytes == 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A graph that was cut into calls becomes a program: calls of built code on tensors that have places.
+//!
+//! Views take no call and no memory: a value that is another one in another shape lies where that one lies. What is
+//! computed from constants alone is computed once, here, and stored as the code that reads it wants it. Inputs and
+//! outputs lie outside of the memory that intermediate tensors share, because they belong to whoever calls.
+
+use crate::memory::{Lifetime, layout};
+use job::Packing;
+use models::operator::Class;
+use models::{DType, Graph, Plan, TensorType, ValueId};
+use reference::Tensor;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Everything about running a model but its numbers and its code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Name of the model.
+    pub name: String,
+    /// The calls, in their order.
+    pub calls: Vec<Call>,
+    /// Tensors given at every run.
+    pub inputs: Vec<Port>,
+    /// Tensors answered with.
+    pub outputs: Vec<Port>,
+    /// Tensors that are the same at every run, as they are stored.
+    pub constants: Vec<Constant>,
+    /// How many codes there are.
+    pub codes: usize,
+    /// Memory of intermediate tensors.
+    pub activation_bytes: u64,
+    /// What of it lives at once at the fullest call: no placement takes less.
+    pub least_activation_bytes: u64,
+}
+
+/// One call of built code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Which code.
+    pub code: usize,
+    /// Its operands; the last is its result.
+    pub arguments: Vec<Argument>,
+    /// Where it stands in the model.
+    pub scope: String,
+}
+
+/// A tensor as one call sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Argument {
+    /// Where its elements are.
+    pub place: Place,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, as stored.
+    pub extents: Vec<i64>,
+}
+
+/// Where the elements of a tensor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// At this offset of the memory of intermediate tensors.
+    Activation(u64),
+    /// The input of that index.
+    Input(usize),
+    /// The output of that index.
+    Output(usize),
+    /// The constant of that index.
+    Constant(usize),
+}
+
+/// A tensor at the model's border.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name in the model.
+    pub name: String,
+    /// Element type and shape.
+    pub ty: TensorType,
+    /// For an output that no call writes: where its elements are instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<Place>,
+}
+
+/// A tensor that is the same at every run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constant {
+    /// The value of the graph.
+    pub value: ValueId,
+    /// Its type there.
+    pub ty: TensorType,
+    /// How it is stored.
+    pub packing: Packing,
+}
+
+/// Why a graph is no program.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ProgramError {
+    #[error("`{name}` is {ty}: a model runs when all its sizes are numbers; give them with `--shape` or `--tokens`")]
+    Symbolic { name: String, ty: String },
+    #[error("the code of task {task} takes {found} operands, the task has {wanted}")]
+    Operands { task: usize, found: usize, wanted: usize },
+    #[error(transparent)]
+    Model(#[from] models::Error),
+}
+
+type Result<T> = std::result::Result<T, ProgramError>;
+
+/// The program of a graph that was cut into calls, whose tasks' codes want their operands stored so.
+pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<Program> {
+    let values = Values::of(graph)?;
+    let mut writer = Writer { values: &values, constants: Vec::new(), places: HashMap::new() };
+    let (activations, memory) = activations(&values, plan);
+    writer.places.extend(activations);
+    for (index, id) in graph.inputs.iter().enumerate() {
+        writer.places.entry(values.root(*id)).or_insert(Place::Input(index));
+    }
+    // A value that is answered with is written where it is wanted; when it is wanted twice, it is copied.
+    let made: HashMap<ValueId, usize> =
+        plan.calls.iter().enumerate().map(|(place, call)| (values.root(call.result), place)).collect();
+    for (index, id) in graph.outputs.iter().enumerate() {
+        if made.contains_key(&values.root(*id)) {
+            writer.places.entry(values.root(*id)).or_insert(Place::Output(index));
+        }
+    }
+    let mut calls = Vec::with_capacity(plan.calls.len());
+    for call in &plan.calls {
+        let stored = &packings[call.task];
+        if stored.len() != call.arguments.len() {
+            let (found, wanted) = (stored.len(), call.arguments.len());
+            return Err(ProgramError::Operands { task: call.task, found, wanted });
+        }
+        let mut arguments = Vec::with_capacity(call.arguments.len() + 1);
+        for (id, packing) in call.arguments.iter().zip(stored) {
+            arguments.push(writer.argument(*id, *packing)?);
+        }
+        arguments.push(writer.argument(call.result, Packing::Plain)?);
+        let scope = call.nodes.first().map_or(String::new(), |node| graph.nodes[*node].origin.scope.clone());
+        calls.push(Call { code: call.task, arguments, scope });
+    }
+    let port = |id: &ValueId, same_as| {
+        let value = &graph.values[id.0 as usize];
+        Port { name: value.name.clone(), ty: value.ty.clone(), same_as }
+    };
+    let inputs = graph.inputs.iter().map(|id| port(id, None)).collect();
+    let mut outputs = Vec::with_capacity(graph.outputs.len());
+    for (index, id) in graph.outputs.iter().enumerate() {
+        let place = writer.argument(*id, Packing::Plain)?.place;
+        outputs.push(port(id, (place != Place::Output(index)).then_some(place)));
+    }
+    Ok(Program {
+        name: graph.name.clone(),
+        calls,
+        inputs,
+        outputs,
+        constants: writer.constants,
+        codes: plan.tasks.len(),
+        activation_bytes: memory.0,
+        least_activation_bytes: memory.1,
+    })
+}
+
+/// The values of a graph seen through its views.
+struct Values<'a> {
+    graph: &'a Graph,
+    roots: Vec<ValueId>,
+    is_constant: Vec<bool>,
+}
+
+impl<'a> Values<'a> {
+    fn of(graph: &'a Graph) -> Result<Values<'a>> {
+        for value in &graph.values {
+            if value.ty.extents().is_none() {
+                return Err(ProgramError::Symbolic { name: value.name.clone(), ty: value.ty.to_string() });
+            }
+        }
+        let mut roots: Vec<ValueId> = (0..).map(ValueId).take(graph.values.len()).collect();
+        let mut is_constant: Vec<bool> = graph.values.iter().map(|value| value.data.is_some()).collect();
+        for node in &graph.nodes {
+            let output = node.outputs[0].0 as usize;
+            is_constant[output] = node.inputs.iter().all(|id| is_constant[id.0 as usize]);
+            if node.op.class() == Class::View && !is_constant[output] {
+                roots[output] = roots[node.inputs[0].0 as usize];
+            }
+        }
+        Ok(Values { graph, roots, is_constant })
+    }
+
+    fn root(&self, id: ValueId) -> ValueId {
+        self.roots[id.0 as usize]
+    }
+
+    fn ty(&self, id: ValueId) -> &TensorType {
+        &self.graph.values[id.0 as usize].ty
+    }
+
+    fn extents(&self, id: ValueId) -> Vec<i64> {
+        self.ty(id).extents().expect("all sizes are numbers")
+    }
+}
+
+/// Places of what calls make and other calls read, and the memory they take: all, and the least.
+fn activations(values: &Values, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u64)) {
+    let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
+    let mut index_of: HashMap<ValueId, usize> = HashMap::new();
+    let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
+    for (place, call) in plan.calls.iter().enumerate() {
+        for id in &call.arguments {
+            if let Some(index) = index_of.get(&values.root(*id)) {
+                lifetimes[*index].1.last = place;
+            }
+        }
+        let made = values.root(call.result);
+        if !is_output.contains(&made) {
+            let bytes = values.ty(call.result).bytes().expect("all sizes are numbers");
+            index_of.insert(made, lifetimes.len());
+            lifetimes.push((made, Lifetime { bytes, first: place, last: place }));
+        }
+    }
+    let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
+    let found = layout(&only);
+    let places = lifetimes.iter().zip(&found.offsets).map(|((id, _), offset)| (*id, Place::Activation(*offset)));
+    (places.collect(), (found.bytes, found.least_bytes))
+}
+
+/// What a program is made of so far.
+struct Writer<'a> {
+    values: &'a Values<'a>,
+    constants: Vec<Constant>,
+    places: HashMap<ValueId, Place>,
+}
+
+impl Writer<'_> {
+    fn argument(&mut self, id: ValueId, packing: Packing) -> Result<Argument> {
+        let (ty, extents) = (self.values.ty(id).clone(), self.values.extents(id));
+        let is_constant = self.values.is_constant[id.0 as usize];
+        let place = match self.places.get(&self.values.root(id)) {
+            Some(place) if !is_constant => *place,
+            _ => Place::Constant(self.constant(Constant { value: id, ty: ty.clone(), packing })),
+        };
+        Ok(Argument { place, dtype: ty.dtype, extents: packing.extents(&extents) })
+    }
+
+    fn constant(&mut self, wanted: Constant) -> usize {
+        let known = self.constants.iter().position(|one| one.value == wanted.value && one.packing == wanted.packing);
+        known.unwrap_or_else(|| {
+            self.constants.push(wanted);
+            self.constants.len() - 1
+        })
+    }
+}
+
+/// The numbers of a graph's constants, each computed when it is first asked for.
+pub struct Numbers<'a> {
+    graph: &'a Graph,
+    known: Vec<Option<Tensor>>,
+    /// The node that makes each value.
+    makers: HashMap<ValueId, usize>,
+}
+
+impl<'a> Numbers<'a> {
+    /// Those of a graph.
+    pub fn of(graph: &'a Graph) -> Result<Numbers<'a>> {
+        let makers = graph.nodes.iter().enumerate().map(|(place, node)| (node.outputs[0], place)).collect();
+        Ok(Numbers { graph, known: reference::constants(graph)?, makers })
+    }
+
+    /// The bytes of a constant as it is stored.
+    pub fn stored(&mut self, constant: &Constant) -> Result<Vec<u8>> {
+        let extents = constant.ty.extents().expect("all sizes are numbers");
+        let element_bytes = usize::try_from(constant.ty.dtype.bytes()).expect("an element is small");
+        if constant.ty.elements() == Some(0) {
+            return Ok(Vec::new());
+        }
+        let tensor = self.tensor(constant.value)?;
+        Ok(constant.packing.pack(&extents, element_bytes, tensor.bytes()))
+    }
+
+    fn tensor(&mut self, id: ValueId) -> Result<&Tensor> {
+        let mut wanted = vec![id];
+        while let Some(&next) = wanted.last() {
+            if self.known[next.0 as usize].is_some() {
+                wanted.pop();
+                continue;
+            }
+            let node = &self.graph.nodes[self.makers[&next]];
+            let missing: Vec<ValueId> =
+                node.inputs.iter().copied().filter(|id| self.known[id.0 as usize].is_none()).collect();
+            if missing.is_empty() {
+                let inputs: Vec<Tensor> =
+                    node.inputs.iter().map(|id| self.known[id.0 as usize].clone().expect("just looked for")).collect();
+                self.known[next.0 as usize] = Some(reference::evaluate_operator(&node.op, &inputs)?);
+            } else {
+                wanted.extend(missing);
+            }
+        }
+        Ok(self.known[id.0 as usize].as_ref().expect("just computed"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

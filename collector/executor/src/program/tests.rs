@@ -1,0 +1,122 @@
+//! Programs of real networks compute what their graphs do, when every call is done by the reference.
+
+use super::*;
+use models::fuse::{Fuse, plan};
+use models::{GraphBuilder, Op, UnaryOp};
+
+fn cut(graph: &Graph) -> (Plan, Program) {
+    let cut = plan(graph, Fuse::Epilogue).expect("calls");
+    let packings: Vec<Vec<Packing>> =
+        cut.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len()]).collect();
+    let made = program(graph, &cut, &packings).expect("a program");
+    (cut, made)
+}
+
+/// Runs a program on memory of bytes, each call by the reference computation of its task.
+fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
+    let size = |ty: &TensorType| usize::try_from(ty.bytes().expect("a size")).expect("a small size");
+    let mut numbers = Numbers::of(graph).expect("constants");
+    let constants: Vec<Vec<u8>> = program.constants.iter().map(|one| numbers.stored(one).expect("numbers")).collect();
+    // What nobody wrote is no number.
+    let mut activations = vec![0xff; usize::try_from(program.activation_bytes).expect("a small size")];
+    let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|port| vec![0xff; size(&port.ty)]).collect();
+    let read = |activations: &[u8], outputs: &[Vec<u8>], place: Place, ty: &TensorType| -> Tensor {
+        let bytes = match place {
+            Place::Activation(offset) => &activations[usize::try_from(offset).expect("small")..][..size(ty)],
+            Place::Input(index) => inputs[index].bytes(),
+            Place::Output(index) => &outputs[index],
+            Place::Constant(index) => &constants[index],
+        };
+        Tensor::from_bytes(ty.clone(), bytes.to_vec()).expect("as many bytes")
+    };
+    for call in &program.calls {
+        let task = &plan.tasks[call.code].task;
+        let (result, operands) = call.arguments.split_last().expect("a result");
+        let operands: Vec<Tensor> = operands
+            .iter()
+            .zip(&task.parameters)
+            .map(|(one, parameter)| read(&activations, &outputs, one.place, &parameter.ty))
+            .collect();
+        let made = reference::evaluate(task, &operands).expect("a result");
+        match result.place {
+            Place::Activation(offset) => {
+                let offset = usize::try_from(offset).expect("small");
+                activations[offset..offset + made.bytes().len()].copy_from_slice(made.bytes());
+            }
+            Place::Output(index) => outputs[index].copy_from_slice(made.bytes()),
+            place => panic!("a call writes {place:?}"),
+        }
+    }
+    let ports = program.outputs.iter().enumerate();
+    ports.map(|(i, port)| read(&activations, &outputs, port.same_as.unwrap_or(Place::Output(i)), &port.ty)).collect()
+}
+
+#[track_caller]
+fn check(graph: &Graph) -> Program {
+    let (plan, program) = cut(graph);
+    let inputs: Vec<Tensor> = graph
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(place, id)| {
+            let ty = &graph.values[id.0 as usize].ty;
+            let count = usize::try_from(ty.elements().expect("a size")).expect("a small size");
+            // Whole numbers below two are floats, indices and truths alike.
+            let numbers: Vec<f64> = (0..count).map(|at| f64::from(u32::from((at * 7 + place) % 5 < 2))).collect();
+            Tensor::from_numbers(ty.clone(), &numbers).expect("numbers")
+        })
+        .collect();
+    let wanted = reference::evaluate_graph(graph, &inputs).expect("the reference");
+    for ((found, wanted), port) in run(graph, &plan, &program, &inputs).iter().zip(&wanted).zip(&program.outputs) {
+        assert_eq!(found, wanted, "{}", port.name);
+    }
+    program
+}
+
+fn network(name: &str) -> Graph {
+    passes::simplify(&zoo::build(name, 1).expect("a model")).expect("a simple model")
+}
+
+#[test]
+fn small_networks_compute_what_their_graphs_do() {
+    for name in ["mlp", "lenet-5"] {
+        check(&network(name));
+    }
+}
+
+#[test]
+fn large_networks_take_little_more_memory_than_they_must() {
+    for name in ["resnet-18", "mobilenet-v2", "squeezenet-1.1", "resnet-50", "densenet-121", "inception-v3"] {
+        let Ok(graph) = zoo::build(name, 1) else { panic!("the zoo has `{name}`") };
+        let (_, program) = cut(&passes::simplify(&graph).expect("a simple model"));
+        let (all, least) = (program.activation_bytes as f64, program.least_activation_bytes as f64);
+        assert!(all <= 1.1 * least, "{name}: {all} bytes, {least} at least");
+    }
+}
+
+#[test]
+fn what_is_answered_twice_or_without_a_call_has_a_place() {
+    let mut builder = GraphBuilder::new("odd");
+    let x = builder.input("x", TensorType::f32(&[2, 6])).expect("an input");
+    let flat = builder.push(Op::Reshape { shape: vec![12] }, &[x]).expect("a view");
+    let relu = builder.push(Op::Unary { function: UnaryOp::Relu }, &[flat]).expect("a call");
+    let again = builder.push(Op::Reshape { shape: vec![3, 4] }, &[relu]).expect("a view of it");
+    let last = builder.push(Op::Unary { function: UnaryOp::Neg }, &[again]).expect("a call");
+    // An output that is read again, a view of it, an input in another shape, and the last.
+    let graph = builder.finish(&[relu, again, flat, last]).expect("a graph");
+    let program = check(&graph);
+    let places: Vec<Option<Place>> = program.outputs.iter().map(|port| port.same_as).collect();
+    assert_eq!(places, [None, Some(Place::Output(0)), Some(Place::Input(0)), None]);
+    assert_eq!(program.activation_bytes, 0, "every result is an output");
+}
+
+#[test]
+fn open_sizes_are_refused() {
+    let mut builder = GraphBuilder::new("open");
+    let x = builder.input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
+    let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
+    let graph = builder.finish(&[y]).expect("a graph");
+    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
+    let refused = program(&graph, &cut, &[vec![Packing::Plain]]).expect_err("a size is open").to_string();
+    assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
+}

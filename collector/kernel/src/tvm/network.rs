@@ -1,0 +1,154 @@
+//! A program in memory, ready to be run: all code loaded, all constants stored, every call with its tensors at hand.
+//!
+//! A run does nothing but the calls: no memory is asked for, nothing is looked up, and no lock is taken but those of TVM's
+//! pool of threads.
+
+use super::call::TvmError;
+use super::kernel::{Buffer, Kernel};
+use super::memory::{MemoryError, Placement, Shared};
+use super::object::LoadError;
+use executor::{Argument, Content, Place, Port};
+use tvm_ffi::AnyView;
+use worker::RunnerProcess;
+
+/// Why a program cannot be made ready.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum NetworkError {
+    #[error("cannot load the code of task {code}: {source}")]
+    Code { code: usize, source: LoadError },
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error("{what} have {wanted} bytes, {found} were given")]
+    Length { what: &'static str, wanted: usize, found: usize },
+}
+
+type Result<T> = std::result::Result<T, NetworkError>;
+
+/// A loaded program with its memory.
+pub struct Network {
+    kernels: Vec<Kernel>,
+    /// Code and tensors of each call.
+    calls: Vec<(usize, Vec<Buffer>)>,
+    inputs: Vec<Buffer>,
+    outputs: Vec<Buffer>,
+}
+
+/// The calls of a program, each argument as TVM takes it.
+pub struct Calls<'a>(Vec<(&'a Kernel, Vec<AnyView<'a>>)>);
+
+impl Network {
+    /// Loads code, stores constants and makes room for everything else.
+    pub fn load(process: RunnerProcess, content: &Content) -> Result<Network> {
+        let load = |(code, bytes): (usize, &Vec<u8>)| {
+            Kernel::load(process, bytes).map_err(|source| NetworkError::Code { code, source })
+        };
+        let kernels = content.codes.iter().enumerate().map(load).collect::<Result<Vec<_>>>()?;
+        let memory = Memory::new(content)?;
+        let program = &content.program;
+        let mut calls = Vec::with_capacity(program.calls.len());
+        for call in &program.calls {
+            let buffers = call.arguments.iter().map(|argument| memory.buffer(argument)).collect::<Result<Vec<_>>>()?;
+            calls.push((call.code, buffers));
+        }
+        let port = |index: usize, port: &Port, own: fn(usize) -> Place| {
+            let place = port.same_as.unwrap_or(own(index));
+            let extents = port.ty.extents().unwrap_or_default();
+            memory.buffer(&Argument { place, dtype: port.ty.dtype, extents })
+        };
+        let inputs = program.inputs.iter().enumerate();
+        let inputs = inputs.map(|(index, one)| port(index, one, Place::Input)).collect::<Result<_>>()?;
+        let outputs = program.outputs.iter().enumerate();
+        let outputs = outputs.map(|(index, one)| port(index, one, Place::Output)).collect::<Result<_>>()?;
+        Ok(Network { kernels, calls, inputs, outputs })
+    }
+
+    /// Sets all inputs, given one after the other.
+    pub fn write_inputs(&self, mut bytes: &[u8]) -> Result<()> {
+        let sizes = self.inputs.iter().map(Buffer::size_bytes).collect::<std::result::Result<Vec<_>, _>>()?;
+        let (wanted, found) = (sizes.iter().sum(), bytes.len());
+        if wanted != found {
+            return Err(NetworkError::Length { what: "the inputs", wanted, found });
+        }
+        for (input, size) in self.inputs.iter().zip(sizes) {
+            let (own, rest) = bytes.split_at(size);
+            input.write(own)?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Fills the outputs with a pattern that a result hardly has, so that what nobody wrote is seen.
+    pub fn poison_outputs(&self) -> Result<()> {
+        for output in &self.outputs {
+            output.write(&vec![0xff; output.size_bytes()?])?;
+        }
+        Ok(())
+    }
+
+    /// All outputs, one after the other.
+    pub fn read_outputs(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for output in &self.outputs {
+            bytes.extend(output.read()?);
+        }
+        Ok(bytes)
+    }
+
+    /// What a run consists of.
+    pub fn calls(&self) -> Calls<'_> {
+        let views = |buffers: &'_ [Buffer]| -> Vec<AnyView<'_>> { buffers.iter().map(Buffer::view).collect() };
+        Calls(self.calls.iter().map(|(code, buffers)| (&self.kernels[*code], views(buffers))).collect())
+    }
+}
+
+impl Calls<'_> {
+    /// Runs the model `times` times.
+    pub fn run(&self, times: u32) -> std::result::Result<(), TvmError> {
+        for _ in 0..times {
+            for (kernel, views) in &self.0 {
+                kernel.call_views(views)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a program, by what lies in it.
+struct Memory<'a> {
+    content: &'a Content,
+    activations: Shared,
+    constants: Shared,
+    inputs: Vec<Shared>,
+    outputs: Vec<Shared>,
+}
+
+impl Memory<'_> {
+    fn new(content: &Content) -> Result<Memory<'_>> {
+        let size = |bytes: u64| usize::try_from(bytes).expect("what was read fits this machine");
+        let shared = |bytes: usize| Shared::new(bytes, Placement::Guarded);
+        let ports = |ports: &[Port]| -> Result<Vec<Shared>> {
+            ports.iter().map(|port| Ok(shared(size(port.ty.bytes().unwrap_or(0)))?)).collect()
+        };
+        let constants = shared(content.constants.len())?;
+        constants.write(&content.constants)?;
+        Ok(Memory {
+            content,
+            activations: shared(size(content.program.activation_bytes))?,
+            constants,
+            inputs: ports(&content.program.inputs)?,
+            outputs: ports(&content.program.outputs)?,
+        })
+    }
+
+    fn buffer(&self, argument: &Argument) -> Result<Buffer> {
+        let (memory, offset) = match argument.place {
+            Place::Activation(offset) => (&self.activations, offset),
+            Place::Input(index) => (&self.inputs[index], 0),
+            Place::Output(index) => (&self.outputs[index], 0),
+            Place::Constant(index) => (&self.constants, self.content.offsets[index]),
+        };
+        let offset = usize::try_from(offset).expect("what was read fits this machine");
+        Ok(Buffer::inside(memory, offset, argument.dtype, &argument.extents)?)
+    }
+}

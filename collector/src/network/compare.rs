@@ -1,0 +1,94 @@
+//! How far a model's outputs are off what the reference computes.
+//!
+//! Each operator is right when its own tolerance holds; over a whole model errors add up, and a small output may be the
+//! difference of large ones. So what counts is the largest error beside the largest output.
+
+use models::{DType, Graph};
+use reference::Tensor;
+use serde::Serialize;
+
+/// The outputs of a run beside those of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The largest difference.
+    pub max_abs_error: f64,
+    /// The largest magnitude the reference has.
+    pub largest_output: f64,
+    /// What the first may be of the second.
+    pub tolerance: f64,
+    /// Whether it is at most that, and no number is missing.
+    pub is_right: bool,
+}
+
+/// Compares outputs one by one, the worst counts.
+pub fn compare(graph: &Graph, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
+    let tolerance = tolerance(graph);
+    let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance, is_right: true };
+    for (found, wanted) in found.iter().zip(wanted) {
+        let (found, wanted) = (found.numbers(), wanted.numbers());
+        let finite = wanted.iter().copied().filter(|number| number.is_finite());
+        let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
+        let mut error = 0.0f64;
+        let mut is_complete = true;
+        for (&one, &other) in found.iter().zip(&wanted) {
+            let is_same = one == other || (one.is_nan() && other.is_nan());
+            let difference = if is_same { 0.0 } else { (one - other).abs() };
+            is_complete &= difference.is_finite();
+            error = error.max(difference);
+        }
+        let is_right = is_complete && error <= tolerance * largest.max(f64::MIN_POSITIVE);
+        let share = |error: f64, largest: f64| error / largest.max(f64::MIN_POSITIVE);
+        if share(error, largest) >= share(worst.max_abs_error, worst.largest_output) {
+            (worst.max_abs_error, worst.largest_output) = (error, largest);
+        }
+        worst.is_right &= is_right;
+    }
+    worst
+}
+
+/// Of half precision fewer digits are right, and a quantised layer may round the other way.
+fn tolerance(graph: &Graph) -> f64 {
+    let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
+    match () {
+        () if has(&[DType::I8, DType::U8]) => 0.05,
+        () if has(&[DType::BF16]) => 0.05,
+        () if has(&[DType::F16]) => 0.01,
+        () => 1e-3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use models::{GraphBuilder, Op, TensorType, UnaryOp};
+
+    fn graph() -> Graph {
+        let mut builder = GraphBuilder::new("one");
+        let x = builder.input("x", TensorType::f32(&[4])).expect("an input");
+        let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
+        builder.finish(&[y]).expect("a graph")
+    }
+
+    fn tensor(numbers: [f64; 4]) -> Vec<Tensor> {
+        vec![Tensor::from_numbers(TensorType::f32(&[4]), &numbers).expect("numbers")]
+    }
+
+    #[test]
+    fn errors_count_beside_the_largest_output() {
+        let wanted = tensor([100.0, 0.001, -3.0, 0.0]);
+        let right = compare(&graph(), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
+        assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
+        let wrong = compare(&graph(), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
+        assert!(!wrong.is_right && (wrong.max_abs_error - 0.199).abs() < 1e-6, "{wrong:?}");
+    }
+
+    #[test]
+    fn what_is_no_number_is_wrong_where_there_should_be_one() {
+        let wanted = tensor([1.0, f64::INFINITY, f64::NAN, 0.0]);
+        assert!(compare(&graph(), &wanted, &wanted).is_right);
+        assert!(!compare(&graph(), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted).is_right);
+        assert!(!compare(&graph(), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
+        // Nothing but zeros has to come out where nothing else is wanted.
+        assert!(!compare(&graph(), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right);
+    }
+}

@@ -1,0 +1,117 @@
+//! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference.
+//!
+//! The graph is cut as a campaign cuts it, each task is built once by the schedule that is chosen for it, and the program
+//! is written down with its constants. Nothing here prints.
+
+mod compare;
+pub mod npy;
+
+pub use compare::{Comparison, compare};
+
+use bench::{Bench, Build};
+use executor::program::Numbers;
+use executor::{FolderError, Program, ProgramError, folder, program};
+use job::space::{Schedule, space};
+use job::target::Target;
+use job::{Artifact, BuildJob};
+use models::{Graph, Plan, Task, TensorType};
+use reference::Tensor;
+use std::path::Path;
+
+/// Why a model cannot be built or run as a whole.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum NetworkError {
+    #[error("cannot build `{task}` at `{place}`: {why}")]
+    Build { task: String, place: String, why: String },
+    #[error("`{name}` has {wanted} bytes as {ty}, {found} were given")]
+    Input { name: String, ty: String, wanted: u64, found: usize },
+    #[error("the run left {found} bytes of outputs, the model answers with {wanted}")]
+    Output { wanted: u64, found: usize },
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Model(#[from] models::Error),
+}
+
+type Result<T> = std::result::Result<T, NetworkError>;
+
+/// What was built of a model.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its program.
+    pub program: Program,
+    /// The schedule of each task.
+    pub schedules: Vec<Schedule>,
+    /// What each task's build said of itself; the code alone lies in the folder.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// The schedule that is used when nothing was searched.
+pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
+    Schedule::Template { knobs: space(task, &target.machine).default }
+}
+
+/// Builds every task of a model that was cut into calls, and writes its program into a folder.
+pub fn make(
+    graph: &Graph,
+    plan: &Plan,
+    target: &Target,
+    choose: &dyn Fn(&Task) -> Schedule,
+    bench: &mut dyn Bench,
+    done: &mut dyn FnMut(),
+    folder: &Path,
+) -> Result<Made> {
+    let schedules: Vec<Schedule> = plan.tasks.iter().map(|one| choose(&one.task)).collect();
+    let jobs: Vec<BuildJob> = plan
+        .tasks
+        .iter()
+        .zip(&schedules)
+        .map(|(one, schedule)| {
+            let task = serde_json::to_string(&one.task).expect("a task holds only JSON values");
+            BuildJob::new(&task, target, schedule)
+        })
+        .collect();
+    let mut artifacts = Vec::with_capacity(jobs.len());
+    for (build, one) in bench.build(&jobs, done).into_iter().zip(&plan.tasks) {
+        let why = match build {
+            Build::Built(artifact) => {
+                artifacts.push(artifact);
+                continue;
+            }
+            Build::Failed(why) | Build::Rejected(why) => why,
+            Build::Fault(fault) => fault.to_string(),
+        };
+        let place = one.places.first().cloned().unwrap_or_default();
+        return Err(NetworkError::Build { task: one.task.describe(), place, why });
+    }
+    let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
+    let program = program(graph, plan, &packings)?;
+    let codes: Vec<&[u8]> = artifacts.iter().map(|artifact| artifact.object.as_slice()).collect();
+    let mut numbers = Numbers::of(graph)?;
+    folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
+    Ok(Made { program, schedules, artifacts })
+}
+
+/// Inputs of a model, drawn from a seed.
+pub fn drawn_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
+    Ok(reference::graph_inputs(graph, seed)?)
+}
+
+/// Tensors of these types from their bytes, one after the other.
+pub fn tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &[u8]) -> Result<Vec<Tensor>> {
+    let wanted = types.clone().map(|ty| ty.bytes().unwrap_or(0)).sum();
+    if bytes.len() as u64 != wanted {
+        return Err(NetworkError::Output { wanted, found: bytes.len() });
+    }
+    let mut rest = bytes;
+    types
+        .map(|ty| {
+            let (own, others) = rest.split_at(usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(0));
+            rest = others;
+            Ok(Tensor::from_bytes(ty.clone(), own.to_vec())?)
+        })
+        .collect()
+}

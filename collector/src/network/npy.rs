@@ -1,0 +1,129 @@
+//! Tensors in files of the format NPY: how NumPy writes one array down.
+//!
+//! Read are versions 1 to 3 in row order, little-endian, of the type that is wanted and no other; a file never says how
+//! much memory is taken for it.
+
+use models::{DType, TensorType};
+use reference::Tensor;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// More than any description of an array takes.
+const HEADER_BYTES_MAX: usize = 1 << 16;
+
+/// The tensor of a file, which must be of this type.
+pub fn read(path: &Path, wanted: &TensorType) -> Result<Tensor, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("cannot use `{}`: {why}", path.display());
+    let most = wanted.bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    parse(&bytes, wanted).map_err(|why| failed(&why))
+}
+
+/// The tensor of a file's content.
+pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
+    let no_array = || "it is no array in NumPy's format".to_owned();
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
+    let (length, rest) = match rest {
+        [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        _ => return Err(no_array()),
+    };
+    if length > HEADER_BYTES_MAX || length > rest.len() {
+        return Err(no_array());
+    }
+    let (header, data) = rest.split_at(length);
+    let header = std::str::from_utf8(header).map_err(|_| no_array())?;
+    let field = |name: &str| {
+        let (_, after) = header.split_once(&format!("'{name}':"))?;
+        Some(after.trim_start())
+    };
+    let kind = field("descr").and_then(|text| text.strip_prefix('\'')).and_then(|text| text.split('\'').next());
+    let kind = kind.ok_or_else(|| "its elements are no plain numbers".to_owned())?;
+    if field("fortran_order").is_none_or(|text| !text.starts_with("False")) {
+        return Err("its columns come first; write it with `numpy.ascontiguousarray`".to_owned());
+    }
+    let extents = field("shape").and_then(|text| text.strip_prefix('(')).and_then(|text| text.split(')').next());
+    let extents = extents.ok_or_else(no_array)?.split(',').map(str::trim).filter(|text| !text.is_empty());
+    let extents = extents.map(|text| text.parse::<i64>().map_err(|_| no_array())).collect::<Result<Vec<_>, _>>()?;
+    let dtype = DType::ALL.iter().copied().find(|dtype| names(*dtype).contains(&kind));
+    let found = dtype.map(|dtype| TensorType::new(dtype, &extents));
+    if found.as_ref() != Some(wanted) {
+        let found = found.map_or_else(|| format!("of type `{kind}`"), |ty| ty.to_string());
+        return Err(format!("it is {found}, the model takes {wanted}"));
+    }
+    Tensor::from_bytes(wanted.clone(), data.to_vec()).map_err(|error| error.to_string())
+}
+
+/// NumPy's names of an element type, the one that is written first.
+fn names(dtype: DType) -> &'static [&'static str] {
+    match dtype {
+        DType::F16 => &["<f2"],
+        DType::F32 => &["<f4"],
+        DType::F64 => &["<f8"],
+        // NumPy has none of its own: the bits are written.
+        DType::BF16 => &["<V2"],
+        DType::I8 => &["|i1", "<i1"],
+        DType::I16 => &["<i2"],
+        DType::I32 => &["<i4"],
+        DType::I64 => &["<i8"],
+        DType::U8 => &["|u1", "<u1"],
+        DType::U16 => &["<u2"],
+        DType::U32 => &["<u4"],
+        DType::U64 => &["<u8"],
+        DType::Bool => &["|b1", "<b1"],
+    }
+}
+
+/// A tensor as a file's content.
+pub fn bytes(tensor: &Tensor) -> Vec<u8> {
+    let extents = tensor.ty().extents().unwrap_or_default();
+    let shape: String = extents.iter().map(|extent| format!("{extent}, ")).collect();
+    let shape = if extents.len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
+    let kind = names(tensor.ty().dtype)[0];
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    // The numbers begin at a multiple of 64.
+    let unpadded = MAGIC.len() + 4 + header.len() + 1;
+    header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
+    header.push('\n');
+    let length = u16::try_from(header.len()).expect("a header of few extents is short");
+    [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes(), tensor.bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in ["f32[]", "f32[3]", "i64[2,3]", "u8[1,2,3,4]", "f16[0,5]", "bool[4]", "f64[7,1]"] {
+            let ty: TensorType = text.parse().expect("a type");
+            let count = usize::try_from(ty.elements().expect("a size")).expect("small");
+            let numbers: Vec<f64> = (0..count).map(|place| (place % 2) as f64).collect();
+            let tensor = Tensor::from_numbers(ty.clone(), &numbers).expect("a tensor");
+            assert_eq!(parse(&bytes(&tensor), &ty).expect(text), tensor);
+        }
+    }
+
+    #[test]
+    fn other_arrays_are_refused() {
+        let tensor = Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0; 6]).expect("a tensor");
+        let written = bytes(&tensor);
+        let refused = |bytes: &[u8], wanted: &str| {
+            parse(bytes, &wanted.parse().expect("a type")).expect_err("it is another").to_string()
+        };
+        assert_eq!(refused(&written, "f32[3,2]"), "it is f32[2,3], the model takes f32[3,2]");
+        assert_eq!(refused(&written, "f64[2,3]"), "it is f32[2,3], the model takes f64[2,3]");
+        assert!(refused(b"PK", "f32[2,3]").contains("no array"));
+        let place = written.windows(5).position(|five| five == b"False").expect("the order is told");
+        let mut columns = written.clone();
+        columns[place..place + 5].copy_from_slice(b"True ");
+        assert!(refused(&columns, "f32[2,3]").contains("its columns come first"));
+        for length in 0..written.len() {
+            parse(&written[..length], tensor.ty()).expect_err("it is cut off");
+        }
+    }
+}
