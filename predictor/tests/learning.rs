@@ -8,8 +8,8 @@ use learn::{adaptation, train};
 use predictor::evaluate::{Evaluation, Plan, Protocol, evaluate};
 use predictor::{bundle, exchange, explain, queries};
 use proptest::prelude::*;
-use samples::{Network, Samples};
 use samples::features::{Device, View, Work};
+use samples::{Network, Samples};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -252,9 +252,7 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("wide.opp");
     bundle::write(&predictor, &path).expect("a file");
-    let unlike = |predictor: &Predictor| {
-        predictor.learned.operators["product"].statistics.applicability.clone()
-    };
+    let unlike = |predictor: &Predictor| predictor.learned.operators["product"].statistics.applicability.clone();
     assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
 }
 

@@ -11,8 +11,8 @@ use bench::Bench;
 use executor::Program;
 use job::target::{Kind, Target};
 use job::{Measured, NetworkJob, RunReply};
-use measure::Method;
-use models::{Graph, Plan};
+use measure::{Method, Plan};
+use models::Graph;
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
@@ -25,6 +25,9 @@ pub fn run(command: &ModelCommand) -> Result<u8> {
         ModelCommand::Run(arguments) => run_model(arguments),
     }
 }
+
+/// A whole model takes longer than an operator, so sampling it may, too.
+const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 
 /// What a run says, for scripts.
 #[derive(Serialize)]
@@ -81,12 +84,13 @@ fn run_model(arguments: &ModelRun) -> Result<u8> {
         let expected = reference::evaluate_graph(&graph, &inputs);
         Some(expected.map_err(|error| Failure::usage(format!("cannot compute the reference: {}", chain(&error))))?)
     };
+    let method = Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() });
     let job = NetworkJob {
         program,
         inputs: folder.path().join("inputs.bin"),
         outputs: folder.path().join("outputs.bin"),
         cpus: settings::allowed_cpus()?.into_iter().take(threads).collect(),
-        method: Method::Sample(config.measure.clone()),
+        method,
         counters: config.counters.clone(),
     };
     let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
@@ -116,7 +120,7 @@ fn only(config: &Config) -> Result<&ModelRequest> {
     }
 }
 
-fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
+fn cut(graph: &Graph, config: &Config) -> Result<(Graph, models::Plan)> {
     let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
@@ -145,7 +149,7 @@ fn inputs(graph: &Graph, arguments: &ModelRun, seed: u64) -> Result<Vec<Tensor>>
     Ok(inputs)
 }
 
-fn make(graph: &Graph, plan: &Plan, target: &Target, bench: &mut dyn Bench, folder: &Path) -> Result<Made> {
+fn make(graph: &Graph, plan: &models::Plan, target: &Target, bench: &mut dyn Bench, folder: &Path) -> Result<Made> {
     let mut progress = Progress::new(plan.tasks.len(), LINE_SECONDS);
     let choose = |task: &models::Task| network::default_schedule(task, target);
     let made = network::make(graph, plan, target, &choose, bench, &mut || progress.hear(&Event::Built), folder);
@@ -223,7 +227,10 @@ fn report<'a>(
 }
 
 fn describe(report: &Report<'_>) -> String {
-    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let size = |bytes: u64| match bytes {
+        0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    };
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{}, seed {}",
         report.model,
@@ -245,10 +252,10 @@ fn describe(report: &Report<'_>) -> String {
     lines.push(format!("  first run   {}", duration(report.first_run_ns as f64)));
     lines.push(format!(
         "  memory      {} of activations (at least {}), {} of constants, {} the whole process",
-        mib(report.activation_bytes),
-        mib(report.least_activation_bytes),
-        mib(report.constant_bytes),
-        mib(report.peak_memory_bytes)
+        size(report.activation_bytes),
+        size(report.least_activation_bytes),
+        size(report.constant_bytes),
+        size(report.peak_memory_bytes)
     ));
     lines.push(match &report.check {
         None => "  check       none".to_owned(),

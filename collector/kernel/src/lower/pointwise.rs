@@ -201,7 +201,12 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         UnaryOp::Celu { alpha } => elu(&x.mul(&number(1.0 / alpha)?)?, 1.0)?.mul(&number(alpha)?),
         UnaryOp::Softplus => softplus(),
         UnaryOp::Softsign => x.div(&x.abs()?.add(&number(1.0)?)?),
-        UnaryOp::Mish => x.mul(&softplus()?.function("tirx.tanh", dtype)?),
+        // `tanh(log(1 + e))` is `n / (n + 2)` with `n = e (e + 2)`; beyond 20 it is one.
+        UnaryOp::Mish => {
+            let grown = x.min(&number(20.0)?)?.function("tirx.exp", dtype)?;
+            let above = grown.mul(&grown.add(&number(2.0)?)?)?;
+            x.mul(&above.div(&above.add(&number(2.0)?)?)?)
+        }
         UnaryOp::ThresholdedRelu { alpha } => x.greater(&number(alpha)?)?.select(x, &number(0.0)?),
         UnaryOp::Shrink { lambda, bias } => {
             let above = x.greater(&number(lambda)?)?.select(&x.sub(&number(bias)?)?, &number(0.0)?)?;

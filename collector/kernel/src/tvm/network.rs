@@ -97,8 +97,9 @@ impl Network {
 
     /// What a run consists of.
     pub fn calls(&self) -> Calls<'_> {
-        let views = |buffers: &'_ [Buffer]| -> Vec<AnyView<'_>> { buffers.iter().map(Buffer::view).collect() };
-        Calls(self.calls.iter().map(|(code, buffers)| (&self.kernels[*code], views(buffers))).collect())
+        let calls = self.calls.iter();
+        let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
+        Calls(calls.collect())
     }
 }
 

@@ -197,6 +197,6 @@ fn saturating(lanes: &Lanes, x: &Value, function: &Saturating) -> Result<Value> 
             let above = mul(x, &lanes.polynomial(square, function.above)?)?;
             div(&above, &lanes.polynomial(square, function.below)?)
         })?;
-        lanes.held(&quotient, -1.0, 1.0)
+        lanes.named(&quotient, |lanes, quotient| lanes.held(quotient, -1.0, 1.0))
     })
 }

@@ -56,7 +56,9 @@ impl Lanes {
 
     /// Computes `value` once for all places that `body` uses it at.
     pub(super) fn named(&self, value: &Value, body: impl FnOnce(&Lanes, &Value) -> Result<Value>) -> Result<Value> {
-        self.bound(self.float_type(), value, body)
+        let name = call!(names::VARIABLE, "x", prim(self.float_type())?, Value::none())?;
+        let body = body(self, &name)?;
+        call!(names::LET, name, value, body, Value::none())
     }
 
     /// The same of integers.
@@ -65,18 +67,7 @@ impl Lanes {
         value: &Value,
         body: impl FnOnce(&Lanes, &Value) -> Result<Value>,
     ) -> Result<Value> {
-        self.bound(self.integer_type(), value, body)
-    }
-
-    fn bound(
-        &self,
-        of: DLDataType,
-        value: &Value,
-        body: impl FnOnce(&Lanes, &Value) -> Result<Value>,
-    ) -> Result<Value> {
-        let name = call!(names::VARIABLE, "x", prim(of)?, Value::none())?;
-        let body = body(self, &name)?;
-        call!(names::LET, name, value, body, Value::none())
+        self.named(&self.as_float(value)?, |lanes, bits| body(lanes, &lanes.as_integer(bits)?))
     }
 
     /// `first + x (second + x (third + …))`

@@ -83,15 +83,23 @@ fn usual(operator: &'static str) -> Result<Function> {
 
 fn write(asked: &Value, formula: Formula, usual: &Function, is_of_vectors: bool) -> Result<Value> {
     let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert("element type")?;
-    if kind == Lanes(kind.lanes).float_type() && CHOSEN.get() == Functions::Vector {
-        let argument = asked.field("args")?.items()?.into_iter().next();
-        let argument = argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))?;
+    let argument = asked.field("args")?.items()?.into_iter().next();
+    let argument = argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))?;
+    let is_chosen = kind == Lanes(kind.lanes).float_type() && CHOSEN.get() == Functions::Vector;
+    if is_chosen && !has_formula(&argument)? {
         return Lanes(kind.lanes).named(&argument, |lanes, x| formula(lanes, x));
     }
     if kind.lanes == 1 || is_of_vectors {
         return call_function(usual, RULE, std::slice::from_ref(asked));
     }
     lanes::one_by_one(asked, kind, |one| call_function(usual, RULE, &[one]))
+}
+
+/// Whether one of these functions is in an expression. TVM's analysis puts names' values in their places again, so that of
+/// two formulas one inside of the other it would see hundreds of the inner one, and of three more than it can.
+fn has_formula(expression: &Value) -> Result<bool> {
+    let text = call!(names::JSON_GRAPH, expression, Value::none())?.text()?;
+    Ok(FORMULAS.iter().any(|(operator, _)| text.contains(&format!("\"{operator}\""))))
 }
 
 #[cfg(test)]
