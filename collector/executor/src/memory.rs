@@ -140,7 +140,7 @@ mod tests {
             prop_assert!(found.bytes >= found.least_bytes);
             for (place, one) in lifetimes.iter().enumerate() {
                 let begins = found.offsets[place];
-                prop_assert!(begins % ALIGNMENT_BYTES == 0 && begins + one.bytes <= found.bytes);
+                prop_assert!(begins.is_multiple_of(ALIGNMENT_BYTES) && begins + one.bytes <= found.bytes);
                 for (other, two) in lifetimes.iter().enumerate().skip(place + 1) {
                     let apart = begins + one.bytes <= found.offsets[other]
                         || found.offsets[other] + two.bytes <= begins;

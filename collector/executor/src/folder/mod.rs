@@ -206,7 +206,8 @@ fn fits(
         Place::Constant(index) => (offsets.get(index).copied().unwrap_or(u64::MAX), Some(constant_bytes)),
     };
     let ends = begins.checked_add(wanted);
-    if begins % ALIGNMENT_BYTES != 0 || !room.zip(ends).is_some_and(|(room, ends)| ends <= room) {
+    let is_inside = room.zip(ends).is_some_and(|(room, ends)| ends <= room);
+    if !begins.is_multiple_of(ALIGNMENT_BYTES) || !is_inside {
         return Err(format!("a tensor of {wanted} bytes does not fit its place {:?}", argument.place));
     }
     Ok(())

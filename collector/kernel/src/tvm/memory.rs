@@ -143,7 +143,8 @@ impl Shared {
     /// It does not fit, or would not be aligned.
     pub fn tensor(&self, offset: usize, shape: &[i64], dtype: DLDataType) -> Result<Tensor, MemoryError> {
         let wanted = size_bytes(shape, dtype).filter(|size| {
-            offset % ALIGNMENT_BYTES == 0 && offset.checked_add(*size).is_some_and(|end| end <= self.size_bytes)
+            offset.is_multiple_of(ALIGNMENT_BYTES)
+                && offset.checked_add(*size).is_some_and(|end| end <= self.size_bytes)
         });
         if wanted.is_none() {
             return Err(MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() });
@@ -304,6 +305,11 @@ struct Mapping {
     pages_bytes: usize,
     start: NonNull<c_void>,
 }
+
+// SAFETY: a mapping is memory without ties to a thread, and nothing of this value changes after it was made.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; what lies in the memory is for the tensors in it to answer for.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(size_bytes: usize, placement: Placement) -> io::Result<Self> {

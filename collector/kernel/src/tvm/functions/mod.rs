@@ -87,7 +87,7 @@ fn write(asked: &Value, formula: Formula, usual: &Function, is_of_vectors: bool)
     let argument = argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))?;
     let is_chosen = kind == Lanes(kind.lanes).float_type() && CHOSEN.get() == Functions::Vector;
     if is_chosen && !has_formula(&argument)? {
-        return Lanes(kind.lanes).named(&argument, |lanes, x| formula(lanes, x));
+        return Lanes(kind.lanes).named(&argument, formula);
     }
     if kind.lanes == 1 || is_of_vectors {
         return call_function(usual, RULE, std::slice::from_ref(asked));
