@@ -79,7 +79,7 @@ fn network(name: &str) -> Graph {
 
 #[test]
 fn small_networks_compute_what_their_graphs_do() {
-    for name in ["mlp", "lenet-5"] {
+    for name in ["mlp", "resnet-18:hw=32", "mobilenet-v2:hw=32"] {
         check(&network(name));
     }
 }
