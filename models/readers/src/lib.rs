@@ -12,9 +12,11 @@ pub mod torch;
 pub(crate) use emit::Emit;
 
 use bytes::Bytes;
+use models::builder::GraphBuilder;
 use models::error::{Error, Result};
-use models::graph::Graph;
+use models::graph::{Graph, ValueId};
 use models::types::DType;
+use passes::drop_dead_code;
 use reference::Tensor;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +75,26 @@ pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
         return Err(unreadable(format!("it has {} bytes, a model at most {most_bytes}", metadata.len())));
     }
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
+}
+
+/// The graph of all that was read, without what nobody uses. What left-out nodes read are results, too.
+pub(crate) fn finish(
+    builder: GraphBuilder,
+    file: &str,
+    mut outputs: Vec<ValueId>,
+    loose_ends: &[ValueId],
+) -> Result<Graph> {
+    let malformed = |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
+    for &id in loose_ends {
+        if !builder.is_given(id) && !outputs.contains(&id) {
+            outputs.push(id);
+        }
+    }
+    if outputs.is_empty() {
+        return Err(malformed("it has no outputs that can be computed".to_owned()));
+    }
+    let graph = builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
+    graph.map_err(|error| malformed(error.to_string()))
 }
 
 /// Why a rule refuses a node.

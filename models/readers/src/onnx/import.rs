@@ -6,13 +6,12 @@
 use super::call::{Arguments, Call};
 use super::messages::{self, Extent};
 use super::{rules, tensor};
-use crate::{Emit, Options, Refusal, Skipped};
+use crate::{Emit, Options, Refusal, Skipped, finish};
 use models::builder::GraphBuilder;
 use models::check::Limits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::{Dim, TensorType};
-use passes::drop_dead_code;
 use passes::fold::contents_of;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -451,23 +450,7 @@ impl<'a> Importer<'a> {
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }
         }
-        for &id in &self.loose_ends {
-            let is_given = self.emit.builder.is_given(id);
-            if !is_given && !outputs.contains(&id) {
-                outputs.push(id);
-            }
-        }
-        if outputs.is_empty() {
-            let reason = "it has no outputs that can be computed".to_owned();
-            return Err(self.malformed("as a whole".to_owned(), reason));
-        }
-        let file = self.file;
-        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
-        let graph = graph.map_err(|error| Error::Malformed {
-            file: file.to_owned(),
-            place: "as a whole".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped))
     }
 

@@ -3,14 +3,13 @@
 use super::call::Call;
 use super::rules;
 use super::schema::{Model, Operator, Tensor};
-use crate::{Emit, Options, Outcome, Refusal, Skipped, malformed};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed};
 use models::builder::GraphBuilder;
 use models::check::Limits;
 use models::contents::Contents;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, Origin, ValueId};
 use models::types::TensorType;
-use passes::drop_dead_code;
 
 /// What stands for a tensor of the file.
 #[derive(Clone, Copy)]
@@ -240,21 +239,7 @@ impl<'a> Importer<'a> {
                 }
             }
         }
-        for &id in &self.loose_ends {
-            if !self.emit.builder.is_given(id) && !outputs.contains(&id) {
-                outputs.push(id);
-            }
-        }
-        if outputs.is_empty() {
-            return Err(self.malformed("as a whole".to_owned(), "it has no outputs that can be computed".to_owned()));
-        }
-        let file = self.file;
-        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
-        let graph = graph.map_err(|error| Error::Malformed {
-            file: file.to_owned(),
-            place: "as a whole".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped))
     }
 

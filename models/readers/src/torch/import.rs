@@ -8,13 +8,12 @@ use super::call::{Argument, Call};
 use super::rules::{self, Made};
 use super::schema::{Meta, Node, Program, Union, integer_of};
 use super::weights::{Weights, type_of};
-use crate::{Emit, Options, Outcome, Refusal, Skipped, malformed, unsupported};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::check::Limits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::TensorType;
-use passes::drop_dead_code;
 use passes::fold::contents_of;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -451,21 +450,7 @@ impl<'a> Importer<'a> {
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }
         }
-        for &id in &self.loose_ends {
-            if !self.emit.builder.is_given(id) && !outputs.contains(&id) {
-                outputs.push(id);
-            }
-        }
-        if outputs.is_empty() {
-            return Err(self.malformed("as a whole".to_owned(), "it has no outputs that can be computed".to_owned()));
-        }
-        let file = self.file;
-        let graph = self.emit.builder.finish(&outputs).and_then(|graph| drop_dead_code(&graph));
-        let graph = graph.map_err(|error| Error::Malformed {
-            file: file.to_owned(),
-            place: "as a whole".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped))
     }
 
