@@ -20,7 +20,6 @@ pub mod quantise;
 mod quantised;
 mod rebuild;
 mod recognise;
-pub mod retype;
 mod rewrite;
 mod sign;
 mod split_attention;

@@ -11,22 +11,16 @@ pub(super) struct Rebuild<'a> {
     old: &'a Graph,
     builder: GraphBuilder,
     new_of: Vec<Option<ValueId>>,
-    retype: Box<dyn Fn(&TensorType) -> TensorType + 'a>,
 }
 
 impl<'a> Rebuild<'a> {
     pub(super) fn new(old: &'a Graph) -> Result<Rebuild<'a>> {
-        Rebuild::with_types(old, TensorType::clone)
-    }
-
-    /// A rebuild in which inputs and constants have other types.
-    pub(super) fn with_types(old: &'a Graph, retype: impl Fn(&TensorType) -> TensorType + 'a) -> Result<Rebuild<'a>> {
         let builder = GraphBuilder::new(&old.name);
         let new_of = vec![None; old.values.len()];
-        let mut rebuild = Rebuild { old, builder, new_of, retype: Box::new(retype) };
+        let mut rebuild = Rebuild { old, builder, new_of };
         for &id in &old.inputs {
             let value = &old.values[id.0 as usize];
-            let new = rebuild.builder.input(&value.name, (rebuild.retype)(&value.ty))?;
+            let new = rebuild.builder.input(&value.name, value.ty.clone())?;
             rebuild.replace(id, new);
         }
         Ok(rebuild)
@@ -79,7 +73,7 @@ impl<'a> Rebuild<'a> {
     /// A constant of the type of an old value with other contents.
     pub(super) fn constant_like(&mut self, id: ValueId, data: Const) -> Result<ValueId> {
         let value = &self.old.values[id.0 as usize];
-        self.builder.constant(&value.name, (self.retype)(&value.ty), data)
+        self.builder.constant(&value.name, value.ty.clone(), data)
     }
 
     /// A constant that the old graph does not have.
