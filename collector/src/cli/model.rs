@@ -9,6 +9,7 @@ use crate::campaign::{Event, graphs};
 use crate::network::{self, Comparison, Made};
 use bench::Bench;
 use executor::Program;
+use executor::program::Numbers;
 use job::target::{Kind, Target};
 use job::{Measured, NetworkJob, RunReply};
 use measure::{Method, Plan};
@@ -77,11 +78,12 @@ fn run_model(arguments: &ModelRun) -> Result<u8> {
     let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
     let program = folder.path().join("program");
     fs::create_dir(&program).map_err(Failure::environment)?;
-    let made = make(&graph, &plan, &target, &mut workers, &program)?;
+    let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
+    let made = make(&mut Numbers::of(&graph, &constants), &plan, &target, &mut workers, &program)?;
     let expected = if arguments.no_check {
         None
     } else {
-        let expected = reference::evaluate_graph(&graph, &inputs);
+        let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
         Some(expected.map_err(|error| Failure::usage(format!("cannot compute the reference: {}", chain(&error))))?)
     };
     let method = Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() });
@@ -149,10 +151,16 @@ fn inputs(graph: &Graph, arguments: &ModelRun, seed: u64) -> Result<Vec<Tensor>>
     Ok(inputs)
 }
 
-fn make(graph: &Graph, plan: &models::Plan, target: &Target, bench: &mut dyn Bench, folder: &Path) -> Result<Made> {
+fn make(
+    numbers: &mut Numbers<'_>,
+    plan: &models::Plan,
+    target: &Target,
+    bench: &mut dyn Bench,
+    folder: &Path,
+) -> Result<Made> {
     let mut progress = Progress::new(plan.tasks.len(), LINE_SECONDS);
     let choose = |task: &models::Task| network::default_schedule(task, target);
-    let made = network::make(graph, plan, target, &choose, bench, &mut || progress.hear(&Event::Built), folder);
+    let made = network::make(numbers, plan, target, &choose, bench, &mut || progress.hear(&Event::Built), folder);
     progress.finish();
     made.map_err(|error| Failure::usage(chain(&error)))
 }

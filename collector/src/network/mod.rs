@@ -54,9 +54,9 @@ pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
     Schedule::Template { knobs: space(task, &target.machine).default }
 }
 
-/// Builds every task of a model that was cut into calls, and writes its program into a folder.
+/// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder.
 pub fn make(
-    graph: &Graph,
+    numbers: &mut Numbers<'_>,
     plan: &Plan,
     target: &Target,
     choose: &dyn Fn(&Task) -> Schedule,
@@ -88,9 +88,8 @@ pub fn make(
         return Err(NetworkError::Build { task: one.task.describe(), place, why });
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
-    let program = program(graph, plan, &packings)?;
+    let program = program(numbers.graph, plan, &packings)?;
     let codes: Vec<&[u8]> = artifacts.iter().map(|artifact| artifact.object.as_slice()).collect();
-    let mut numbers = Numbers::of(graph)?;
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
     Ok(Made { program, schedules, artifacts })
 }

@@ -5,7 +5,7 @@
 
 use super::tensor::{Tensor, elements};
 use models::error::{Error, Result};
-use models::graph::{Const, Graph, ValueId};
+use models::graph::{Const, Graph};
 use models::operator::{BinaryOp, Op, ReduceOp, UnaryOp};
 use models::task::{Operand, Task};
 use models::types::{DType, Dim, TensorType};
@@ -34,37 +34,35 @@ pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
 
 /// One tensor per input of a graph, of numbers that its readers can work with.
 pub fn graph_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
+    let draws = draws(graph);
     (0..)
         .zip(&graph.inputs)
-        .map(|(stream, id)| random(&graph.values[id.0 as usize].ty, draw_of(graph, *id), seed, stream))
+        .map(|(stream, id)| random(&graph.values[id.0 as usize].ty, draws[id.0 as usize], seed, stream))
         .collect()
 }
 
-/// Which numbers all readers of a value can work with.
-fn draw_of(graph: &Graph, id: ValueId) -> Draw {
-    let mut draw = Draw::Any;
+/// Which numbers all readers of each value can work with.
+fn draws(graph: &Graph) -> Vec<Draw> {
+    let mut draws = vec![Draw::Any; graph.values.len()];
     for node in &graph.nodes {
         let types: Vec<&TensorType> = node.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
-        for (at, _) in node.inputs.iter().enumerate().filter(|(_, read)| **read == id) {
-            draw = draw.and(needed(&node.op, at, &types));
+        for (at, id) in node.inputs.iter().enumerate() {
+            let draw = &mut draws[id.0 as usize];
+            *draw = draw.and(needed(&node.op, at, &types));
         }
     }
-    draw
+    draws
 }
 
 /// The constants of a graph; nothing where a value is made at run time.
 pub fn constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
-    let tensor = |id: ValueId, ty: &TensorType, data: &Const| match data {
-        Const::Random { seed } => match draw_of(graph, id) {
-            Draw::Any => weight(ty, *seed),
-            draw => random(ty, draw, *seed, 0),
-        },
-        data => constant(ty, data),
+    let tensor = |ty: &TensorType, data: &Const, draw: Draw| match (data, draw) {
+        (Const::Random { seed }, Draw::Any) => weight(ty, *seed),
+        (Const::Random { seed }, draw) => random(ty, draw, *seed, 0),
+        (data, _) => constant(ty, data),
     };
-    (0..)
-        .zip(&graph.values)
-        .map(|(id, value)| value.data.as_ref().map(|data| tensor(ValueId(id), &value.ty, data)).transpose())
-        .collect()
+    let values = graph.values.iter().zip(draws(graph));
+    values.map(|(value, draw)| value.data.as_ref().map(|data| tensor(&value.ty, data, draw)).transpose()).collect()
 }
 
 /// The contents of one constant.

@@ -64,8 +64,14 @@ pub fn evaluate(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
     before.expect("a checked task has a step").into_tensor()
 }
 
-/// The results of a whole graph; constants are drawn as `random_inputs` draws them.
+/// The results of a whole graph.
 pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    graph.check()?;
+    evaluate_graph_with(graph, &constants(graph)?, inputs)
+}
+
+/// The results of a whole graph whose `constants` are at hand.
+pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     graph.check()?;
     let given: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
     let wanted: Vec<&TensorType> = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
@@ -73,10 +79,8 @@ pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let reason = format!("takes {wanted:?}, got {given:?}");
         return Err(Error::Graph { graph: graph.name.clone(), place: "inputs".to_owned(), reason });
     }
-    let mut values: Vec<Option<Array>> = constants(graph)?
-        .into_iter()
-        .map(|constant| constant.map(|tensor| Array::of(&tensor)).transpose())
-        .collect::<Result<_>>()?;
+    let mut values: Vec<Option<Array>> =
+        constants.iter().map(|constant| constant.as_ref().map(Array::of).transpose()).collect::<Result<_>>()?;
     for (id, input) in graph.inputs.iter().zip(inputs) {
         values[id.0 as usize] = Some(Array::of(input)?);
     }

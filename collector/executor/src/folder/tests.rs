@@ -15,7 +15,8 @@ fn small() -> (models::Graph, Program) {
 
 fn written(folder: &Path) -> Program {
     let (graph, program) = small();
-    let mut numbers = Numbers::of(&graph).expect("constants");
+    let constants = reference::constants(&graph).expect("constants");
+    let mut numbers = Numbers::of(&graph, &constants);
     let codes: Vec<Vec<u8>> = (0..program.codes).map(|place| vec![place as u8; 100]).collect();
     let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
     write::<FolderError>(folder, &program, &codes, |place| {

@@ -250,19 +250,22 @@ impl Writer<'_> {
     }
 }
 
-/// The numbers of a graph's constants, each computed when it is first asked for.
+/// The numbers that a graph's constants are and become, each computed when it is first asked for.
 pub struct Numbers<'a> {
-    graph: &'a Graph,
-    known: Vec<Option<Tensor>>,
+    /// The graph.
+    pub graph: &'a Graph,
+    constants: &'a [Option<Tensor>],
+    /// What follows from constants.
+    computed: HashMap<ValueId, Tensor>,
     /// The node that makes each value.
     makers: HashMap<ValueId, usize>,
 }
 
 impl<'a> Numbers<'a> {
-    /// Those of a graph.
-    pub fn of(graph: &'a Graph) -> Result<Numbers<'a>> {
+    /// Those of a graph with these constants (`reference::constants`).
+    pub fn of(graph: &'a Graph, constants: &'a [Option<Tensor>]) -> Numbers<'a> {
         let makers = graph.nodes.iter().enumerate().map(|(place, node)| (node.outputs[0], place)).collect();
-        Ok(Numbers { graph, known: reference::constants(graph)?, makers })
+        Numbers { graph, constants, computed: HashMap::new(), makers }
     }
 
     /// The bytes of a constant as it is stored.
@@ -279,22 +282,25 @@ impl<'a> Numbers<'a> {
     fn tensor(&mut self, id: ValueId) -> Result<&Tensor> {
         let mut wanted = vec![id];
         while let Some(&next) = wanted.last() {
-            if self.known[next.0 as usize].is_some() {
+            if self.known(next).is_some() {
                 wanted.pop();
                 continue;
             }
             let node = &self.graph.nodes[self.makers[&next]];
-            let missing: Vec<ValueId> =
-                node.inputs.iter().copied().filter(|id| self.known[id.0 as usize].is_none()).collect();
+            let missing: Vec<ValueId> = node.inputs.iter().copied().filter(|&id| self.known(id).is_none()).collect();
             if missing.is_empty() {
                 let inputs: Vec<Tensor> =
-                    node.inputs.iter().map(|id| self.known[id.0 as usize].clone().expect("just looked for")).collect();
-                self.known[next.0 as usize] = Some(reference::evaluate_operator(&node.op, &inputs)?);
+                    node.inputs.iter().map(|&id| self.known(id).expect("just looked for").clone()).collect();
+                self.computed.insert(next, reference::evaluate_operator(&node.op, &inputs)?);
             } else {
                 wanted.extend(missing);
             }
         }
-        Ok(self.known[id.0 as usize].as_ref().expect("just computed"))
+        Ok(self.known(id).expect("just computed"))
+    }
+
+    fn known(&self, id: ValueId) -> Option<&Tensor> {
+        self.constants[id.0 as usize].as_ref().or_else(|| self.computed.get(&id))
     }
 }
 

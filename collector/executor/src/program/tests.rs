@@ -15,7 +15,8 @@ fn cut(graph: &Graph) -> (Plan, Program) {
 /// Runs a program on memory of bytes, each call by the reference computation of its task.
 fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     let size = |ty: &TensorType| usize::try_from(ty.bytes().expect("a size")).expect("a small size");
-    let mut numbers = Numbers::of(graph).expect("constants");
+    let constants = reference::constants(graph).expect("constants");
+    let mut numbers = Numbers::of(graph, &constants);
     let constants: Vec<Vec<u8>> = program.constants.iter().map(|one| numbers.stored(one).expect("numbers")).collect();
     // What nobody wrote is no number.
     let mut activations = vec![0xff; usize::try_from(program.activation_bytes).expect("a small size")];
