@@ -44,6 +44,9 @@ fn models_in_files_are_right() {
     let models = root().join("models/readers/tests");
     let quantised = models.join("tflite-cases/one_layer_int8/qdq.onnx");
     right(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
+    // The second batch sees nothing, and answers with zeros.
+    let attended = root().join("tests/onnx-attention/truths/model.onnx");
+    right(&bench, &format!("--modelsource onnx --modelname {}", attended.display()));
     let exported = models.join("torch/small_image.pt2");
     right(&bench, &format!("--modelsource torch --modelname {} --shape x=2x3x8x8", exported.display()));
 }

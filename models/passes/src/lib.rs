@@ -41,6 +41,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("drop identities", identities::drop_identities),
     ("pads after transposes", layout::pads_after_transposes),
     ("channels before images", layout::channels_first),
+    ("recognise attention", recognise::recognise_attention),
     ("drop softmax guard", recognise::drop_softmax_guard),
     ("recognise normalisations", recognise::recognise_normalisations),
     ("absorb scales", recognise::absorb_scales),

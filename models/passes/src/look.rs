@@ -9,7 +9,6 @@ use std::collections::HashMap;
 pub(crate) struct Look<'a> {
     pub graph: &'a Graph,
     producers: HashMap<ValueId, usize>,
-    /// How often each value is read, as a result of the graph too.
     reads: Vec<usize>,
 }
 
@@ -42,7 +41,12 @@ impl<'a> Look<'a> {
 
     /// Whether what makes this value is read once and so belongs to its reader.
     pub fn is_read_once(&self, id: ValueId) -> bool {
-        self.reads[id.0 as usize] == 1
+        self.reads(id) == 1
+    }
+
+    /// How often a value is read, as a result of the graph too.
+    pub fn reads(&self, id: ValueId) -> usize {
+        self.reads[id.0 as usize]
     }
 
     /// The number of a constant that is one number everywhere.

@@ -116,7 +116,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
     writer.block(&output.name("attention"), Part::Epilogue, output.like(), |i| {
         let sum = sum.at(&i[..3])?;
         // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
-        let sum = if sight.causal || sight.window.is_some() {
+        let sum = if sight.causal || sight.window.is_some() || inputs.len() > 3 {
             sum.equal(&constant(dtype, 0.0)?)?.select(&constant(dtype, 1.0)?, &sum)?
         } else {
             sum

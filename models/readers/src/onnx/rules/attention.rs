@@ -31,9 +31,8 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let softcap = Some(call.float("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
     let mask = mask(emit, call, [places, total], past, dtype)?;
     let mut outputs = Vec::new();
-    // The scores themselves are asked for only by who looks inside, and a row whose places are all masked answers zero:
-    // both have no place in the fused form.
-    let y = if call.has_output(3) || mask.is_hiding {
+    // The scores themselves are asked for only by who looks inside; they have no place in the fused form.
+    let y = if call.has_output(3) {
         let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
             let code = i32::try_from(code).unwrap_or(0);
             crate::onnx::tensor::dtype(code).or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
@@ -98,8 +97,6 @@ struct Mask {
     value: Option<ValueId>,
     /// Whether the fused operator hides later places itself.
     is_causal: bool,
-    /// Whether a whole row may be hidden.
-    is_hiding: bool,
 }
 
 fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i64, dtype: DType) -> Outcome<Mask> {
@@ -119,13 +116,11 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
                 || (right >= 0 && key > at.saturating_add(right))
         })?);
     }
-    let mut is_hiding = lengths.is_some();
     if let Some(given) = call.optional(3) {
         let mut given = given;
         if emit.dtype(given)? == DType::Bool {
             let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
             given = emit.push(Op::Where, &[given, open, hidden])?;
-            is_hiding = true;
         }
         let extents = emit.extents(given)?;
         let last = extents.last().copied().unwrap_or(1);
@@ -142,7 +137,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
         [one] => Some(one),
         [one, two, ..] => Some(emit.binary(BinaryOp::Add, one, two)?),
     };
-    Ok(Mask { value, is_causal: is_fused, is_hiding })
+    Ok(Mask { value, is_causal: is_fused })
 }
 
 /// Which places a query may look at, counted from its own.

@@ -1,5 +1,7 @@
 //! Operators that files spell in many small ones.
 
+mod attention;
+
 use crate::simplify;
 use models::graph::Graph;
 use reference::{Tensor, Tolerance, compare, evaluate_graph};

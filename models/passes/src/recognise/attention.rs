@@ -1,0 +1,438 @@
+//! Attention that a file spells in products, scales, masks and a softmax.
+//!
+//! Seen from its last product, `softmax(scale · q · kᵀ + mask) · v`: scales may stand on the scores, the queries, the keys
+//! or several of them, keys may come turned, heads of keys and values may be repeated, a mask may be added or choose
+//! between scores and a number that hides them. Nobody else may read what lies in between. A row in which all is hidden by
+//! infinities is no number in the file, unless a guard makes it zero as attention does.
+
+use super::{Look, Pattern, Rebuild};
+use crate::fold::fold;
+use models::error::Result;
+use models::graph::{Const, Graph, Node, ValueId};
+use models::operator::{BinaryOp, Op, UnaryOp};
+use models::types::{DType, Dim, TensorType};
+
+/// Constants of more elements are not looked into for what they hide.
+const MAX_LOOKED_AT: u64 = 1 << 24;
+/// Operators between the first product and the softmax.
+const MAX_STEPS: usize = 12;
+/// A guard against rows in which all is hidden.
+const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
+
+pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
+    let look = Look::at(graph);
+    let guard = Pattern::fixed(GUARD);
+    let mut rebuild = Rebuild::new(graph)?;
+    for node in &graph.nodes {
+        match Spelled::ending_in(&look, &guard, node) {
+            Some(found) => found.emit(&look, &mut rebuild, node)?,
+            None => drop(rebuild.copy(node)?),
+        }
+    }
+    rebuild.finish()
+}
+
+/// Attention as it was found, `b` batches of `h` heads.
+struct Spelled {
+    batch: i64,
+    heads: i64,
+    /// How many neighbouring heads share keys and values.
+    repeats: i64,
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    masks: Vec<Mask>,
+    sight: Sight,
+    scale: f64,
+    softcap: Option<f64>,
+}
+
+/// Queries, keys or values with two last dimensions of places and width, whatever stands before.
+#[derive(Clone)]
+struct Operand {
+    id: ValueId,
+    /// Of which this transpose is meant.
+    permutation: Option<Vec<i64>>,
+    /// What it is multiplied with.
+    scale: f64,
+    /// How often each matrix counts, one after the other.
+    repeats: i64,
+    extents: [i64; 2],
+}
+
+/// What hides places.
+#[derive(Clone, Copy)]
+enum Mask {
+    /// A number that is added to each score.
+    Added(ValueId),
+    /// Scores where a condition holds, or does not, and elsewhere one number.
+    Chosen { condition: ValueId, is_seen_where_true: bool, hidden: f64 },
+}
+
+/// What attention hides without a mask.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Sight {
+    causal: bool,
+    window: Option<i64>,
+}
+
+/// What becomes of the product of queries and keys before the softmax.
+struct Scores<'a> {
+    product: &'a Node,
+    scale: f64,
+    /// The number before a hyperbolic tangent of the scores.
+    softcap: Option<f64>,
+    masks: Vec<Mask>,
+    /// Batches and heads, once four dimensions were seen.
+    leading: Option<[i64; 2]>,
+    /// Whether a mask tells apart what stands before the last two of three dimensions.
+    is_mask_merged: bool,
+}
+
+impl Spelled {
+    fn ending_in(look: &Look<'_>, guard: &Pattern, node: &Node) -> Option<Spelled> {
+        let Op::MatMul { transpose_a: false, transpose_b } = node.op else { return None };
+        let scores = scores(look, softmax_input(look, guard, node.inputs[0])?, MAX_STEPS)?;
+        let Op::MatMul { transpose_b: is_k_plain, .. } = scores.product.op else { return None };
+        let extents = look.ty(scores.product.outputs[0]).extents()?;
+        let (before, [rows, places]) = split(&extents)?;
+        let [batch, heads] = scores.leading.unwrap_or([1, before.iter().product()]);
+        if scores.is_mask_merged && batch != 1 {
+            return None;
+        }
+        let q = Operand::of(look, scores.product.inputs[0], false, true)?;
+        let k = Operand::of(look, scores.product.inputs[1], !is_k_plain, true)?;
+        let v = Operand::of(look, node.inputs[1], transpose_b, false)?;
+        let is_constant = |operand: &Operand| look.data(operand.id).is_some();
+        let is_one_type = [q.id, k.id, v.id].iter().all(|&id| look.ty(id).dtype == look.ty(node.outputs[0]).dtype);
+        // A product with constants is a layer.
+        if is_constant(&k) || is_constant(&v) || !is_one_type || !look.ty(q.id).dtype.is_float() {
+            return None;
+        }
+        // A product takes one matrix for all heads, too.
+        let shared = |own: &[i64], all: &[i64]| match (own, all) {
+            (own, all) if own == all => Some(1),
+            (&[own, 1], &[all, heads]) if own == all => Some(heads),
+            _ => None,
+        };
+        let leading_of = |id: ValueId| Some(split(&look.ty(id).extents()?)?.0.to_vec());
+        let weights = leading_of(node.inputs[0])?;
+        let k_repeats = k.repeats * shared(&leading_of(scores.product.inputs[1])?, before)?;
+        let v_repeats = v.repeats * shared(&leading_of(node.inputs[1])?, &weights)?;
+        let fits = leading_of(scores.product.inputs[0])? == before
+            && q.repeats == 1
+            && k_repeats == v_repeats
+            && heads % k_repeats == 0
+            && q.extents == [rows, k.extents[1]]
+            && k.extents[0] == places
+            && v.extents[0] == places
+            && places > 0;
+        let inner = scores.scale * q.scale * k.scale;
+        let (scale, softcap) = match scores.softcap {
+            Some(softcap) => (inner * softcap, Some(softcap)),
+            None => (inner, None),
+        };
+        let is_scaled = |number: f64| number.is_finite() && number > 0.0;
+        if !fits || !is_scaled(scale) || !softcap.is_none_or(is_scaled) {
+            return None;
+        }
+        let found: Vec<(Mask, Option<Sight>)> =
+            scores.masks.into_iter().map(|mask| (mask, mask.sight(look, [rows, places]))).collect();
+        let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(Sight::default())).collect();
+        let (mut sight, mut masks) = (Sight::default(), Vec::new());
+        for (mask, found) in &hiding {
+            // What only a large number hides is seen where another mask hides all else.
+            let is_hidden = hiding.len() == 1 || mask.is_endless(look);
+            match found.filter(|_| is_hidden && sight == Sight::default()) {
+                Some(found) => sight = found,
+                None => masks.push(*mask),
+            }
+        }
+        // Files round the root of the width, or the root of that.
+        let usual = 1.0 / (q.extents[1] as f64).sqrt();
+        let scale = if (scale - usual).abs() <= 1e-6 * usual { usual } else { scale };
+        Some(Spelled { batch, heads, repeats: k_repeats, q, k, v, masks, sight, scale, softcap })
+    }
+
+    fn emit(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node) -> Result<()> {
+        let dtype = look.ty(node.outputs[0]).dtype;
+        let mut inputs = Vec::new();
+        for (operand, heads) in
+            [(&self.q, self.heads), (&self.k, self.heads / self.repeats), (&self.v, self.heads / self.repeats)]
+        {
+            inputs.push(operand.emit(rebuild, node, [self.batch, heads])?);
+        }
+        let mut whole = None;
+        for mask in &self.masks {
+            let made = mask.emit(look, rebuild, node, dtype)?;
+            whole = Some(match whole {
+                Some(whole) => rebuild.insert(Some(node), Op::Binary { function: BinaryOp::Add }, &[whole, made])?,
+                None => made,
+            });
+        }
+        inputs.extend(whole);
+        let Sight { causal, window } = self.sight;
+        let op = Op::Attention { causal, scale: self.scale, window, softcap: self.softcap };
+        let output = look.ty(node.outputs[0]).extents().unwrap_or_default();
+        if output == [self.batch, self.heads, self.q.extents[0], self.v.extents[1]] {
+            rebuild.emit(node, op, &inputs)?;
+        } else {
+            let made = rebuild.insert(Some(node), op, &inputs)?;
+            rebuild.emit(node, Op::Reshape { shape: output }, &[made])?;
+        }
+        Ok(())
+    }
+}
+
+/// What the softmax over the last dimension is taken of, seen from the weights; guarded or not.
+fn softmax_input(look: &Look<'_>, guard: &Pattern, weights: ValueId) -> Option<ValueId> {
+    let node = look.node(weights).filter(|_| look.is_read_once(weights))?;
+    match &node.op {
+        Op::Reshape { .. } if keeps_matrices(look, node) => softmax_input(look, guard, node.inputs[0]),
+        Op::Softmax { axis, log: false } => is_last(look, weights, *axis).then(|| node.inputs[0]),
+        Op::Where => {
+            let found = guard.find_in(look, weights)?;
+            let softmax = look.node(found.get("y")?)?;
+            let Op::Softmax { axis, log: false } = softmax.op else { return None };
+            let [is_nan, y] = [node.inputs[0], softmax.outputs[0]];
+            let is_inside = look.is_read_once(is_nan) && look.reads(y) == 2 && look.ty(y) == look.ty(weights);
+            (is_inside && is_last(look, y, axis)).then(|| softmax.inputs[0])
+        }
+        _ => None,
+    }
+}
+
+fn is_last(look: &Look<'_>, id: ValueId, axis: i64) -> bool {
+    let rank = look.ty(id).rank() as i64;
+    rank >= 3 && axis == rank - 1
+}
+
+/// Follows scores back to their product.
+fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> {
+    let node = look.node(id).filter(|_| steps > 0 && look.is_read_once(id))?;
+    let before = |inner: ValueId| scores(look, inner, steps - 1).filter(|_| look.ty(inner) == look.ty(id));
+    let mut found = match &node.op {
+        Op::MatMul { transpose_a: false, .. } => {
+            Scores { product: node, scale: 1.0, softcap: None, masks: Vec::new(), leading: None, is_mask_merged: false }
+        }
+        Op::Reshape { .. } if keeps_matrices(look, node) => scores(look, node.inputs[0], steps - 1)?,
+        Op::Unary { function: UnaryOp::Tanh } => {
+            let mut found = before(node.inputs[0])?;
+            if found.softcap.is_some() || !found.masks.is_empty() {
+                return None;
+            }
+            found.softcap = Some(1.0);
+            found
+        }
+        Op::Binary { function: BinaryOp::Add } => look
+            .either(id, BinaryOp::Add)
+            .find_map(|(inner, mask)| Some(before(inner)?.masked(look, [inner, mask], Mask::Added(mask))))?,
+        Op::Binary { function: BinaryOp::Mul | BinaryOp::Div } => {
+            let (inner, number) = scaled(look, node)?;
+            let mut found = before(inner)?;
+            if !found.masks.is_empty() {
+                return None;
+            }
+            *found.softcap.as_mut().unwrap_or(&mut found.scale) *= number;
+            found
+        }
+        Op::Where => {
+            let [condition, one, other] = [node.inputs[0], node.inputs[1], node.inputs[2]];
+            [(one, other, true), (other, one, false)].into_iter().find_map(|(inner, number, is_seen_where_true)| {
+                let hidden = look.scalar(number).filter(|hidden| takes_all(look.ty(id).dtype, *hidden))?;
+                let mask = Mask::Chosen { condition, is_seen_where_true, hidden };
+                // A large number would not be the same once more was added to it.
+                let found = before(inner).filter(|found| found.masks.is_empty() || hidden == f64::NEG_INFINITY)?;
+                Some(found.masked(look, [inner, condition], mask))
+            })?
+        }
+        _ => return None,
+    };
+    match look.ty(id).extents()?[..] {
+        [_, _, _] => {}
+        [batch, heads, _, _] if found.leading.is_none_or(|leading| leading == [batch, heads]) => {
+            found.leading = Some([batch, heads]);
+        }
+        _ => return None,
+    }
+    Some(found)
+}
+
+impl Scores<'_> {
+    /// With another mask, given by a value that meets the scores.
+    fn masked(mut self, look: &Look<'_>, [scores, given]: [ValueId; 2], mask: Mask) -> Self {
+        let is_merged = look.ty(scores).rank() == 3 && look.ty(given).rank() == 3;
+        self.is_mask_merged |= is_merged && look.ty(given).shape[0] != Dim::Known(1);
+        self.masks.push(mask);
+        self
+    }
+}
+
+/// Whether a score is lost in this number, so that adding it is choosing it.
+fn takes_all(dtype: DType, hidden: f64) -> bool {
+    hidden == f64::NEG_INFINITY || (dtype != DType::F16 && hidden <= -1e30)
+}
+
+/// A value and the number it is multiplied with.
+fn scaled(look: &Look<'_>, node: &Node) -> Option<(ValueId, f64)> {
+    let [one, other] = node.inputs[..] else { return None };
+    let found = match node.op {
+        Op::Binary { function: BinaryOp::Mul } => {
+            look.scalar(other).map(|number| (one, number)).or_else(|| look.scalar(one).map(|number| (other, number)))
+        }
+        Op::Binary { function: BinaryOp::Div } => look.scalar(other).map(|number| (one, 1.0 / number)),
+        _ => None,
+    };
+    found.filter(|(inner, _)| look.ty(*inner) == look.ty(node.outputs[0]))
+}
+
+/// All dimensions but the last two, and those.
+fn split(extents: &[i64]) -> Option<(&[i64], [i64; 2])> {
+    let (before, last) = extents.split_last_chunk::<2>()?;
+    Some((before, *last))
+}
+
+/// Whether a view only groups matrices in another way.
+fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
+    let last_two = |id: ValueId| Some(split(&look.ty(id).extents()?)?.1);
+    let found = last_two(node.outputs[0]);
+    found.is_some() && found == last_two(node.inputs[0])
+}
+
+impl Operand {
+    /// An operand of a product; `is_turned` where its places stand in the last dimension, `takes_scale` where a number
+    /// before it may be told apart.
+    fn of(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<Operand> {
+        let (_, mut extents) = split(&look.ty(id).extents()?)?;
+        if is_turned {
+            extents.reverse();
+        }
+        let mut found = Operand { id, permutation: None, scale: 1.0, repeats: 1, extents };
+        let mut is_turned = is_turned;
+        while let Some(node) = look.node(found.id) {
+            match &node.op {
+                Op::Reshape { .. } if keeps_matrices(look, node) => {}
+                Op::Expand { .. } | Op::Tile { .. } if found.repeats == 1 => match repeats(look, node) {
+                    Some(repeats) => found.repeats = repeats,
+                    None => break,
+                },
+                Op::Binary { .. } => match scaled(look, node).filter(|_| takes_scale && look.is_read_once(found.id)) {
+                    Some((inner, number)) => {
+                        found.scale *= number;
+                        found.id = inner;
+                        continue;
+                    }
+                    None => break,
+                },
+                Op::Transpose { permutation } if is_turned => {
+                    let mut permutation = permutation.clone();
+                    let last = permutation.len() - 1;
+                    permutation.swap(last - 1, last);
+                    found.id = node.inputs[0];
+                    is_turned = false;
+                    if (0..).zip(&permutation).any(|(index, &axis)| axis != index) {
+                        found.permutation = Some(permutation);
+                        break;
+                    }
+                    continue;
+                }
+                _ => break,
+            }
+            found.id = node.inputs[0];
+        }
+        if is_turned {
+            let rank = look.ty(found.id).rank() as i64;
+            found.permutation = Some((0..rank - 2).chain([rank - 1, rank - 2]).collect());
+        }
+        Some(found)
+    }
+
+    fn emit(&self, rebuild: &mut Rebuild<'_>, node: &Node, [batch, heads]: [i64; 2]) -> Result<ValueId> {
+        let mut value = rebuild.get(self.id)?;
+        if let Some(permutation) = &self.permutation {
+            value = rebuild.insert(Some(node), Op::Transpose { permutation: permutation.clone() }, &[value])?;
+        }
+        let shape = vec![batch, heads, self.extents[0], self.extents[1]];
+        if rebuild.ty(value)?.extents().as_ref() == Some(&shape) {
+            return Ok(value);
+        }
+        rebuild.insert(Some(node), Op::Reshape { shape }, &[value])
+    }
+}
+
+/// How often an expansion repeats each matrix, where it does nothing else.
+fn repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
+    let (x, y) = (look.ty(node.inputs[0]).extents()?, look.ty(node.outputs[0]).extents()?);
+    let last = y.len().checked_sub(3)?;
+    let is_one = x.len() == y.len() && x[last] == 1 && x[..last] == y[..last] && x[last + 1..] == y[last + 1..];
+    is_one.then(|| y[last])
+}
+
+impl Mask {
+    /// What a constant mask hides, where attention can hide it without one.
+    fn sight(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<Sight> {
+        let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
+        let ty = look.ty(id);
+        let data = look.data(id).filter(|_| ty.elements().is_some_and(|elements| elements <= MAX_LOOKED_AT))?;
+        let numbers = reference::constant(ty, data).ok()?.numbers();
+        let is_seen = |number: f64| match *self {
+            Mask::Added(_) if number == 0.0 => Some(true),
+            Mask::Added(_) => (number == f64::NEG_INFINITY || number <= lowest(ty.dtype)).then_some(false),
+            Mask::Chosen { is_seen_where_true, .. } => Some((number != 0.0) == is_seen_where_true),
+        };
+        let seen: Vec<bool> = numbers.into_iter().map(is_seen).collect::<Option<_>>()?;
+        if seen.iter().all(|&seen| seen) {
+            return Some(Sight::default());
+        }
+        // The same in all heads of all batches.
+        let (_, last) = split(&ty.extents()?)?;
+        if last != [rows, places] || rows > places {
+            return None;
+        }
+        let width = seen[seen.len() - usize::try_from(places).ok()?..].iter().filter(|&&seen| seen).count() as i64;
+        let is_expected = |(index, &seen): (i64, &bool)| {
+            let (own, place) = (index / places % rows + places - rows, index % places);
+            seen == (place <= own && place > own - width)
+        };
+        let window = (width < places).then_some(width);
+        (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(Sight { causal: true, window })
+    }
+
+    /// Whether what it hides stays hidden, whatever else is added.
+    fn is_endless(&self, look: &Look<'_>) -> bool {
+        match *self {
+            Mask::Chosen { hidden, .. } => hidden == f64::NEG_INFINITY,
+            Mask::Added(id) => {
+                let numbers = look.data(id).and_then(|data| reference::constant(look.ty(id), data).ok());
+                numbers
+                    .is_some_and(|tensor| tensor.numbers().iter().all(|number| *number == 0.0 || number.is_infinite()))
+            }
+        }
+    }
+
+    /// As numbers to be added.
+    fn emit(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node, dtype: DType) -> Result<ValueId> {
+        let (condition, is_seen_where_true, hidden) = match *self {
+            Mask::Added(id) => return rebuild.get(id),
+            Mask::Chosen { condition, is_seen_where_true, hidden } => (condition, is_seen_where_true, hidden),
+        };
+        let number = TensorType::new(dtype, &[]);
+        let (open, hidden) = (Const::Fill(0.0), Const::Fill(hidden));
+        let [one, other] = if is_seen_where_true { [open, hidden] } else { [hidden, open] };
+        let ty = look.ty(condition);
+        let folded =
+            look.data(condition).and_then(|data| fold(&Op::Where, &[(ty, data), (&number, &one), (&number, &other)]));
+        if let Some(data) = folded {
+            return rebuild.constant("mask", TensorType { dtype, shape: ty.shape.clone() }, data);
+        }
+        let condition = rebuild.get(condition)?;
+        let one = rebuild.constant("seen", number.clone(), one)?;
+        let other = rebuild.constant("hidden", number, other)?;
+        rebuild.insert(Some(node), Op::Where, &[condition, one, other])
+    }
+}
+
+/// Added to a score of which something is known, this leaves nothing of its weight.
+fn lowest(dtype: DType) -> f64 {
+    if dtype == DType::F16 { -60_000.0 } else { -1e30 }
+}
