@@ -1,6 +1,6 @@
 //! Convolution and matrix products, directly from their sums.
 //!
-//! The innermost loop always adds a multiple of one contiguous row to another, which compilers turn into vector code
+//! The innermost loop always adds multiples of contiguous rows to another, which compilers turn into vector code
 //! without being allowed to reorder a sum.
 
 use super::movement::{broadcast_strides, offsets};
@@ -127,23 +127,90 @@ pub(super) fn dense(x: &Array, w: &Array, y: &mut Array) {
     product(&x.data, &transposed(&w.data, n, k), k, n, &mut y.data);
 }
 
-/// `y[m, n] = a[m, k] · b[k, n]`
+/// Rows of a result that are computed together, so that each row of `b` is read once for all of them.
+const ROWS: usize = 16;
+/// Columns of them, so that what is added to stays near.
+const COLUMNS: usize = 512;
+/// Terms that are added in one walk over a row, one after the other.
+const TERMS: usize = 4;
+
+/// `y[m, n] = a[m, k] · b[k, n]`; each sum is taken from its first term to its last.
 fn product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
     if k == 0 || n == 0 {
         return;
     }
-    for (a, y) in a.chunks_exact(k).zip(y.chunks_exact_mut(n)) {
-        for (a, b) in a.iter().zip(b.chunks_exact(n)) {
-            y.iter_mut().zip(b).for_each(|(y, b)| *y += a * b);
+    for (a, y) in a.chunks(ROWS * k).zip(y.chunks_mut(ROWS * n)) {
+        for start in (0..n).step_by(COLUMNS) {
+            let columns = start..n.min(start + COLUMNS);
+            for first in (0..k).step_by(TERMS) {
+                let rows = first..k.min(first + TERMS);
+                for (a, y) in a.chunks_exact(k).zip(y.chunks_exact_mut(n)) {
+                    add_terms(
+                        &a[rows.clone()],
+                        |term| &b[(first + term) * n..][columns.clone()],
+                        &mut y[columns.clone()],
+                    );
+                }
+            }
         }
     }
 }
 
+/// Adds multiples of rows to a row, all of the first before all of the second.
+fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64]) {
+    if let &[a, b, c, d] = factors {
+        let rows = row(0).iter().zip(row(1)).zip(row(2)).zip(row(3));
+        y.iter_mut().zip(rows).for_each(|(y, (((p, q), r), s))| *y = *y + a * p + b * q + c * r + d * s);
+        return;
+    }
+    for (term, factor) in factors.iter().enumerate() {
+        y.iter_mut().zip(row(term)).for_each(|(y, x)| *y += factor * x);
+    }
+}
+
+/// Squares of a matrix that are turned one after the other, so that both sides stay near.
+const SQUARE: usize = 32;
+
 fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-    (0..columns).flat_map(|column| (0..rows).map(move |row| matrix[row * columns + column])).collect()
+    let mut turned = vec![0.0; matrix.len()];
+    for top in (0..rows).step_by(SQUARE) {
+        for left in (0..columns).step_by(SQUARE) {
+            for column in left..columns.min(left + SQUARE) {
+                for row in top..rows.min(top + SQUARE) {
+                    turned[column * rows + row] = matrix[row * columns + column];
+                }
+            }
+        }
+    }
+    turned
 }
 
 fn last_two(array: &Array) -> (usize, usize) {
     let rank = array.extents.len();
     (array.extents[rank - 2], array.extents[rank - 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks and their rests change no digit.
+    #[test]
+    fn products_are_sums_from_the_first_term_to_the_last() {
+        for (m, k, n) in [(1, 1, 1), (ROWS + 1, TERMS, COLUMNS), (3, 2 * TERMS + 3, COLUMNS + 1), (2 * ROWS, 7, 33)] {
+            let numbers = |count: usize, step: usize| -> Vec<f64> {
+                (0..count).map(|place| 1.0 / ((place * step % 101) as f64 - 50.5)).collect()
+            };
+            let (a, b) = (numbers(m * k, 7), numbers(k * n, 13));
+            let mut y = vec![0.0; m * n];
+            product(&a, &b, k, n, &mut y);
+            for (place, y) in y.iter().enumerate() {
+                let (row, column) = (place / n, place % n);
+                let sum = (0..k).fold(0.0, |sum, term| sum + a[row * k + term] * b[term * n + column]);
+                assert_eq!(*y, sum, "{m} x {k} x {n} at {place}");
+            }
+            let turned = transposed(&b, k, n);
+            assert!((0..k * n).all(|place| turned[place % n * k + place / n] == b[place]));
+        }
+    }
 }
