@@ -4,7 +4,7 @@
 //! difference of large ones. So what counts is the largest error beside the largest output.
 
 use models::{DType, Graph};
-use reference::Tensor;
+use reference::{Tensor, Tolerance};
 use serde::Serialize;
 
 /// The outputs of a run beside those of the reference.
@@ -22,26 +22,18 @@ pub struct Comparison {
 
 /// Compares outputs one by one, the worst counts.
 pub fn compare(graph: &Graph, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
-    let tolerance = tolerance(graph);
-    let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance, is_right: true };
+    let share = tolerance(graph);
+    let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
-        let (found, wanted) = (found.numbers(), wanted.numbers());
-        let finite = wanted.iter().copied().filter(|number| number.is_finite());
+        let finite = wanted.numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
-        let mut error = 0.0f64;
-        let mut is_complete = true;
-        for (&one, &other) in found.iter().zip(&wanted) {
-            let is_same = one == other || (one.is_nan() && other.is_nan());
-            let difference = if is_same { 0.0 } else { (one - other).abs() };
-            is_complete &= difference.is_finite();
-            error = error.max(difference);
-        }
-        let is_right = is_complete && error <= tolerance * largest.max(f64::MIN_POSITIVE);
-        let share = |error: f64, largest: f64| error / largest.max(f64::MIN_POSITIVE);
-        if share(error, largest) >= share(worst.max_abs_error, worst.largest_output) {
+        let unit = largest.max(f64::MIN_POSITIVE);
+        let compared = reference::compare(found, wanted, Tolerance { absolute: share * unit, relative: 0.0 });
+        let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
+        if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {
             (worst.max_abs_error, worst.largest_output) = (error, largest);
         }
-        worst.is_right &= is_right;
+        worst.is_right &= compared.is_ok_and(|compared| compared.ok);
     }
     worst
 }
