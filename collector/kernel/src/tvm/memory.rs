@@ -104,8 +104,7 @@ elements!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 pub fn tensor(shape: &[i64], dtype: DLDataType, placement: Placement) -> Result<Tensor, MemoryError> {
     let size_bytes = size_bytes(shape, dtype)
         .ok_or_else(|| MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() })?;
-    let mapping = Mapping::new(size_bytes, placement).map_err(|source| MemoryError::Map { size_bytes, source })?;
-    Ok(Tensor::from_nd_alloc(mapping, shape, dtype, DLDevice::new(DLDeviceType::kDLCPU, 0)))
+    Shared::new(size_bytes, placement)?.tensor(0, shape, dtype)
 }
 
 /// Memory that several tensors lie in.
@@ -332,22 +331,6 @@ impl Mapping {
         // SAFETY: these pages are ours and nothing refers to them yet.
         unsafe { mprotect(body_start, body, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }?;
         Ok(mapping)
-    }
-}
-
-// SAFETY: `start` is aligned and is followed by as many accessible bytes as the tensor has, until this value, which
-// the tensor owns, is dropped with it.
-unsafe impl NDAllocator for Mapping {
-    const MIN_ALIGN: usize = ALIGNMENT_BYTES;
-
-    // SAFETY: asks nothing of its caller; the binding declares it so.
-    unsafe fn alloc_data(&mut self, _prototype: &DLTensor) -> *mut c_void {
-        self.start.as_ptr()
-    }
-
-    // SAFETY: as above.
-    unsafe fn free_data(&mut self, _tensor: &DLTensor) {
-        // The pages go when this value is dropped, which follows at once.
     }
 }
 
