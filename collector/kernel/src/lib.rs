@@ -4,6 +4,7 @@ pub mod apply;
 pub mod builder;
 pub mod code;
 pub mod lower;
+mod measuring;
 pub mod network;
 pub mod runner;
 #[allow(unsafe_code)]

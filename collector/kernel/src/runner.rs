@@ -1,18 +1,17 @@
 //! The runner: object in, times out.
 //!
 //! Inputs are drawn from the job's seed, the expected result comes from the reference computation, both once per
-//! task. Each job gets a fresh thread, because TVM's thread pool belongs to its caller and keeps its first size. The
-//! output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one; the
-//! comparison comes after measuring, and a wrong result throws the times away.
+//! task. The output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one;
+//! the comparison comes after measuring, and a wrong result throws the times away.
 
+use crate::measuring::on_fresh_thread;
 use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Placement;
-use crate::tvm::pool;
 use anyhow::{Context, Result, ensure};
 use job::prepared::{Prepared, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
-use measure::counters::{CounterRequest, CounterSession};
-use measure::{HostClock, affinity, measure};
+use measure::counters::CounterSession;
+use measure::{HostClock, measure};
 use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
@@ -46,9 +45,8 @@ impl Runner {
         };
         let process = self.process;
         // The buffers move into the measuring thread and come back with its answer.
-        let (reply, buffers) = std::thread::scope(|scope| {
-            let measuring = scope.spawn(move || (run_on_this_thread(process, job, prepared, &buffers), buffers));
-            measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))
+        let (reply, buffers) = on_fresh_thread(&job.cpus, &job.counters, move |counters| {
+            Ok((run_on_this_thread(process, job, prepared, &buffers, counters), buffers))
         })?;
         self.buffers = Some((job.packings.clone(), buffers));
         reply
@@ -78,20 +76,15 @@ fn run_on_this_thread(
     job: &RunJob,
     prepared: &Prepared,
     buffers: &[Buffer],
+    counters: &mut CounterSession,
 ) -> Result<RunReply> {
-    // Before the pool is made, so that its threads are counted too.
-    let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
-    let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
-    let threads = pool::configure(&job.cpus)?;
-    ensure!(threads == job.cpus.len(), "asked for {} threads, the pool has {threads}", job.cpus.len());
-    affinity::pin(&job.cpus[..1])?;
     let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
     let arguments: Vec<&Buffer> = buffers.iter().collect();
     let output = arguments.last().context("an artifact has an output")?;
     let task_output = prepared.output();
     poison(output, task_output)?;
     let mut call = |times: u32| kernel.call(&arguments, times);
-    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), &mut counters)?;
+    let measurement = measure(&mut call, &job.method, &mut HostClock::new(), counters)?;
     let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
