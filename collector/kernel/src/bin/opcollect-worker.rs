@@ -8,39 +8,41 @@ use kernel::runner::Runner;
 use kernel::tvm::{compile, library, names::Role};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use worker::Entry;
 
 fn main() -> ExitCode {
     worker::end(serve())
 }
 
 fn serve() -> anyhow::Result<()> {
-    let role = match std::env::args().nth(1).as_deref() {
-        Some("build") => Role::Builder,
-        Some("run" | "run-network") => Role::Runner,
-        Some("run-cuda") => return serve_device(),
+    match std::env::args().nth(1).as_deref() {
+        Some("build") => serve_with_tvm(Role::Builder, |entry, mut versions| {
+            versions.insert("cpu".to_owned(), compile::system_cpu()?);
+            let mut builder = Builder::default();
+            Ok(entry.serve(versions, |job| builder.answer(&job))?)
+        }),
+        Some("run") => serve_with_tvm(Role::Runner, |entry, versions| {
+            let mut runner = Runner::new(entry.become_runner());
+            Ok(entry.serve(versions, |job| runner.answer(&job))?)
+        }),
+        Some("run-network") => serve_with_tvm(Role::Runner, |entry, versions| {
+            let process = entry.become_runner();
+            Ok(entry.serve(versions, |job| network::answer(process, &job))?)
+        }),
+        Some("run-cuda") => serve_device(),
         _ => anyhow::bail!("usage: `opcollect-worker build|run|run-network|run-cuda`, started by `opcollect`"),
-    };
-    let is_network = std::env::args().nth(1).as_deref() == Some("run-network");
+    }
+}
+
+type Versions = BTreeMap<String, String>;
+
+/// Opens what of TVM this role needs, then serves.
+fn serve_with_tvm(role: Role, serve: impl FnOnce(Entry, Versions) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let entry = worker::enter()?;
     let opened = library::open(role)?;
     let mut versions = BTreeMap::from([("tvm".to_owned(), opened.tvm)]);
     versions.extend(opened.llvm.map(|llvm| ("llvm".to_owned(), llvm)));
-    match role {
-        Role::Builder => {
-            versions.insert("cpu".to_owned(), compile::system_cpu()?);
-            let mut builder = Builder::default();
-            entry.serve(versions, |job| builder.answer(&job))?;
-        }
-        Role::Runner if is_network => {
-            let process = entry.become_runner();
-            entry.serve(versions, |job| network::answer(process, &job))?;
-        }
-        Role::Runner => {
-            let mut runner = Runner::new(entry.become_runner());
-            entry.serve(versions, |job| runner.answer(&job))?;
-        }
-    }
-    Ok(())
+    serve(entry, versions)
 }
 
 /// A runner that needs the driver and nothing of TVM.
