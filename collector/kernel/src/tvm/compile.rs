@@ -123,7 +123,6 @@ const LAST: &[Name] = &[
 
 /// Lowers and compiles a module for a CPU, with functions of this kind.
 pub fn compile(module: &Module, target: &CompileTarget, kind: Functions) -> Result<Object> {
-    functions::register()?;
     let start = Instant::now();
     let lowered = functions::with(kind, || lower(module, target))?;
     let lowered_at = Instant::now();

@@ -57,10 +57,7 @@ names! {
     HAS_ATTRIBUTE = "ir.OpHasAttr", 2, Builder;
     GET_ATTRIBUTE = "ir.OpGetAttr", 2, Builder;
     SET_ATTRIBUTE = "ir.RegisterOpAttr", 4, Builder;
-    LET = "prim.Let", 4, Builder;
-    BROADCAST = "prim.Broadcast", 3, Builder;
     SHUFFLE = "prim.Shuffle", 3, Builder;
-    REINTERPRET = "tirx.reinterpret", 3, Builder;
     ADD = "prim._OpAdd", 3, Builder;
     SUB = "prim._OpSub", 3, Builder;
     MUL = "prim._OpMul", 3, Builder;
@@ -154,6 +151,10 @@ names! {
     FOR = "tirx.For", 9, Builder;
     SCHEDULABLE_BLOCK = "s_tir.SBlock", 10, Builder;
     SCHEDULABLE_BLOCK_REALIZE = "s_tir.SBlockRealize", 4, Builder;
+    ATTRIBUTE = "tirx.AttrStmt", 5, Builder;
+    MODULE_FUNCTION = "ir.Module_Lookup_str", 2, Builder;
+    MODULE_VARIABLE = "ir.Module_GetGlobalVar", 2, Builder;
+    MODULE_ADD = "ir.Module_Add", 4, Builder;
     PRIM_FUNCTION = "tirx.PrimFunc", 5, Builder;
     TENSOR_INTRINSIC = "s_tir.TensorIntrin", 2, Builder;
     TENSOR_INTRINSIC_REGISTER = "s_tir.TensorIntrinRegister", 3, Builder;

@@ -4,10 +4,7 @@
 //! numbers below the normal ones. Sums of a product and a number may be rounded once or twice, as the processor has it:
 //! neither breaks a bound.
 
-use super::super::call::{TvmError, Value};
-use super::lanes::{Lanes, add, div, equal, less, mul, select, shift_left, shift_right, sub};
-
-type Result<T> = std::result::Result<T, TvmError>;
+use super::body::Number;
 
 /// Bits of a float's fraction.
 const FRACTION: i32 = 23;
@@ -41,45 +38,30 @@ const EXP_2: [f64; 8] = [
 const EXP_BOUNDS: [f64; 2] = [-104.0, 89.0];
 const EXP_2_BOUNDS: [f64; 2] = [-151.0, 129.0];
 
-pub(super) fn exp(lanes: &Lanes, x: &Value) -> Result<Value> {
+pub(super) fn exp(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_BOUNDS;
-    lanes.named(&lanes.held(x, low, high)?, |lanes, x| {
-        let turned = add(&mul(x, &lanes.float(std::f64::consts::LOG2_E)?)?, &lanes.float(ROUNDER)?)?;
-        lanes.named(&turned, |lanes, turned| {
-            let whole = sub(turned, &lanes.float(ROUNDER)?)?;
-            lanes.named(&whole, |lanes, whole| {
-                let rest = sub(x, &mul(whole, &lanes.float(LN_2[0])?)?)?;
-                let rest = sub(&rest, &mul(whole, &lanes.float(LN_2[1])?)?)?;
-                let grown = lanes.named(&rest, |lanes, rest| lanes.polynomial(rest, &EXP))?;
-                times_power(lanes, &grown, turned)
-            })
-        })
-    })
+    let x = x.held(low, high);
+    let turned = x * std::f64::consts::LOG2_E + ROUNDER;
+    let whole = turned - ROUNDER;
+    let rest = x - whole * LN_2[0] - whole * LN_2[1];
+    times_power(rest.polynomial(&EXP), turned)
 }
 
-pub(super) fn exp2(lanes: &Lanes, x: &Value) -> Result<Value> {
+pub(super) fn exp2(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_2_BOUNDS;
-    lanes.named(&lanes.held(x, low, high)?, |lanes, x| {
-        lanes.named(&add(x, &lanes.float(ROUNDER)?)?, |lanes, turned| {
-            let rest = sub(x, &sub(turned, &lanes.float(ROUNDER)?)?)?;
-            let grown = lanes.named(&rest, |lanes, rest| lanes.polynomial(rest, &EXP_2))?;
-            times_power(lanes, &grown, turned)
-        })
-    })
+    let x = x.held(low, high);
+    let turned = x + ROUNDER;
+    let rest = x - (turned - ROUNDER);
+    times_power(rest.polynomial(&EXP_2), turned)
 }
 
 /// A number times two to the power of the whole number in the last bits of `turned`: in two steps, since the power alone
 /// may be no float where the product is one.
-fn times_power(lanes: &Lanes, number: &Value, turned: &Value) -> Result<Value> {
-    let whole = sub(&lanes.as_integer(turned)?, &lanes.integer(ROUNDER_BITS)?)?;
-    lanes.named_integer(&whole, |lanes, whole| {
-        let half = shift_right(whole, &lanes.integer(1)?)?;
-        lanes.named_integer(&half, |lanes, half| {
-            let power =
-                |of: &Value| lanes.as_float(&shift_left(&add(of, &lanes.integer(BIAS)?)?, &lanes.integer(FRACTION)?)?);
-            mul(&mul(number, &power(half)?)?, &power(&sub(whole, half)?)?)
-        })
-    })
+fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
+    let whole = turned.bits() - ROUNDER_BITS;
+    let half = whole.down(1);
+    let [first, second] = [half, whole - half].map(|power| (power + BIAS).up(FRACTION).as_bits());
+    number * first * second
 }
 
 /// The bits of the float at or above the root of 1/2.
@@ -91,61 +73,39 @@ const LIFT: i32 = 25;
 /// `log((1 + s) / (1 - s)) / s - 2` over the square of `s`, for `s` up to 0.1716.
 const LOG: [f64; 4] = [0.666_666_656_455, 0.400_003_351_909, 0.285_373_085_430, 0.235_821_512_845];
 
-pub(super) fn log(lanes: &Lanes, x: &Value) -> Result<Value> {
-    let is_small = less(x, &lanes.float(LEAST_NORMAL)?)?;
-    let lifted = select(&is_small, &mul(x, &lanes.float(f64::from(LIFT).exp2())?)?, x)?;
-    lanes.named_integer(&lanes.as_integer(&lifted)?, |lanes, bits| {
-        let above = shift_right(&sub(bits, &lanes.integer(ROOT_OF_HALF)?)?, &lanes.integer(FRACTION)?)?;
-        lanes.named_integer(&above, |lanes, above| {
-            let fraction = lanes.as_float(&sub(bits, &shift_left(above, &lanes.integer(FRACTION)?)?)?)?;
-            let lift = select(&is_small, &lanes.integer(LIFT)?, &lanes.integer(0)?)?;
-            let power = lanes.to_float(&sub(above, &lift)?)?;
-            let rest = sub(&fraction, &lanes.float(1.0)?)?;
-            let finite =
-                lanes.named(&rest, |lanes, rest| lanes.named(&power, |lanes, power| near_one(lanes, rest, power)))?;
-            let no_number = lanes.float_of_bits(NO_NUMBER)?;
-            let infinity = lanes.float_of_bits(INFINITY)?;
-            let zero = lanes.float(0.0)?;
-            let lowest = lanes.float_of_bits(INFINITY | 1 << 31)?;
-            let outside = select(&equal(x, &zero)?, &lowest, &no_number)?;
-            let below = select(&less(&zero, x)?, &finite, &outside)?;
-            select(&less(x, &infinity)?, &below, x)
-        })
-    })
+pub(super) fn log(x: Number<'_>) -> Number<'_> {
+    let is_small = x.is_less(x.constant(LEAST_NORMAL));
+    let bits = is_small.choose(x * f64::from(LIFT).exp2(), x).bits();
+    let above = (bits - ROOT_OF_HALF).down(FRACTION);
+    let fraction = (bits - above.up(FRACTION)).as_bits();
+    let lift = is_small.choose(x.constant(f64::from(LIFT)), x.constant(0.0));
+    let finite = near_one(fraction - 1.0, above.to_number() - lift);
+    let zero = x.constant(0.0);
+    let infinity = x.of_bits(INFINITY);
+    let outside = x.is(zero).choose(x.of_bits(INFINITY | 1 << 31), x.of_bits(NO_NUMBER));
+    let below = zero.is_less(x).choose(finite, outside);
+    x.is_less(infinity).choose(below, x)
 }
 
 /// `log(1 + rest) + power · log 2`, for a rest between the roots of 1/2 and 2, less one.
-fn near_one(lanes: &Lanes, rest: &Value, power: &Value) -> Result<Value> {
-    let quotient = div(rest, &add(&lanes.float(2.0)?, rest)?)?;
-    let half_square = mul(&mul(&lanes.float(0.5)?, rest)?, rest)?;
-    lanes.named(&half_square, |lanes, half_square| {
-        lanes.named(&quotient, |lanes, quotient| {
-            let series = lanes
-                .named(&mul(quotient, quotient)?, |lanes, square| mul(square, &lanes.polynomial(square, &LOG)?))?;
-            let small = mul(quotient, &add(half_square, &series)?)?;
-            let small = add(&small, &mul(power, &lanes.float(LN_2[1])?)?)?;
-            let rounded = sub(&sub(half_square, &small)?, rest)?;
-            sub(&mul(power, &lanes.float(LN_2[0])?)?, &rounded)
-        })
-    })
+fn near_one<'a>(rest: Number<'a>, power: Number<'a>) -> Number<'a> {
+    let quotient = rest / (rest + 2.0);
+    let half_square = rest * 0.5 * rest;
+    let square = quotient * quotient;
+    let series = square * square.polynomial(&LOG);
+    let small = quotient * (half_square + series) + power * LN_2[1];
+    power * LN_2[0] - (half_square - small - rest)
 }
 
 /// The logarithm of the rounded sum, times how much the rounding took.
-pub(super) fn log1p(lanes: &Lanes, x: &Value) -> Result<Value> {
-    let one = lanes.float(1.0)?;
-    lanes.named(&add(x, &one)?, |lanes, sum| {
-        let infinity = lanes.float_of_bits(INFINITY)?;
-        let is_lost = equal(sum, &one)?;
-        let taken = sub(sum, &one)?;
-        let whole = lanes.named(&log(lanes, sum)?, |_, logarithm| {
-            let corrected = mul(logarithm, &div(x, &taken)?)?;
-            // Of zero, infinities and what is no number there is nothing to correct.
-            let is_usual = less(&lanes.float(0.0)?, sum)?;
-            let inside = select(&is_usual, &corrected, logarithm)?;
-            select(&less(sum, &infinity)?, &inside, logarithm)
-        })?;
-        select(&is_lost, x, &whole)
-    })
+pub(super) fn log1p(x: Number<'_>) -> Number<'_> {
+    let sum = x + 1.0;
+    let logarithm = log(sum);
+    let corrected = logarithm * (x / (sum - 1.0));
+    // Of zero, infinities and what is no number there is nothing to correct.
+    let inside = x.constant(0.0).is_less(sum).choose(corrected, logarithm);
+    let whole = sum.is_less(x.of_bits(INFINITY)).choose(inside, logarithm);
+    sum.is(x.constant(1.0)).choose(x, whole)
 }
 
 /// An odd function that ends at one: `x` times the quotient of two polynomials of its square, fitted for the least
@@ -183,20 +143,17 @@ const TANH: Saturating = Saturating {
     below: &[1.0, 4.700_003_003e-1, 2.718_534_403e-2, 3.909_829_841e-4, 1.264_919_549e-6],
 };
 
-pub(super) fn erf(lanes: &Lanes, x: &Value) -> Result<Value> {
-    saturating(lanes, x, &ERF)
+pub(super) fn erf(x: Number<'_>) -> Number<'_> {
+    saturating(x, &ERF)
 }
 
-pub(super) fn tanh(lanes: &Lanes, x: &Value) -> Result<Value> {
-    saturating(lanes, x, &TANH)
+pub(super) fn tanh(x: Number<'_>) -> Number<'_> {
+    saturating(x, &TANH)
 }
 
-fn saturating(lanes: &Lanes, x: &Value, function: &Saturating) -> Result<Value> {
-    lanes.named(&lanes.held(x, -function.bound, function.bound)?, |lanes, x| {
-        let quotient = lanes.named(&mul(x, x)?, |lanes, square| {
-            let above = mul(x, &lanes.polynomial(square, function.above)?)?;
-            div(&above, &lanes.polynomial(square, function.below)?)
-        })?;
-        lanes.named(&quotient, |lanes, quotient| lanes.held(quotient, -1.0, 1.0))
-    })
+fn saturating<'a>(x: Number<'a>, function: &Saturating) -> Number<'a> {
+    let x = x.held(-function.bound, function.bound);
+    let square = x * x;
+    let quotient = x * square.polynomial(function.above) / square.polynomial(function.below);
+    quotient.held(-1.0, 1.0)
 }

@@ -1,24 +1,28 @@
 //! Exponentials, logarithms and their kin as arithmetic on vectors, in place of one library call for each element.
 //!
-//! TVM's last pass asks each operator how its target writes it. For `f32` on CPUs the answers here are polynomials over a
-//! whole vector; every other type keeps TVM's answer. Because that pass is the last, schedules, features and traces know
-//! nothing of it. [`with`] chooses for what is compiled inside of it.
+//! TVM's last pass asks each operator how its target writes it. For `f32` on CPUs the answer here is the call of a function
+//! of a whole vector, and LLVM gets those functions with the module and puts them in the places of their calls. TVM itself
+//! sees only calls: what its analysis does with named values takes time without end when formulas stand inside of formulas.
+//! Every other type keeps TVM's answer. Because that pass is the last, schedules, features and traces know nothing of it.
+//! [`with`] chooses for what is lowered inside of it.
 
+mod body;
 mod formulas;
-mod lanes;
 
 use super::call::{TvmError, Value, call, call_function};
+use super::expression::Module;
 use super::names;
+use body::Number;
 use job::space::Functions;
-use lanes::Lanes;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// How an operator is written for vectors of this width.
-type Formula = fn(&Lanes, &Value) -> Result<Value>;
+/// What a function is of each element.
+type Formula = fn(Number<'_>) -> Number<'_>;
 
 const FORMULAS: &[(&str, Formula)] = &[
     ("tirx.exp", formulas::exp),
@@ -32,35 +36,65 @@ const FORMULAS: &[(&str, Formula)] = &[
 const RULE: &str = "llvm.FLowerIntrinsic";
 const RULE_OF_ALL: &str = "default.FLowerIntrinsic";
 const IS_OF_VECTORS: &str = "TVectorizable";
+const FLOAT: u8 = 2;
 
 thread_local! {
     static CHOSEN: Cell<Functions> = const { Cell::new(Functions::Vector) };
+    /// Which functions were called, of how many lanes.
+    static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Compiles with functions of this kind.
-pub(super) fn with<T>(functions: Functions, compile: impl FnOnce() -> T) -> T {
+/// Lowers with functions of this kind, and gives the module those that it calls.
+pub(super) fn with(functions: Functions, lower: impl FnOnce() -> Result<Module>) -> Result<Module> {
+    register()?;
     let before = CHOSEN.replace(functions);
-    let result = compile();
+    CALLED.take();
+    let module = lower();
     CHOSEN.set(before);
-    result
+    let definitions: String = CALLED
+        .take()
+        .into_iter()
+        .map(|(place, lanes)| body::function(&name(place, lanes), lanes, FORMULAS[place].1))
+        .collect();
+    if definitions.is_empty() { module } else { with_definitions(&module?, &definitions) }
+}
+
+/// A module whose function brings these for LLVM.
+fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
+    const FUNCTION: &str = "main";
+    const IMPORT: &str = "pragma_import_llvm";
+    let function = call!(names::MODULE_FUNCTION, &module.0, FUNCTION)?;
+    let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;
+    let nothing = call!(names::INT_IMMEDIATE, models::DType::I32, 0i64, Value::none())?;
+    let body = call!(names::ATTRIBUTE, nothing, IMPORT, text, function.field("body")?, Value::none())?;
+    let (parameters, attributes) = (function.field("params")?, function.field("attrs")?);
+    let function =
+        call!(names::PRIM_FUNCTION, parameters, body, function.field("ret_type")?, attributes, Value::none())?;
+    let variable = call!(names::MODULE_VARIABLE, &module.0, FUNCTION)?;
+    call!(names::MODULE_ADD, &module.0, variable, function, true).map(Module)
+}
+
+fn name(place: usize, lanes: u16) -> String {
+    format!("{}.{lanes}", FORMULAS[place].0.replace("tirx", "opcollect"))
 }
 
 /// Registers the answers, once per process.
-pub(super) fn register() -> Result<()> {
+fn register() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
-    REGISTERED.get_or_init(|| FORMULAS.iter().try_for_each(|(operator, formula)| answer(operator, *formula))).clone()
+    REGISTERED.get_or_init(|| (0..FORMULAS.len()).try_for_each(answer)).clone()
 }
 
 /// Of two registrations the one of the higher level counts; TVM's own have 10.
 const LEVEL: i64 = 11;
 
-fn answer(operator: &'static str, formula: Formula) -> Result<()> {
+fn answer(place: usize) -> Result<()> {
+    let operator = FORMULAS[place].0;
     let usual = usual(operator)?;
     let is_of_vectors = call!(names::HAS_ATTRIBUTE, call!(names::GET_OPERATOR, operator)?, IS_OF_VECTORS)?.boolean()?;
     let rule = move |arguments: &[AnyView]| {
         let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
         let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
-        write(&asked, formula, &usual, is_of_vectors).map(|answer| answer.0).map_err(failed)
+        write(&asked, place, &usual, is_of_vectors).map(|answer| answer.0).map_err(failed)
     };
     call!(names::SET_ATTRIBUTE, operator, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
     if !is_of_vectors {
@@ -81,25 +115,45 @@ fn usual(operator: &'static str) -> Result<Function> {
     Err(TvmError::new(names::GET_ATTRIBUTE.text, format!("TVM cannot write `{operator}`")))
 }
 
-fn write(asked: &Value, formula: Formula, usual: &Function, is_of_vectors: bool) -> Result<Value> {
+fn write(asked: &Value, place: usize, usual: &Function, is_of_vectors: bool) -> Result<Value> {
     let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert("element type")?;
-    let argument = asked.field("args")?.items()?.into_iter().next();
-    let argument = argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))?;
-    let is_chosen = kind == Lanes(kind.lanes).float_type() && CHOSEN.get() == Functions::Vector;
-    if is_chosen && !has_formula(&argument)? {
-        return Lanes(kind.lanes).named(&argument, formula);
+    if (kind.code, kind.bits) == (FLOAT, 32) && CHOSEN.get() == Functions::Vector {
+        CALLED.with_borrow_mut(|called| called.insert((place, kind.lanes)));
+        let name = call!(names::STRING_IMMEDIATE, name(place, kind.lanes).as_str(), Value::none())?;
+        return call_operator(
+            kind,
+            &call!(names::GET_OPERATOR, "tirx.call_pure_extern")?,
+            vec![name, argument(asked)?],
+        );
     }
     if kind.lanes == 1 || is_of_vectors {
         return call_function(usual, RULE, std::slice::from_ref(asked));
     }
-    lanes::one_by_one(asked, kind, |one| call_function(usual, RULE, &[one]))
+    one_by_one(asked, kind, |one| call_function(usual, RULE, &[one]))
 }
 
-/// Whether one of these functions is in an expression. TVM's analysis puts names' values in their places again, so that of
-/// two formulas one inside of the other it would see hundreds of the inner one, and of three more than it can.
-fn has_formula(expression: &Value) -> Result<bool> {
-    let text = call!(names::JSON_GRAPH, expression, Value::none())?.text()?;
-    Ok(FORMULAS.iter().any(|(operator, _)| text.contains(&format!("\"{operator}\""))))
+fn argument(asked: &Value) -> Result<Value> {
+    let argument = asked.field("args")?.items()?.into_iter().next();
+    argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))
+}
+
+/// What a vector of these calls gives, each element by itself.
+fn one_by_one(asked: &Value, of: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
+    let (argument, operator) = (argument(asked)?, asked.field("op")?);
+    let place = |lane: u16| call!(names::INT_IMMEDIATE, models::DType::I32, i64::from(lane), Value::none());
+    let mut elements = Vec::new();
+    let mut places = Vec::new();
+    for lane in 0..of.lanes {
+        let element = call!(names::SHUFFLE, vec![argument.clone()], vec![place(lane)?], Value::none())?;
+        elements.push(write(call_operator(DLDataType { lanes: 1, ..of }, &operator, vec![element])?)?);
+        places.push(place(lane)?);
+    }
+    call!(names::SHUFFLE, elements, places, Value::none())
+}
+
+fn call_operator(of: DLDataType, operator: &Value, arguments: Vec<Value>) -> Result<Value> {
+    let kind = call!(names::PRIM_TYPE, Value(Any::from(of)))?;
+    call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none())
 }
 
 #[cfg(test)]

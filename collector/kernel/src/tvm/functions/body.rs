@@ -1,0 +1,190 @@
+//! The body of a function of a vector of so many `f32`, as LLVM reads it.
+//!
+//! Numbers write down what makes them: `x * y` is an instruction, and its value can be used any number of times.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::ops::{Add, Div, Mul, Sub};
+
+/// What was written so far.
+pub(super) struct Body {
+    lanes: u16,
+    text: RefCell<String>,
+    count: Cell<usize>,
+}
+
+/// A float of each lane.
+#[derive(Clone, Copy)]
+pub(super) struct Number<'a>(Operand<'a>);
+
+/// A 32-bit integer of each lane.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'a>(Operand<'a>);
+
+/// A truth of each lane.
+#[derive(Clone, Copy)]
+pub(super) struct Condition<'a>(Operand<'a>);
+
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    body: &'a Body,
+    source: Source,
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Given,
+    Instruction(usize),
+    Float(f32),
+    Integer(i32),
+}
+
+/// A function of this name from a vector to one of as many elements.
+pub(super) fn function(name: &str, lanes: u16, formula: fn(Number<'_>) -> Number<'_>) -> String {
+    let body = Body { lanes, text: RefCell::default(), count: Cell::new(0) };
+    let result = formula(Number(Operand { body: &body, source: Source::Given }));
+    let (kind, result) = (body.vector("float"), result.0.text());
+    let head = format!("define {kind} @\"{name}\"({kind} %x) nounwind willreturn memory(none) {{\n");
+    format!("{head}{}  ret {kind} {result}\n}}\n", body.text.take())
+}
+
+impl Body {
+    fn vector(&self, of: &str) -> String {
+        if self.lanes == 1 { of.to_owned() } else { format!("<{} x {of}>", self.lanes) }
+    }
+
+    fn instruction(&self, text: &str) -> Operand<'_> {
+        let number = self.count.replace(self.count.get() + 1);
+        writeln!(self.text.borrow_mut(), "  %v{number} = {text}").expect("text takes what is written");
+        Operand { body: self, source: Source::Instruction(number) }
+    }
+
+    fn of_all(&self, kind: &str, number: &str) -> String {
+        if self.lanes == 1 { number.to_owned() } else { format!("splat ({kind} {number})") }
+    }
+}
+
+impl<'a> Operand<'a> {
+    fn text(self) -> String {
+        match self.source {
+            Source::Given => "%x".to_owned(),
+            Source::Instruction(number) => format!("%v{number}"),
+            // LLVM writes floats by the bits of the wide number that they are.
+            Source::Float(number) => self.body.of_all("float", &format!("{:#018x}", f64::from(number).to_bits())),
+            Source::Integer(number) => self.body.of_all("i32", &number.to_string()),
+        }
+    }
+
+    fn constant(self, source: Source) -> Operand<'a> {
+        Operand { source, ..self }
+    }
+
+    fn with(self, instruction: &str, kind: &str, right: Operand<'a>) -> Operand<'a> {
+        let text = format!("{instruction} {} {}, {}", self.body.vector(kind), self.text(), right.text());
+        self.body.instruction(&text)
+    }
+
+    fn turned(self, instruction: &str, from: &str, to: &str) -> Operand<'a> {
+        let (from, to) = (self.body.vector(from), self.body.vector(to));
+        self.body.instruction(&format!("{instruction} {from} {} to {to}", self.text()))
+    }
+}
+
+impl<'a> Number<'a> {
+    /// The same constant in each lane.
+    pub(super) fn constant(self, number: f64) -> Number<'a> {
+        Number(self.0.constant(Source::Float(number as f32)))
+    }
+
+    /// The float of these bits in each lane.
+    pub(super) fn of_bits(self, bits: u32) -> Number<'a> {
+        Number(self.0.constant(Source::Float(f32::from_bits(bits))))
+    }
+
+    /// Its bits.
+    pub(super) fn bits(self) -> Whole<'a> {
+        Whole(self.0.turned("bitcast", "float", "i32"))
+    }
+
+    pub(super) fn is_less(self, than: Number<'a>) -> Condition<'a> {
+        Condition(self.0.with("fcmp olt", "float", than.0))
+    }
+
+    pub(super) fn is(self, other: Number<'a>) -> Condition<'a> {
+        Condition(self.0.with("fcmp oeq", "float", other.0))
+    }
+
+    /// `first + x (second + x (third + …))`
+    pub(super) fn polynomial(self, coefficients: &[f64]) -> Number<'a> {
+        let (last, others) = coefficients.split_last().expect("a polynomial has coefficients");
+        others.iter().rev().fold(self.constant(*last), |sum, coefficient| sum * self + *coefficient)
+    }
+
+    /// Itself between two bounds; what is no number stays none.
+    pub(super) fn held(self, low: f64, high: f64) -> Number<'a> {
+        let (low, high) = (self.constant(low), self.constant(high));
+        let held = self.is_less(low).choose(low, self);
+        high.is_less(held).choose(high, held)
+    }
+}
+
+impl<'a> Condition<'a> {
+    pub(super) fn choose(self, yes: Number<'a>, no: Number<'a>) -> Number<'a> {
+        let body = self.0.body;
+        let (truth, number) = (body.vector("i1"), body.vector("float"));
+        let (condition, yes, no) = (self.0.text(), yes.0.text(), no.0.text());
+        Number(body.instruction(&format!("select {truth} {condition}, {number} {yes}, {number} {no}")))
+    }
+}
+
+impl<'a> Whole<'a> {
+    fn constant(self, number: i32) -> Whole<'a> {
+        Whole(self.0.constant(Source::Integer(number)))
+    }
+
+    /// The float of these bits.
+    pub(super) fn as_bits(self) -> Number<'a> {
+        Number(self.0.turned("bitcast", "i32", "float"))
+    }
+
+    /// The float of this value.
+    pub(super) fn to_number(self) -> Number<'a> {
+        Number(self.0.turned("sitofp", "i32", "float"))
+    }
+
+    /// Bits moved up.
+    pub(super) fn up(self, by: i32) -> Whole<'a> {
+        Whole(self.0.with("shl", "i32", self.constant(by).0))
+    }
+
+    /// Bits moved down, the sign kept.
+    pub(super) fn down(self, by: i32) -> Whole<'a> {
+        Whole(self.0.with("ashr", "i32", self.constant(by).0))
+    }
+}
+
+macro_rules! arithmetic {
+    ($($operand:ident, $kind:literal, $constant:ty: $($operation:ident $method:ident $instruction:literal),*;)*) => {
+        $($(
+            impl<'a> $operation for $operand<'a> {
+                type Output = $operand<'a>;
+
+                fn $method(self, right: $operand<'a>) -> $operand<'a> {
+                    $operand(self.0.with($instruction, $kind, right.0))
+                }
+            }
+
+            impl<'a> $operation<$constant> for $operand<'a> {
+                type Output = $operand<'a>;
+
+                fn $method(self, right: $constant) -> $operand<'a> {
+                    $operation::$method(self, self.constant(right))
+                }
+            }
+        )*)*
+    };
+}
+arithmetic! {
+    Number, "float", f64: Add add "fadd", Sub sub "fsub", Mul mul "fmul", Div div "fdiv";
+    Whole, "i32", i32: Add add "add", Sub sub "sub";
+}
