@@ -24,6 +24,7 @@ mod window;
 
 pub use compare::{Comparison, Rounding, Tolerance, compare, tolerance, tolerance_when_rounded};
 pub use inputs::{constant, constants, graph_inputs, random_inputs};
+pub use pointwise::error_function;
 pub use tensor::Tensor;
 
 use models::einsum::Equation;

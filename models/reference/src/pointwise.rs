@@ -205,7 +205,7 @@ fn hard_sigmoid(x: f64) -> f64 {
 }
 
 /// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`, whose terms all have one sign.
-fn error_function(x: f64) -> f64 {
+pub fn error_function(x: f64) -> f64 {
     if x.is_nan() {
         return x;
     }

@@ -14,6 +14,7 @@ use crate::lower::{Sums, lower};
 use job::space::{self, Functions, Knobs, Schedule, Setting};
 use job::target;
 use models::{DType, Task};
+use reference::error_function as erf;
 use tvm_ffi::AnyView;
 
 /// Numbers in one call; a vector does not divide it, so that single elements are tried, too.
@@ -75,20 +76,6 @@ impl Code {
         let output = self.call(&input);
         output.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes"))).collect()
     }
-}
-
-/// The positive series, until its terms no longer count.
-fn erf(x: f64) -> f64 {
-    if x.is_nan() || x.abs() > 6.0 {
-        return if x.is_nan() { x } else { x.signum() };
-    }
-    let (mut term, mut sum, mut n) = (x, x, 0.0);
-    while term.abs() > 1e-18 * sum.abs() {
-        n += 1.0;
-        term *= 2.0 * x * x / (2.0 * n + 1.0);
-        sum += term;
-    }
-    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
 /// The space between a float at this number and the next.
