@@ -1,4 +1,4 @@
-//! The messages of an ONNX file, as far as they are read.
+//! The messages of an ONNX file, as far as they are read and written.
 //!
 //! Numbers are those of the public schema; what is not listed here is skipped when decoding. Written by hand with the
 //! decoder's own attributes, so that building needs neither a compiler for the schema nor generated code.
@@ -8,6 +8,10 @@ use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Model {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSet>,
     #[prost(message, optional, tag = "7")]
@@ -86,6 +90,9 @@ pub(super) struct Attribute {
     pub name: String,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
+    /// Which of the fields holds the value: readers other than ours ask for it.
+    #[prost(int32, tag = "20")]
+    pub kind: i32,
     #[prost(float, optional, tag = "2")]
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]

@@ -1,4 +1,4 @@
-//! Reads ONNX files.
+//! Reads ONNX files, and writes graphs as such.
 //!
 //! The file is read once; weights are slices of it, or stay in the files beside it. Every node is brought to one form
 //! at the door, whatever version of the operator set it was written for, and added through the builder, so the shape
@@ -13,6 +13,9 @@ mod rules;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod write;
+
+pub use write::write;
 
 use crate::{Imported, Options};
 use bytes::Bytes;

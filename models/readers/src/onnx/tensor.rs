@@ -34,6 +34,25 @@ pub(super) fn dtype(code: i32) -> Result<DType, String> {
     })
 }
 
+/// The number of an element type in a file.
+pub(super) fn code(dtype: DType) -> i32 {
+    match dtype {
+        DType::F32 => 1,
+        DType::U8 => 2,
+        DType::I8 => 3,
+        DType::U16 => 4,
+        DType::I16 => 5,
+        DType::I32 => 6,
+        DType::I64 => 7,
+        DType::Bool => 9,
+        DType::F16 => 10,
+        DType::F64 => 11,
+        DType::U32 => 12,
+        DType::U64 => 13,
+        DType::BF16 => 16,
+    }
+}
+
 /// Type and contents of a tensor in a file of this folder.
 pub(super) fn constant(tensor: &messages::Tensor, folder: Option<&Path>) -> Result<(TensorType, Const), String> {
     let ty = TensorType::new(dtype(tensor.data_type)?, &tensor.dims);

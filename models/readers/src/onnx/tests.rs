@@ -75,7 +75,7 @@ fn model(x: &[&str], constants: Vec<messages::Tensor>, nodes: Vec<Node>) -> mess
             output: vec![output],
             ..messages::Graph::default()
         }),
-        functions: vec![],
+        ..messages::Model::default()
     }
 }
 

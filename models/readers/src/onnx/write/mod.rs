@@ -1,0 +1,147 @@
+//! Writes a graph as an ONNX file, so that others can run what has none, with the very constants that the reference has.
+//!
+//! Each operator becomes the one of the format that says the same, where there is one: libraries are fast at what they
+//! recognise. Others are spelled by several; attention is split into its products. Constants are numbers in the file,
+//! already turned and shaped as their operator wants them. A file holds at most 2 GiB: larger models are refused.
+
+mod contraction;
+mod movement;
+mod normalise;
+mod pointwise;
+mod sheet;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use super::messages;
+use super::tensor::code;
+use models::Graph;
+use models::error::{Error, Result};
+use models::graph::Node;
+use models::operator::Op;
+use models::types::{Dim, TensorType};
+use prost::Message;
+use sheet::Sheet;
+
+/// What every library of recent years reads, and the first that has `Gelu` as one operator.
+const OPERATOR_SET: i64 = 20;
+/// The version of the file's own form that goes with it.
+const FORM: i64 = 9;
+
+/// The file of a graph.
+pub fn write(graph: &Graph) -> Result<Vec<u8>> {
+    let graph = &passes::split_attention(graph)?;
+    let bytes: u64 = graph.values.iter().filter(|one| one.data.is_some()).filter_map(|one| one.ty.bytes()).sum();
+    let refused =
+        |place: &str, reason: String| Error::Graph { graph: graph.name.clone(), place: place.to_owned(), reason };
+    if bytes >= super::MAX_FILE_BYTES {
+        return Err(refused("constants", format!("they take {bytes} bytes, and an ONNX file holds at most 2 GiB")));
+    }
+    if let Some(value) = graph.values.iter().find(|value| value.ty.extents().is_none()) {
+        return Err(refused(&value.name, format!("{} has a dimension without a number", value.ty)));
+    }
+    let mut sheet = Sheet::of(graph)?;
+    for (index, node) in graph.nodes.iter().enumerate() {
+        if sheet.is_done(index) {
+            continue;
+        }
+        let made = operator(&mut sheet, node);
+        let made = made.map_err(|reason| refused(&format!("`{}` ({})", node.op.name(), node.origin.scope), reason))?;
+        sheet.made(node.outputs[0], made);
+    }
+    let (nodes, initializer, outputs) = sheet.finish();
+    let input = graph.inputs.iter().zip(sheet::port_names(graph, &graph.inputs));
+    let input = input.map(|(id, name)| port(name, &graph.values[id.0 as usize].ty)).collect();
+    let output = graph.outputs.iter().zip(outputs);
+    let output = output.map(|(id, name)| port(name, &graph.values[id.0 as usize].ty)).collect();
+    let model = messages::Model {
+        ir_version: FORM,
+        producer_name: "opcollect".to_owned(),
+        opset_import: vec![messages::OperatorSet { domain: String::new(), version: OPERATOR_SET }],
+        graph: Some(messages::Graph {
+            node: nodes,
+            name: graph.name.clone(),
+            initializer,
+            input,
+            output,
+            ..messages::Graph::default()
+        }),
+        functions: Vec::new(),
+    };
+    let length = model.encoded_len() as u64;
+    if length >= super::MAX_FILE_BYTES {
+        return Err(refused("file", format!("it would have {length} bytes, and an ONNX file has at most 2 GiB")));
+    }
+    Ok(model.encode_to_vec())
+}
+
+fn port(name: String, ty: &TensorType) -> messages::ValueInfo {
+    let dimension = |dim: &Dim| messages::Dimension {
+        value: Some(match dim {
+            Dim::Known(extent) => messages::Extent::Value(*extent),
+            Dim::Symbol(symbol) => messages::Extent::Symbol(symbol.clone()),
+        }),
+    };
+    let shape = messages::Shape { dim: ty.shape.iter().map(dimension).collect() };
+    let tensor = messages::TensorType { elem_type: code(ty.dtype), shape: Some(shape) };
+    messages::ValueInfo { name, ty: Some(messages::Type { tensor: Some(tensor) }) }
+}
+
+/// What a rule answers: the name of its result, or why there is none.
+type Made = std::result::Result<String, String>;
+
+/// Writes one operator down.
+fn operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+    match &node.op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QConv { .. } => window::convolution(sheet, node),
+        Op::Pool { .. } | Op::GlobalPool { .. } | Op::AdaptivePool { .. } => window::pool(sheet, node),
+        Op::MatMul { .. } | Op::Dense | Op::Einsum { .. } | Op::QDense { .. } | Op::QMatMul { .. } => {
+            contraction::product(sheet, node)
+        }
+        Op::Attention { .. } => {
+            Err("it cannot be split into products, and this version writes no other form".to_owned())
+        }
+        Op::BatchNorm { .. }
+        | Op::ScaleShift { .. }
+        | Op::LayerNorm { .. }
+        | Op::Softmax { .. }
+        | Op::RmsNorm { .. }
+        | Op::GroupNorm { .. }
+        | Op::MeanVarianceNorm { .. }
+        | Op::LpNorm { .. }
+        | Op::Lrn { .. } => normalise::normalisation(sheet, node),
+        Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ArgTop { .. } | Op::CumSum { .. } => {
+            normalise::reduction(sheet, node)
+        }
+        Op::BiasAdd { .. }
+        | Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Binary { .. }
+        | Op::Cast { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu
+        | Op::Quantize { .. }
+        | Op::Dequantize { .. }
+        | Op::Requantize { .. } => pointwise::pointwise(sheet, node),
+        Op::Reshape { .. }
+        | Op::Flatten { .. }
+        | Op::Transpose { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::BorderPad { .. }
+        | Op::Slice { .. }
+        | Op::Expand { .. }
+        | Op::Tile { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
+        | Op::OneHot { .. }
+        | Op::Trilu { .. }
+        | Op::Rope { .. }
+        | Op::Resize { .. }
+        | Op::Identity => movement::movement(sheet, node),
+    }
+}

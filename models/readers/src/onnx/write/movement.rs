@@ -1,0 +1,144 @@
+//! Operators that move elements.
+
+use super::Made;
+use super::sheet::{Sheet, flag, int, ints, text};
+use models::graph::Node;
+use models::operator::{Border, Op, ResizeMode, ScatterOp};
+use models::types::DType;
+
+pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+    let inputs = &node.inputs;
+    let x = sheet.name(inputs[0]);
+    let extents = sheet.extents(inputs[0]);
+    let names = sheet.names(inputs);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(match &node.op {
+        // The result's extents say all, whatever was deduced.
+        Op::Reshape { .. } | Op::Flatten { .. } => {
+            let wanted = sheet.extents(node.outputs[0]);
+            sheet.reshape(&x, &wanted)
+        }
+        Op::Identity => x,
+        Op::Transpose { permutation } => sheet.call("Transpose", &names, vec![ints("perm", permutation)]),
+        Op::Concat { axis } => sheet.call("Concat", &names, vec![int("axis", *axis)]),
+        Op::Pad { pads, value } => {
+            let (pads, value) = (sheet.integers(pads), sheet.number(sheet.dtype(inputs[0]), *value));
+            sheet.call("Pad", &[&x, &pads, &value], vec![text("mode", "constant")])
+        }
+        Op::BorderPad { border, pads } => {
+            let mode = match border {
+                Border::Reflect => "reflect",
+                Border::Edge => "edge",
+                Border::Wrap => "wrap",
+            };
+            let pads = sheet.integers(pads);
+            sheet.call("Pad", &[&x, &pads], vec![text("mode", mode)])
+        }
+        Op::Slice { axes, starts, stops, steps } => {
+            // There, -1 is the last element; before the first one is as far below.
+            let before = |(stop, axis): (&i64, &i64)| match (stop, usize::try_from(*axis)) {
+                (-1, Ok(axis)) => -extents[axis] - 1,
+                (stop, _) => *stop,
+            };
+            let stops: Vec<i64> = stops.iter().zip(axes).map(before).collect();
+            slice(sheet, &x, [starts, &stops, axes, steps])
+        }
+        Op::Expand { shape } => {
+            let shape = sheet.integers(shape);
+            sheet.call("Expand", &[&x, &shape], Vec::new())
+        }
+        Op::Tile { repeats } => {
+            let repeats = sheet.integers(repeats);
+            sheet.call("Tile", &[&x, &repeats], Vec::new())
+        }
+        Op::Gather { axis } => sheet.call("Gather", &names, vec![int("axis", *axis)]),
+        Op::GatherElements { axis } => sheet.call("GatherElements", &names, vec![int("axis", *axis)]),
+        Op::GatherNd { batch } => {
+            let at = wide(sheet, node);
+            sheet.call("GatherND", &[&x, &at], vec![int("batch_dims", *batch)])
+        }
+        Op::ScatterElements { axis, combine } => {
+            let attributes = vec![int("axis", *axis), text("reduction", reduction(*combine))];
+            sheet.call("ScatterElements", &names, attributes)
+        }
+        Op::ScatterNd { combine } => {
+            let at = wide(sheet, node);
+            sheet.call("ScatterND", &[&x, &at, names[2]], vec![text("reduction", reduction(*combine))])
+        }
+        Op::OneHot { axis, depth, on, off, to } => {
+            let depth = sheet.number(DType::I64, *depth as f64);
+            let values = reference::Tensor::from_numbers(models::types::TensorType::new(*to, &[2]), &[*off, *on]);
+            let values = sheet.constant(&values.map_err(|error| error.to_string())?);
+            sheet.call("OneHot", &[&x, &depth, &values], vec![int("axis", *axis)])
+        }
+        Op::Trilu { upper, diagonal } => {
+            let diagonal = sheet.number(DType::I64, *diagonal as f64);
+            sheet.call("Trilu", &[&x, &diagonal], vec![flag("upper", *upper)])
+        }
+        Op::Resize { mode, extents: spatial } => {
+            let (mode, places) = match mode {
+                ResizeMode::Nearest => ("nearest", "asymmetric"),
+                ResizeMode::Linear => ("linear", "half_pixel"),
+                ResizeMode::LinearAligned => ("linear", "align_corners"),
+            };
+            let sizes = sheet.integers(&[&extents[..2], spatial].concat());
+            let attributes =
+                vec![text("mode", mode), text("coordinate_transformation_mode", places), text("nearest_mode", "floor")];
+            sheet.call("Resize", &[&x, "", "", &sizes], attributes)
+        }
+        Op::Rope { rotary, interleaved } => rope(sheet, [&x, names[1], names[2]], &extents, *rotary, *interleaved),
+        other => unreachable!("`{}` moves nothing", other.name()),
+    })
+}
+
+/// Indices of the type that these operators take.
+fn wide(sheet: &mut Sheet<'_>, node: &Node) -> String {
+    let at = sheet.name(node.inputs[1]);
+    if sheet.dtype(node.inputs[1]) == DType::I64 { at } else { sheet.cast(&at, DType::I64) }
+}
+
+fn reduction(combine: ScatterOp) -> &'static str {
+    match combine {
+        ScatterOp::Replace => "none",
+        ScatterOp::Add => "add",
+        ScatterOp::Mul => "mul",
+        ScatterOp::Max => "max",
+        ScatterOp::Min => "min",
+    }
+}
+
+/// Starts, stops, axes and steps.
+fn slice(sheet: &mut Sheet<'_>, x: &str, lists: [&[i64]; 4]) -> String {
+    let lists = lists.map(|list| sheet.integers(list));
+    sheet.call("Slice", &[x, &lists[0], &lists[1], &lists[2], &lists[3]], Vec::new())
+}
+
+/// Pairs of elements turned by angles, whose cosines and sines are given.
+fn rope(sheet: &mut Sheet<'_>, names: [&str; 3], extents: &[i64], rotary: i64, interleaved: bool) -> String {
+    let [x, cos, sin] = names;
+    let (axis, width) = (extents.len() as i64 - 1, extents[extents.len() - 1]);
+    let mut part = |from: i64, to: i64, step: i64| slice(sheet, x, [&[from], &[to], &[axis], &[step]]);
+    let (first, second) = match interleaved {
+        true => (part(0, rotary, 2), part(1, rotary, 2)),
+        false => (part(0, rotary / 2, 1), part(rotary / 2, rotary, 1)),
+    };
+    let rest = (rotary < width).then(|| part(rotary, width, 1));
+    let mut product = |a: &str, b: &str| sheet.call("Mul", &[a, b], Vec::new());
+    let [a, b] = [product(&first, cos), product(&second, sin)];
+    let [c, d] = [product(&second, cos), product(&first, sin)];
+    let mut turned = vec![sheet.call("Sub", &[&a, &b], Vec::new()), sheet.call("Add", &[&c, &d], Vec::new())];
+    if interleaved {
+        let last = extents.len() - 1;
+        let mut columns = extents.to_vec();
+        columns[last] = rotary / 2;
+        columns.push(1);
+        let apart: Vec<String> = turned.iter().map(|name| sheet.reshape(name, &columns)).collect();
+        let pairs = sheet.call("Concat", &[&apart[0], &apart[1]], vec![int("axis", axis + 1)]);
+        columns.pop();
+        columns[last] = rotary;
+        turned = vec![sheet.reshape(&pairs, &columns)];
+    }
+    turned.extend(rest);
+    let turned: Vec<&str> = turned.iter().map(String::as_str).collect();
+    if turned.len() == 1 { turned[0].to_owned() } else { sheet.call("Concat", &turned, vec![int("axis", axis)]) }
+}

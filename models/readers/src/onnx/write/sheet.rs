@@ -1,0 +1,323 @@
+//! A file in the making: nodes and constants so far, and what each value of the graph is called in it.
+
+use crate::onnx::messages::{self, Attribute};
+use crate::onnx::tensor::code;
+use bytes::Bytes;
+use models::Graph;
+use models::error::Result;
+use models::graph::{Node, ValueId};
+use models::operator::Op;
+use models::types::{DType, TensorType};
+use reference::Tensor;
+use std::collections::{HashMap, HashSet};
+
+/// What is written so far.
+pub(super) struct Sheet<'a> {
+    graph: &'a Graph,
+    constants: Vec<Option<Tensor>>,
+    /// Nodes that read each value.
+    readers: Vec<Vec<usize>>,
+    /// What each value is called, once it is there.
+    names: Vec<Option<String>>,
+    /// Constants in another form than the graph's, by what was done to them.
+    derived: HashMap<(ValueId, String), String>,
+    nodes: Vec<messages::Node>,
+    initializers: Vec<messages::Tensor>,
+    taken: HashSet<String>,
+    fresh: usize,
+    /// Nodes that were written with the one before them.
+    done: HashSet<usize>,
+}
+
+impl<'a> Sheet<'a> {
+    pub fn of(graph: &'a Graph) -> Result<Sheet<'a>> {
+        let mut readers = vec![Vec::new(); graph.values.len()];
+        for (index, node) in graph.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|id| readers[id.0 as usize].push(index));
+        }
+        let mut names = vec![None; graph.values.len()];
+        let inputs = port_names(graph, &graph.inputs);
+        let mut taken: HashSet<String> = port_names(graph, &graph.outputs).into_iter().collect();
+        for (id, name) in graph.inputs.iter().zip(inputs) {
+            taken.insert(name.clone());
+            names[id.0 as usize] = Some(name);
+        }
+        Ok(Sheet {
+            graph,
+            constants: reference::constants(graph)?,
+            readers,
+            names,
+            derived: HashMap::new(),
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            taken,
+            fresh: 0,
+            done: HashSet::new(),
+        })
+    }
+
+    pub fn ty(&self, id: ValueId) -> &'a TensorType {
+        &self.graph.values[id.0 as usize].ty
+    }
+
+    pub fn dtype(&self, id: ValueId) -> DType {
+        self.ty(id).dtype
+    }
+
+    pub fn rank(&self, id: ValueId) -> usize {
+        self.ty(id).rank()
+    }
+
+    pub fn extents(&self, id: ValueId) -> Vec<i64> {
+        self.ty(id).extents().expect("graphs with symbols were refused")
+    }
+
+    /// The name of a value; a constant is written down when it is first asked for.
+    pub fn name(&mut self, id: ValueId) -> String {
+        if let Some(name) = &self.names[id.0 as usize] {
+            return name.clone();
+        }
+        let tensor = self.constants[id.0 as usize].clone().expect("a checked graph makes a value before it is used");
+        let name = self.constant(&tensor);
+        self.made(id, name.clone());
+        name
+    }
+
+    pub fn names(&mut self, ids: &[ValueId]) -> Vec<String> {
+        ids.iter().map(|id| self.name(*id)).collect()
+    }
+
+    /// Says what a value is called.
+    pub fn made(&mut self, id: ValueId, name: String) {
+        self.names[id.0 as usize] = Some(name);
+    }
+
+    pub fn is_done(&self, node: usize) -> bool {
+        self.done.contains(&node)
+    }
+
+    /// The bias that is added to a node's result along this axis and by nobody else read: it is written with the node.
+    pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
+        let result = node.outputs[0];
+        let [reader] = self.readers[result.0 as usize][..] else { return None };
+        let adding = &self.graph.nodes[reader];
+        let is_bias = matches!(adding.op, Op::BiasAdd { axis: at } if usize::try_from(at) == Ok(axis));
+        let is_constant = self.constants[adding.inputs.get(1)?.0 as usize].is_some();
+        if !is_bias || !is_constant || self.graph.outputs.contains(&result) || adding.inputs[0] != result {
+            return None;
+        }
+        self.done.insert(reader);
+        Some((adding.inputs[1], adding.outputs[0]))
+    }
+
+    /// A value under another shape of as many elements.
+    pub fn reshaped(&mut self, id: ValueId, extents: &[i64]) -> String {
+        if self.extents(id) == extents {
+            return self.name(id);
+        }
+        let (dtype, wanted) = (self.dtype(id), extents.to_vec());
+        let of_constant = |tensor: &Tensor| {
+            Tensor::from_bytes(TensorType::new(dtype, &wanted), tensor.bytes().to_vec()).expect("as many elements")
+        };
+        if let Some(name) = self.derive(id, format!("reshaped {extents:?}"), of_constant) {
+            return name;
+        }
+        let name = self.name(id);
+        self.reshape(&name, extents)
+    }
+
+    /// A vector along one axis of tensors of this rank.
+    pub fn along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
+        let extents = self.extents(id);
+        let axis = usize::try_from(axis).unwrap_or(0);
+        // The last dimensions meet without help.
+        if extents.len() != 1 || axis + 1 == rank {
+            return self.name(id);
+        }
+        let mut wanted = vec![1; rank - axis];
+        wanted[0] = extents[0];
+        self.reshaped(id, &wanted)
+    }
+
+    /// A value with its dimensions in another order.
+    pub fn transposed(&mut self, id: ValueId, permutation: &[i64]) -> String {
+        let op = Op::Transpose { permutation: permutation.to_vec() };
+        let of_constant = |tensor: &Tensor| {
+            reference::evaluate_operator(&op, std::slice::from_ref(tensor)).expect("a permutation of its dimensions")
+        };
+        if let Some(name) = self.derive(id, format!("transposed {permutation:?}"), of_constant) {
+            return name;
+        }
+        let name = self.name(id);
+        self.call("Transpose", &[&name], vec![ints("perm", permutation)])
+    }
+
+    /// A value with its last two dimensions exchanged.
+    pub fn turned(&mut self, id: ValueId) -> String {
+        let rank = self.rank(id) as i64;
+        let mut permutation: Vec<i64> = (0..rank).collect();
+        permutation.swap(rank as usize - 1, rank as usize - 2);
+        self.transposed(id, &permutation)
+    }
+
+    /// What becomes of a constant, once for all who want it; nothing where the value is made at run time.
+    fn derive(&mut self, id: ValueId, how: String, make: impl Fn(&Tensor) -> Tensor) -> Option<String> {
+        if let Some(name) = self.derived.get(&(id, how.clone())) {
+            return Some(name.clone());
+        }
+        let made = make(self.constants[id.0 as usize].as_ref()?);
+        let name = self.constant(&made);
+        self.derived.insert((id, how), name.clone());
+        Some(name)
+    }
+
+    /// A new constant.
+    pub fn constant(&mut self, tensor: &Tensor) -> String {
+        let name = self.fresh();
+        self.initializers.push(messages::Tensor {
+            dims: tensor.ty().extents().unwrap_or_default(),
+            data_type: code(tensor.ty().dtype),
+            name: name.clone(),
+            raw_data: Some(Bytes::copy_from_slice(tensor.bytes())),
+            ..messages::Tensor::default()
+        });
+        name
+    }
+
+    /// A vector of 64-bit integers.
+    pub fn integers(&mut self, numbers: &[i64]) -> String {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let ty = TensorType::new(DType::I64, &[numbers.len() as i64]);
+        self.constant(&Tensor::from_bytes(ty, bytes).expect("as many bytes"))
+    }
+
+    /// One number without dimensions.
+    pub fn number(&mut self, dtype: DType, number: f64) -> String {
+        self.filled(dtype, &[], number)
+    }
+
+    /// The same number everywhere.
+    pub fn filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> String {
+        let count = usize::try_from(extents.iter().product::<i64>()).unwrap_or(0);
+        let ty = TensorType::new(dtype, extents);
+        self.constant(&Tensor::from_numbers(ty, &vec![number; count]).expect("as many numbers"))
+    }
+
+    /// A node of one result.
+    pub fn call(&mut self, operator: &str, inputs: &[&str], attributes: Vec<Attribute>) -> String {
+        let name = self.fresh();
+        self.call_for(operator, inputs, attributes, vec![name.clone()]);
+        name
+    }
+
+    /// A node whose results are called so.
+    pub fn call_for(&mut self, operator: &str, inputs: &[&str], attribute: Vec<Attribute>, output: Vec<String>) {
+        self.nodes.push(messages::Node {
+            input: inputs.iter().map(|&name| name.to_owned()).collect(),
+            name: output.iter().find(|name| !name.is_empty()).cloned().unwrap_or_default(),
+            output,
+            op_type: operator.to_owned(),
+            attribute,
+            ..messages::Node::default()
+        });
+    }
+
+    pub fn reshape(&mut self, name: &str, extents: &[i64]) -> String {
+        let shape = self.integers(extents);
+        // Without it, 0 stands for the extent that was there.
+        let literal = extents.contains(&0).then(|| int("allowzero", 1));
+        self.call("Reshape", &[name, &shape], literal.into_iter().collect())
+    }
+
+    pub fn cast(&mut self, name: &str, to: DType) -> String {
+        self.call("Cast", &[name], vec![int("to", code(to).into())])
+    }
+
+    pub fn fresh(&mut self) -> String {
+        loop {
+            self.fresh += 1;
+            let name = format!("t{}", self.fresh);
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+
+    /// Nodes, constants, and the names of the outputs.
+    pub fn finish(mut self) -> (Vec<messages::Node>, Vec<messages::Tensor>, Vec<String>) {
+        let wanted = port_names(self.graph, &self.graph.outputs);
+        let outputs = self.names(&self.graph.outputs.clone());
+        let is_made: HashSet<&String> = self.nodes.iter().flat_map(|node| &node.output).collect();
+        let mut renamed: HashMap<String, String> = HashMap::new();
+        let mut copies = Vec::new();
+        for (found, wanted) in outputs.iter().zip(&wanted) {
+            // What is given, constant or answered with twice is copied.
+            if is_made.contains(found) && !renamed.contains_key(found) {
+                renamed.insert(found.clone(), wanted.clone());
+            } else {
+                copies.push((found.clone(), wanted.clone()));
+            }
+        }
+        for (found, wanted) in copies {
+            self.call_for("Identity", &[&found], Vec::new(), vec![wanted]);
+        }
+        for name in self.nodes.iter_mut().flat_map(|node| node.input.iter_mut().chain(&mut node.output)) {
+            if let Some(wanted) = renamed.get(name) {
+                name.clone_from(wanted);
+            }
+        }
+        (self.nodes, self.initializers, wanted)
+    }
+}
+
+/// Names of inputs or outputs, each of its own. Outputs are told from inputs by what stands before them.
+pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
+    let inputs: HashSet<&str> = match ids == graph.inputs {
+        true => HashSet::new(),
+        false => graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect(),
+    };
+    let mut known: HashSet<String> = HashSet::new();
+    ids.iter()
+        .enumerate()
+        .map(|(place, id)| {
+            let name = &graph.values[id.0 as usize].name;
+            let is_free = !name.is_empty() && !inputs.contains(name.as_str()) && !known.contains(name);
+            let kind = if inputs.is_empty() { "input" } else { "output" };
+            let mut name = if is_free { name.clone() } else { format!("{kind}:{place}") };
+            while inputs.contains(name.as_str()) || known.contains(&name) {
+                name.push('\'');
+            }
+            known.insert(name.clone());
+            name
+        })
+        .collect()
+}
+
+/// Which field of an attribute holds its value, as the format counts them.
+mod kind {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const TEXT: i32 = 3;
+    pub const INTS: i32 = 7;
+}
+
+pub(super) fn int(name: &str, value: i64) -> Attribute {
+    Attribute { name: name.to_owned(), kind: kind::INT, i: Some(value), ..Attribute::default() }
+}
+
+pub(super) fn flag(name: &str, value: bool) -> Attribute {
+    int(name, value.into())
+}
+
+pub(super) fn ints(name: &str, values: &[i64]) -> Attribute {
+    Attribute { name: name.to_owned(), kind: kind::INTS, ints: values.to_vec(), ..Attribute::default() }
+}
+
+pub(super) fn float(name: &str, value: f64) -> Attribute {
+    Attribute { name: name.to_owned(), kind: kind::FLOAT, f: Some(value as f32), ..Attribute::default() }
+}
+
+pub(super) fn text(name: &str, value: &str) -> Attribute {
+    let value = Bytes::copy_from_slice(value.as_bytes());
+    Attribute { name: name.to_owned(), kind: kind::TEXT, s: Some(value), ..Attribute::default() }
+}

@@ -1,0 +1,120 @@
+//! What is written is read again and computes the same.
+
+use crate::{Options, onnx};
+use expect_test::expect;
+use models::types::TensorType;
+use models::{DType, Graph, GraphBuilder, Op};
+use passes::simplify;
+use reference::Tensor;
+use zoo::{simple, transformers};
+
+/// What the file of a graph computes, as our own reader sees it, beside what the graph does.
+fn both(graph: &Graph) -> models::Result<(Vec<Tensor>, Vec<Tensor>)> {
+    let file = onnx::write(graph)?;
+    let again = onnx::import(file.into(), "written.onnx", None, &Options::default())?.graph;
+    let types = |graph: &Graph, ids: &[models::ValueId]| -> Vec<TensorType> {
+        ids.iter().map(|id| graph.values[id.0 as usize].ty.clone()).collect()
+    };
+    assert_eq!(types(&again, &again.inputs), types(graph, &graph.inputs), "{}", graph.name);
+    assert_eq!(types(&again, &again.outputs), types(graph, &graph.outputs), "{}", graph.name);
+    let inputs = reference::graph_inputs(graph, 7)?;
+    Ok((reference::evaluate_graph(&again, &inputs)?, reference::evaluate_graph(graph, &inputs)?))
+}
+
+/// How far the outputs are apart, as a part of the largest; what is missing in one must be in the other.
+fn apart(found: &[Tensor], wanted: &[Tensor]) -> f64 {
+    assert_eq!(found.len(), wanted.len());
+    let mut worst = 0.0f64;
+    for (found, wanted) in found.iter().zip(wanted) {
+        let (found, wanted) = (found.numbers(), wanted.numbers());
+        let largest =
+            wanted.iter().filter(|one| one.is_finite()).fold(f64::MIN_POSITIVE, |most, one| most.max(one.abs()));
+        for (one, other) in found.iter().zip(&wanted) {
+            let is_same = one == other || (one.is_nan() && other.is_nan());
+            worst = worst.max(if is_same { 0.0 } else { (one - other).abs() / largest });
+        }
+    }
+    worst
+}
+
+#[track_caller]
+fn same(graph: &Graph) {
+    let (found, wanted) = both(graph).unwrap_or_else(|error| panic!("{}: {error}", graph.name));
+    let apart = apart(&found, &wanted);
+    assert!(apart < 1e-5, "{}: off by {apart:.1e}", graph.name);
+}
+
+#[test]
+fn networks_compute_the_same_from_their_files() {
+    for name in ["mlp", "lstm", "resnet-18:hw=32", "mobilenet-v2:hw=32", "squeezenet:hw=64", "densenet-121:hw=32"] {
+        let graph = zoo::build(name, 2).expect(name);
+        same(&simplify(&graph).expect(name));
+    }
+}
+
+#[test]
+fn transformers_compute_the_same_from_their_files() {
+    let options = |phase| transformers::Options { sequence: 9, phase, ..transformers::Options::default() };
+    let small = [
+        "gpt2:n_layer=1,n_embd=32,n_head=4,vocab_size=50",
+        "bert:num_hidden_layers=1,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=50",
+        "llama-7b:num_hidden_layers=1,hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=50,num_key_value_heads=2",
+    ];
+    for name in small {
+        for phase in [transformers::Phase::Prefill, transformers::Phase::Decode] {
+            if name.starts_with("bert") && phase == transformers::Phase::Decode {
+                continue;
+            }
+            let loaded = transformers::load(name, &options(phase)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            same(&simplify(&loaded.graph).expect(name));
+        }
+    }
+}
+
+#[test]
+fn operators_compute_the_same_from_their_files_or_are_refused() {
+    let mut refused = Vec::new();
+    for form in simple::list() {
+        let graph = simple::build(form.example).expect(form.example);
+        match both(&graph) {
+            Ok((found, wanted)) => {
+                let apart = apart(&found, &wanted);
+                // Half precision is rounded after each of several operators.
+                let is_narrow = graph.values.iter().any(|value| matches!(value.ty.dtype, DType::F16 | DType::BF16));
+                assert!(apart < if is_narrow { 1e-2 } else { 1e-5 }, "{}: off by {apart:.1e}", form.example);
+            }
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    expect![[r#"
+        graph `adaptive_avg_pool`, `adaptive_pool` (adaptive_avg_pool): ONNX has no windows that make [7, 7] places of [10, 10]
+        graph `adaptive_max_pool`, `adaptive_pool` (adaptive_max_pool): ONNX has no windows that make [7, 7] places of [10, 10]
+        graph `shift_left`, `shift_left` (shift_left): ONNX shifts integers without a sign, not i32
+        graph `shift_right`, `shift_right` (shift_right): ONNX shifts integers without a sign, not i32"#]].assert_eq(&refused.join("\n"));
+}
+
+#[test]
+fn what_is_given_constant_or_answered_twice_is_copied() {
+    let mut builder = GraphBuilder::new("copies");
+    let x = builder.input("x", TensorType::f32(&[2, 3])).expect("an input");
+    let c = builder.constant("c", TensorType::f32(&[4]), models::Const::Fill(2.0)).expect("a constant");
+    let y = builder.push(Op::Unary { function: models::UnaryOp::Relu }, &[x]).expect("a call");
+    same(&builder.finish(&[y, x, y, c]).expect("a graph"));
+}
+
+#[test]
+fn what_is_too_large_or_has_no_size_is_refused() {
+    let mut builder = GraphBuilder::new("large");
+    let x = builder.input("x", TensorType::f32(&[1, 32_768])).expect("an input");
+    let w = builder.constant("w", TensorType::f32(&[32_768, 32_768]), models::Const::Random { seed: 1 });
+    let y = builder.push(Op::Dense, &[x, w.expect("a constant")]).expect("a call");
+    let graph = builder.finish(&[y]).expect("a graph");
+    expect!["graph `large`, constants: they take 4294967296 bytes, and an ONNX file holds at most 2 GiB"]
+        .assert_eq(&onnx::write(&graph).expect_err("too large").to_string());
+    let mut builder = GraphBuilder::new("open");
+    let x = builder.input("x", "f32[n,3]".parse().expect("a type")).expect("an input");
+    let y = builder.push(Op::Unary { function: models::UnaryOp::Relu }, &[x]).expect("a call");
+    let graph = builder.finish(&[y]).expect("a graph");
+    expect!["graph `open`, x: f32[n,3] has a dimension without a number"]
+        .assert_eq(&onnx::write(&graph).expect_err("no size").to_string());
+}
