@@ -71,6 +71,91 @@ fn inputs_come_from_files_and_outputs_go_to_files() {
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "float32 (3, 4) 15.0");
 }
 
+/// Whether ONNX Runtime's library is among the wheels.
+fn has_onnxruntime() -> bool {
+    let site_packages = root().join(".venv/lib").read_dir().into_iter().flatten().flatten();
+    site_packages.into_iter().any(|python| python.path().join("site-packages/onnxruntime/capi").is_dir())
+}
+
+#[test]
+fn models_are_compared_with_onnx_runtime() {
+    if !has_onnxruntime() {
+        return skip("ONNX Runtime's library is not installed");
+    }
+    let bench = Bench::new();
+    let gpt = "--modelsource transformers --modelname gpt2:n_layer=1,n_embd=32,n_head=4,vocab_size=50 --sequence 5";
+    for (model, threads) in [("--modelsource local --modelname mlp --batchsize 2", 1), (gpt, 1)] {
+        let command = format!("model compare {model} --threads {threads} --rounds 6 --wait 300 --json");
+        let ran = run(bench.opcollect(&command)).expect(0);
+        let report = ran.json();
+        let variants = report["variants"].as_array().expect("variants");
+        let names: Vec<_> = variants.iter().map(|one| one["variant"].as_str().unwrap_or_default()).collect();
+        assert_eq!(names, ["default", "onnxruntime"], "{ran}");
+        for one in variants {
+            assert_eq!(one["check"]["is_right"], true, "{ran}");
+            assert_eq!(one["round_medians_ns"].as_array().map(Vec::len), Some(6), "{ran}");
+            let number = |name: &str| one[name].as_f64().unwrap_or_else(|| panic!("no `{name}`: {ran}"));
+            assert!(number("n") >= 12.0 && number("min_ns") <= number("median_ns"), "{ran}");
+            assert!(number("median_ns") <= number("p95_ns") && number("peak_memory_bytes") > 0.0, "{ran}");
+            let ratio = one["ratio"]["median"].as_f64().expect("a ratio");
+            let interval = one["ratio"]["interval"].as_array().expect("six rounds give an interval");
+            assert!(interval[0].as_f64() <= Some(ratio) && Some(ratio) <= interval[1].as_f64(), "{ran}");
+        }
+        assert_eq!(variants[0]["ratio"]["interval"], serde_json::json!([1.0, 1.0]), "{ran}");
+    }
+}
+
+#[test]
+fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    let sweep = format!("{mlp} --config quick.toml --schedules 2 --cache warm --wait 300 --store store");
+    run(bench.opcollect(&sweep)).expect(0);
+    let compare = |model: &str| {
+        let variants = "--variant best --variant default --store store --rounds 1 --wait 300";
+        run(bench.opcollect(&format!("model compare {model} {variants} --json"))).expect(0)
+    };
+    let ran = compare(mlp);
+    let best = &ran.json()["variants"][0];
+    assert_eq!((best["tasks"].as_u64(), best["tasks_found"].as_u64()), (Some(4), Some(4)), "{ran}");
+    assert_eq!(best["check"]["is_right"], true, "{ran}");
+    // Other shapes are other tasks.
+    let ran = compare(&format!("{mlp} --batchsize 2"));
+    assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(0), "{ran}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_one_error() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp";
+    let pool = "--modelsource simple --modelname adaptive_avg_pool:shape=1x3x10x10,to=7x7";
+    for (arguments, code, wanted) in [
+        (format!("{mlp} --variant default --variant default"), 2, "is given twice"),
+        (format!("{mlp} --variant best"), 2, "needs a store"),
+        (format!("{mlp} --variant default --store nowhere"), 2, "is for `--variant best`"),
+        (format!("{mlp} --variant best --store nowhere"), 2, "nowhere"),
+        (format!("{mlp} --variant default --rounds 0"), 2, "--rounds"),
+        (format!("{mlp} --variant default --batchsize 1,8"), 2, "one model at one size"),
+        (format!("{mlp} --variant default --executor vm"), 2, "`--executor vm` makes code for all sizes"),
+        (format!("{mlp} --variant default --attention both"), 2, "`--attention both` cuts a model in two ways"),
+        (format!("{mlp} --variant default --variations 2"), 2, "`--variations` makes tasks"),
+    ] {
+        let ran = run(bench.opcollect(&format!("model compare {arguments}"))).expect(code);
+        let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
+        assert!(errors == 1 && ran.stderr.contains(wanted), "{arguments}: {ran}");
+    }
+    let mut without = bench.opcollect(&format!("model compare {mlp}"));
+    without.env("OPCOLLECT_TVM", bench.path("packages/tvm/lib"));
+    let ran = run(without).expect(3);
+    assert!(ran.stderr.contains("ONNX Runtime's library is not installed"), "{ran}");
+    assert!(ran.stderr.contains("hint: run `scripts/setup --test`"), "{ran}");
+    if !has_onnxruntime() {
+        return skip("ONNX Runtime's library is not installed");
+    }
+    let ran = run(bench.opcollect(&format!("model compare {pool}"))).expect(2);
+    assert!(ran.stderr.contains("cannot be an ONNX file") && ran.stderr.contains("adaptive_pool"), "{ran}");
+}
+
 #[test]
 fn what_cannot_be_run_is_one_error() {
     let bench = Bench::new();
@@ -84,6 +169,7 @@ fn what_cannot_be_run_is_one_error() {
         (format!("{mlp} --threads 4000"), 2, "threads"),
         (format!("{mlp} --target cuda --arch sm_80"), 2, "whole models run on CPUs"),
         (format!("{mlp} --backend torch"), 2, "has no code to run"),
+        (format!("{mlp} --executor vm"), 2, "`--executor vm` makes code for all sizes"),
         ("--modelsource local --modelname no-such-model".to_owned(), 2, "no-such-model"),
     ] {
         let ran = run(bench.opcollect(&format!("model run {arguments}"))).expect(code);

@@ -65,6 +65,8 @@ pub enum Ability {
     RunOnGpu,
     /// Run a library.
     RunLibrary,
+    /// Run whole models through ONNX Runtime.
+    RunOnnxRuntime,
 }
 
 /// A place that builds and runs.

@@ -7,7 +7,7 @@
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
-use job::{LibraryJob, NetworkJob, RunJob, RunReply};
+use job::{Engine, LibraryJob, NetworkJob, RunJob, RunReply};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,7 @@ struct Runners {
     gpu: Supervisor<RunJob, RunReply>,
     library: Supervisor<LibraryJob, RunReply>,
     network: Supervisor<NetworkJob, RunReply>,
+    onnxruntime: Supervisor<NetworkJob, RunReply>,
 }
 
 /// A run with its deadline.
@@ -109,6 +110,7 @@ impl Workers {
         self.runners.gpu.recycle();
         self.runners.library.recycle();
         self.runners.network.recycle();
+        self.runners.onnxruntime.recycle();
     }
 
     /// Whether a builder may be at work while something runs on these CPUs.
@@ -158,7 +160,13 @@ impl Workers {
                 }
                 reply
             }
-            Run::Network(job, deadline) => call(&mut self.runners.network, builders, &job.cpus, job, *deadline),
+            Run::Network(job, deadline) => {
+                let runner = match job.engine {
+                    Engine::Program => &mut self.runners.network,
+                    Engine::OnnxRuntime => &mut self.runners.onnxruntime,
+                };
+                call(runner, builders, &job.cpus, job, *deadline)
+            }
         };
         Ran { began, reply }
     }
@@ -171,6 +179,7 @@ impl Bench for Workers {
             Ability::RunOnCpu => &self.runners.cpu.ready()?.versions,
             Ability::RunOnGpu => &self.runners.gpu.ready()?.versions,
             Ability::RunLibrary => &self.runners.library.ready()?.versions,
+            Ability::RunOnnxRuntime => &self.runners.onnxruntime.ready()?.versions,
         };
         Ok(versions.clone())
     }
@@ -224,11 +233,15 @@ impl Runners {
         // Threads that wait for work would be charged to the next operator if they polled.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
         let network = WorkerSpec { arguments: vec!["run-network".into()], ..cpu.clone() };
+        // It has a pool of its own.
+        let onnxruntime =
+            WorkerSpec { arguments: vec!["run-onnxruntime".into()], environment: Vec::new(), ..cpu.clone() };
         Runners {
             cpu: Supervisor::new(cpu),
             gpu: Supervisor::new(gpu),
             library: Supervisor::new(library),
             network: Supervisor::new(network),
+            onnxruntime: Supervisor::new(onnxruntime),
         }
     }
 }

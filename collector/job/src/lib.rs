@@ -4,6 +4,7 @@
 //! targets and schedules travel as the JSON text a record keeps.
 
 pub mod device;
+pub mod kept;
 mod packing;
 pub mod prepared;
 pub mod revision;
@@ -200,10 +201,21 @@ pub struct ModuleJob {
     pub counters: CounterRequest,
 }
 
+/// What runs a whole model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Engine {
+    /// The program that was made of it.
+    Program,
+    /// ONNX Runtime, from the model's file.
+    OnnxRuntime,
+}
+
 /// Run a whole model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkJob {
-    /// The folder of its program.
+    /// By what.
+    pub engine: Engine,
+    /// The folder of its program, or of its file.
     pub program: PathBuf,
     /// A file of its inputs, one after the other.
     pub inputs: PathBuf,

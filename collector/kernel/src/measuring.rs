@@ -1,5 +1,5 @@
-//! The thread that measures: a fresh one for each job, because TVM's pool belongs to the thread that calls and keeps its
-//! first size.
+//! The thread that measures: a fresh one for each job, or for jobs that are alike, because TVM's pool belongs to the thread
+//! that calls and keeps its first size.
 
 use crate::tvm::pool;
 use anyhow::{Result, anyhow, ensure};
@@ -14,14 +14,20 @@ pub(crate) fn on_fresh_thread<T: Send>(
 ) -> Result<T> {
     std::thread::scope(|scope| {
         let measuring = scope.spawn(move || {
-            // Before the pool is made, so that its threads are counted too.
-            let with_descendants = counters.with_descendants || cpus.len() > 1;
-            let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
-            let threads = pool::configure(cpus)?;
-            ensure!(threads == cpus.len(), "asked for {} threads, the pool has {threads}", cpus.len());
-            affinity::pin(&cpus[..1])?;
+            let mut counters = ready_this_thread(cpus, counters)?;
             job(&mut counters)
         });
         measuring.join().map_err(|_| anyhow!("the measuring thread panicked"))?
     })
+}
+
+/// Pins a thread that has no pool yet to the first of these CPUs, makes a pool on all of them and opens counters.
+pub(crate) fn ready_this_thread(cpus: &[usize], counters: &CounterRequest) -> Result<CounterSession> {
+    // Before the pool is made, so that its threads are counted too.
+    let with_descendants = counters.with_descendants || cpus.len() > 1;
+    let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
+    let threads = pool::configure(cpus)?;
+    ensure!(threads == cpus.len(), "asked for {} threads, the pool has {threads}", cpus.len());
+    affinity::pin(&cpus[..1])?;
+    Ok(counters)
 }

@@ -1,40 +1,118 @@
 //! The runner of whole models: a program's folder in, times and outputs out.
 //!
-//! Inputs come in a file and outputs go to one: they may be larger than what passes between two processes at once.
+//! A program is loaded by the thread that measures it, and both are kept while folder, inputs and CPUs are the same: many
+//! short rounds of one model load it once. Inputs come in a file and outputs go to one: they may be larger than what passes
+//! between two processes at once.
 
-use crate::measuring::on_fresh_thread;
-use crate::tvm::network::Network;
-use anyhow::{Context, Result};
+use crate::measuring::ready_this_thread;
+use crate::tvm::network::{Calls, Network};
+use anyhow::{Context, Result, anyhow};
+use job::kept::{Kept, stamps};
 use job::{Measured, NetworkJob, RunReply};
-use measure::counters::CounterSession;
+use measure::counters::{Backend, CounterSession};
 use measure::{HostClock, measure};
 use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Does one job.
-pub fn answer(process: RunnerProcess, job: &NetworkJob) -> RunReply {
-    let measured = on_fresh_thread(&job.cpus, &job.counters, |counters| run(process, job, counters));
-    measured.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+/// Answers jobs; keeps what the next job of the same program can use.
+pub struct Runner {
+    process: RunnerProcess,
+    kept: Kept<Loaded>,
 }
 
-fn run(process: RunnerProcess, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
+impl Runner {
+    /// A runner for this machine's CPUs.
+    pub fn new(process: RunnerProcess) -> Runner {
+        Runner { process, kept: Kept::default() }
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &NetworkJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
+        let stamps = stamps(&[&executor::folder::description(&job.program), &job.inputs], &job.cpus);
+        // Counters have to be there before the threads that they count.
+        let is_counted = job.counters.backend != Backend::None;
+        let loaded = self.kept.take(&stamps).filter(|_| !is_counted);
+        let loaded = loaded.unwrap_or_else(|| Loaded::begin(self.process));
+        let measured = loaded.measure(job)?;
+        if !is_counted {
+            self.kept.put(stamps, loaded);
+        }
+        Ok(RunReply::Measured(Box::new(measured)))
+    }
+}
+
+/// A thread with a program and a pool, which measures until it is let go.
+struct Loaded {
+    jobs: Option<Sender<NetworkJob>>,
+    answers: Receiver<Result<Measured>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Loaded {
+    fn begin(process: RunnerProcess) -> Loaded {
+        let (jobs, taken) = channel();
+        let (given, answers) = channel();
+        let thread = std::thread::spawn(move || {
+            // Whoever asked hears of the first failure; after it nothing is asked any more.
+            if let Err(error) = serve(process, &taken, &given) {
+                let _ = given.send(Err(error));
+            }
+        });
+        Loaded { jobs: Some(jobs), answers, thread: Some(thread) }
+    }
+
+    fn measure(&self, job: &NetworkJob) -> Result<Measured> {
+        // A thread that ended has said why, or panicked.
+        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job.clone()).is_ok());
+        self.answers.recv().unwrap_or_else(|_| Err(anyhow!("the measuring thread panicked")))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // Its memory is free before the next program is loaded. What it has to say was said.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Loads what the first job names, and measures that for it and for all that follow.
+fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<Measured>>) -> Result<()> {
+    let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read(&job.program)?;
+    let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
     let inputs = fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
     network.write_inputs(&inputs)?;
-    network.poison_outputs()?;
     let calls = network.calls();
-    let mut run = |times: u32| calls.run(times);
-    let measurement = measure(&mut run, &job.method, &mut HostClock::new(), counters)?;
+    loop {
+        let measured = measured(&network, &calls, &job, &mut counters)?;
+        if answers.send(Ok(measured)).is_err() {
+            return Ok(());
+        }
+        let Ok(next) = jobs.recv() else { return Ok(()) };
+        job = next;
+    }
+}
+
+fn measured(network: &Network, calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<Measured> {
+    network.poison_outputs()?;
+    let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
     fs::write(&job.outputs, network.read_outputs()?)
         .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
-    Ok(RunReply::Measured(Box::new(Measured {
+    Ok(Measured {
         measurement,
         check: None,
         peak_memory_bytes: peak_resident_bytes(),
         tvm_seconds: Vec::new(),
         is_runner_spent: false,
-    })))
+    })
 }

@@ -292,6 +292,53 @@ pub enum ModelCommand {
     /// Run a model, time it and compare it with the reference
     #[command(after_help = "Example: opcollect model run --modelsource local --modelname resnet-18 --threads 2")]
     Run(ModelRun),
+    /// Run a model in several ways in turns, and say how their times compare
+    #[command(after_help = "Example: opcollect model compare --modelsource local --modelname resnet-18 --threads 1")]
+    Compare(ModelCompare),
+}
+
+/// A way to run a whole model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VariantArgument {
+    /// Our code, by the default schedules
+    Default,
+    /// Our code, by the fastest right schedule of each task that a store has
+    Best,
+    /// ONNX Runtime's library, on the same model written as a file
+    Onnxruntime,
+}
+
+/// How ways to run a model are compared.
+#[derive(Debug, Args)]
+pub struct ModelCompare {
+    #[command(flatten)]
+    pub models: Models,
+    /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
+    #[arg(long, value_enum, value_name = "VARIANT")]
+    pub variant: Vec<VariantArgument>,
+    /// Take the schedules of `--variant best` from this store, as measured for the same target and number of threads
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Rounds; in each, every variant is sampled for a short time, and who begins changes
+    ///
+    /// An interval of a ratio needs 6 of them.
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: u32,
+    /// Seed of input values [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Do not compare the outputs with the reference, which takes long for large models
+    #[arg(long)]
+    pub no_check: bool,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u64,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How a whole model is run.

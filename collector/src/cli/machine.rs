@@ -166,12 +166,23 @@ pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
+/// What the runner of ONNX Runtime says about its library; where there is none, why.
+pub fn onnxruntime_versions(bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(Ability::RunOnnxRuntime).map_err(|fault| {
+        Failure::environment(format!("ONNX Runtime cannot run here: {}", last_words(&fault)))
+            .with_hint(onnxruntime::SETUP_HINT)
+    })
+}
+
+/// Of a worker that ends before it can say hello, the last line says why.
+fn last_words(fault: &Fault) -> String {
+    fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
+}
+
 /// What the runner of a GPU says about device and driver; where there is none, why.
 pub fn device_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnGpu).map_err(|fault| {
-        // Of a worker that ends before it can say hello, the last line says why.
-        let text = fault.to_string();
-        let why = text.trim().lines().last().unwrap_or_default().trim();
+        let why = last_words(&fault);
         Failure::environment(format!("nothing can run on a GPU here: {why}")).with_hint(driver::HINT)
     })
 }

@@ -7,6 +7,7 @@
 mod arguments;
 mod artifacts;
 mod collect;
+mod compare;
 mod dataset;
 mod doctor;
 mod failure;
@@ -23,8 +24,9 @@ mod replay;
 mod settings;
 mod tpu;
 mod trace;
+mod whole;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
 use report::Paper;
@@ -68,7 +70,8 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
         Some(Command::Run { dir, store, measuring, json }) => artifacts::run(&dir, store.as_deref(), &measuring, json),
-        Some(Command::Model { command }) => model::run(&command),
+        Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
+        Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

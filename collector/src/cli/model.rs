@@ -1,31 +1,18 @@
 //! `model`: a whole model, run as programs run it.
 
-use super::arguments::{ModelCommand, ModelRun, Sweep};
+use super::arguments::{ModelRun, Sweep};
 use super::failure::{Failure, chain};
-use super::progress::{LINE_SECONDS, Progress};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, tell};
-use crate::campaign::config::{Config, ModelRequest};
-use crate::campaign::{Event, graphs};
-use crate::network::{self, Comparison, Made};
-use bench::Bench;
+use super::whole::{Asked, Whole};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json};
+use crate::network::{self, Comparison};
 use executor::Program;
-use executor::program::Numbers;
-use job::target::{Kind, Target};
-use job::{Measured, NetworkJob, RunReply};
+use job::{Engine, Measured};
 use measure::{Method, Plan};
-use models::Graph;
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
-
-pub fn run(command: &ModelCommand) -> Result<u8> {
-    match command {
-        ModelCommand::Run(arguments) => run_model(arguments),
-    }
-}
 
 /// A whole model takes longer than an operator, so sampling it may, too.
 const SAMPLING_TIME_NS: u64 = 2_000_000_000;
@@ -56,55 +43,32 @@ struct Report<'a> {
     warnings: Vec<String>,
 }
 
-fn run_model(arguments: &ModelRun) -> Result<u8> {
-    let sweep = Sweep {
-        threads: arguments.threads.into_iter().collect(),
-        seed: arguments.seed,
-        precision: arguments.precision,
-        ..Sweep::default()
-    };
-    let config = settings::config(&arguments.models, &sweep)?;
-    let request = only(&config)?;
-    let threads = arguments.threads.unwrap_or(settings::allowed_cpus()?.len());
-    let mut workers = machine::workers(&config.limits)?;
-    let target = machine::target(&config.target, &mut workers)?;
-    if target.kind != Kind::Llvm {
-        return Err(Failure::usage("whole models run on CPUs in this version").with_hint("give `--target llvm`"));
-    }
-    let loaded = graphs::load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
-    tell(&loaded.notes);
-    let (graph, plan) = cut(&loaded.graph, &config)?;
-    let inputs = inputs(&graph, arguments, config.seed)?;
-    let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-    let program = folder.path().join("program");
-    fs::create_dir(&program).map_err(Failure::environment)?;
-    let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
-    let made = make(&mut Numbers::of(&graph, &constants), &plan, &target, &mut workers, &program)?;
-    let expected = if arguments.no_check {
-        None
-    } else {
-        let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
-        Some(expected.map_err(|error| Failure::usage(format!("cannot compute the reference: {}", chain(&error))))?)
-    };
-    let method = Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() });
-    let job = NetworkJob {
-        program,
-        inputs: folder.path().join("inputs.bin"),
-        outputs: folder.path().join("outputs.bin"),
-        cpus: settings::allowed_cpus()?.into_iter().take(threads).collect(),
-        method,
-        counters: config.counters.clone(),
-    };
-    let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
-    fs::write(&job.inputs, bytes).map_err(Failure::environment)?;
+pub fn run(arguments: &ModelRun) -> Result<u8> {
+    let mut whole = Whole::of(Asked {
+        models: &arguments.models,
+        sweep: Sweep {
+            threads: arguments.threads.into_iter().collect(),
+            seed: arguments.seed,
+            precision: arguments.precision,
+            ..Sweep::default()
+        },
+        threads: arguments.threads,
+        inputs: &arguments.input,
+        is_checked: !arguments.no_check,
+        engines: &[Engine::Program],
+    })?;
+    let target = whole.target.clone();
+    let made = whole.make(PROGRAM, &|task| network::default_schedule(task, &target))?;
+    let method = Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..whole.config.measure.clone() });
+    let job = whole.job(Engine::Program, PROGRAM, method, whole.config.counters.clone());
     let _exclusive = machine::exclusive(arguments.wait)?;
-    let measured = measured(&job, &config, &mut workers)?;
-    let found = outputs(&made.program, &job.outputs)?;
+    let measured = whole.run(&job)?;
+    let found = whole.outputs(&job)?;
     if let Some(out) = &arguments.output {
         write_outputs(&made.program, &found, out)?;
     }
-    let check = expected.map(|wanted| network::compare(&graph, &found, &wanted));
-    let report = report(request, &config, &target, threads, &made.program, &measured, check);
+    let check = whole.check(&found);
+    let report = report(&whole, &made.program, &measured, check);
     if arguments.json {
         print_json(&report)?
     } else {
@@ -113,73 +77,8 @@ fn run_model(arguments: &ModelRun) -> Result<u8> {
     Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// The one model of a configuration.
-fn only(config: &Config) -> Result<&ModelRequest> {
-    match config.models.as_slice() {
-        [one] => Ok(one),
-        several => Err(Failure::usage(format!("`model run` runs one model at one size, {} were named", several.len()))
-            .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`")),
-    }
-}
-
-fn cut(graph: &Graph, config: &Config) -> Result<(Graph, models::Plan)> {
-    let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
-    let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
-    match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
-        Some(partner) => {
-            Err(Failure::usage(format!("`{partner}` computes tasks of this model, and has no code to run"))
-                .with_hint("leave out `--backend` and partners in `--target`"))
-        }
-        None => Ok((graph, plan)),
-    }
-}
-
-/// What the model is given: files, or numbers of a seed.
-fn inputs(graph: &Graph, arguments: &ModelRun, seed: u64) -> Result<Vec<Tensor>> {
-    let mut inputs = network::drawn_inputs(graph, seed).map_err(|error| Failure::usage(chain(&error)))?;
-    for text in &arguments.input {
-        let (name, path) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("`--input {text}` is not a name and a file")).with_hint("write it as `x=image.npy`")
-        })?;
-        let names: Vec<&str> = graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect();
-        let place = names
-            .iter()
-            .position(|known| *known == name)
-            .ok_or_else(|| Failure::usage(format!("the model has no input `{name}`; it has {}", names.join(", "))))?;
-        inputs[place] = network::npy::read(Path::new(path), inputs[place].ty()).map_err(Failure::usage)?;
-    }
-    Ok(inputs)
-}
-
-fn make(
-    numbers: &mut Numbers<'_>,
-    plan: &models::Plan,
-    target: &Target,
-    bench: &mut dyn Bench,
-    folder: &Path,
-) -> Result<Made> {
-    let mut progress = Progress::new(plan.tasks.len(), LINE_SECONDS);
-    let choose = |task: &models::Task| network::default_schedule(task, target);
-    let made = network::make(numbers, plan, target, &choose, bench, &mut || progress.hear(&Event::Built), folder);
-    progress.finish();
-    made.map_err(|error| Failure::usage(chain(&error)))
-}
-
-fn measured(job: &NetworkJob, config: &Config, bench: &mut dyn Bench) -> Result<Measured> {
-    let deadline = job.deadline(Duration::from_secs_f64(config.limits.run_seconds));
-    match bench.run_network(job, deadline) {
-        Ok(RunReply::Measured(measured)) => Ok(*measured),
-        Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
-        Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
-        Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
-    }
-}
-
-fn outputs(program: &Program, path: &Path) -> Result<Vec<Tensor>> {
-    let bytes = fs::read(path).map_err(Failure::environment)?;
-    let types = program.outputs.iter().map(|port| &port.ty);
-    network::tensors(types, &bytes).map_err(|error| Failure::environment(chain(&error)))
-}
+/// The folder of the program beside its inputs.
+const PROGRAM: &str = "program";
 
 /// One file for each output, in a folder.
 fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result<()> {
@@ -195,26 +94,18 @@ fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result
     Ok(())
 }
 
-fn report<'a>(
-    request: &ModelRequest,
-    config: &Config,
-    target: &'a Target,
-    threads: usize,
-    program: &Program,
-    measured: &Measured,
-    check: Option<Comparison>,
-) -> Report<'a> {
+fn report<'a>(whole: &'a Whole, program: &Program, measured: &Measured, check: Option<Comparison>) -> Report<'a> {
     let m = &measured.measurement;
     let size = |one: &executor::program::Constant| {
         let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
         extents.iter().product::<i64>().unsigned_abs() * one.ty.dtype.bytes()
     };
     Report {
-        model: request.label(),
-        batch: request.batch,
-        target: &target.text,
-        threads,
-        seed: config.seed,
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        target: &whole.target.text,
+        threads: whole.cpus.len(),
+        seed: whole.config.seed,
         calls: program.calls.len(),
         tasks: program.codes,
         median_ns: m.median_ns,

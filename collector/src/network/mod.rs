@@ -3,10 +3,14 @@
 //! The graph is cut as a campaign cuts it, each task is built once by the schedule that is chosen for it, and the program
 //! is written down with its constants. Nothing here prints.
 
+mod best;
 mod compare;
 pub mod npy;
+mod ratio;
 
+pub use best::Best;
 pub use compare::{Comparison, compare};
+pub use ratio::{Ratio, ratio};
 
 use bench::{Bench, Build};
 use executor::program::Numbers;

@@ -12,14 +12,18 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The file that says what a folder holds.
-pub const PROGRAM: &str = "program.json";
+const PROGRAM: &str = "program.json";
 const CONSTANTS: &str = "constants.bin";
 const FORMAT: u32 = 1;
 /// More than any description of a model takes.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 /// More than the code of any operator takes.
 const CODE_BYTES_MAX: u64 = 256 << 20;
+
+/// The file that says what a folder holds: another one after every change.
+pub fn description(folder: &Path) -> PathBuf {
+    folder.join(PROGRAM)
+}
 
 /// What a folder holds.
 #[derive(Debug, Serialize, Deserialize)]

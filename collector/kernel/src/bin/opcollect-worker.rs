@@ -26,11 +26,14 @@ fn serve() -> anyhow::Result<()> {
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
         Some("run-network") => serve_with_tvm(Role::Runner, |entry, versions| {
-            let process = entry.become_runner();
-            Ok(entry.serve(versions, |job| network::answer(process, &job))?)
+            let mut runner = network::Runner::new(entry.become_runner());
+            Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
         Some("run-cuda") => serve_device(),
-        _ => anyhow::bail!("usage: `opcollect-worker build|run|run-network|run-cuda`, started by `opcollect`"),
+        Some("run-onnxruntime") => serve_onnxruntime(),
+        _ => anyhow::bail!(
+            "usage: `opcollect-worker build|run|run-network|run-cuda|run-onnxruntime`, started by `opcollect`"
+        ),
     }
 }
 
@@ -56,6 +59,15 @@ fn serve_device() -> anyhow::Result<()> {
         ("capability".to_owned(), facts.capability.to_string()),
         ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
     ]);
+    entry.serve(versions, |job| runner.answer(&job))?;
+    Ok(())
+}
+
+/// A runner of whole models through ONNX Runtime, which brings a pool of threads of its own.
+fn serve_onnxruntime() -> anyhow::Result<()> {
+    let entry = worker::enter()?;
+    let mut runner = onnxruntime::Runner::open(entry.become_runner())?;
+    let versions = BTreeMap::from([("onnxruntime".to_owned(), runner.version())]);
     entry.serve(versions, |job| runner.answer(&job))?;
     Ok(())
 }

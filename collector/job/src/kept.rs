@@ -1,0 +1,71 @@
+//! What a runner keeps of its last job, for the next one that asks for the same.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What must be the same: files with their sizes and times of change, and CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>);
+
+/// The stamps of these files and CPUs.
+pub fn stamps(files: &[&Path], cpus: &[usize]) -> Stamps {
+    let stamp = |file: &Path| {
+        let metadata = file.metadata().ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    };
+    Stamps(files.iter().map(|file| (file.to_path_buf(), stamp(file))).collect(), cpus.to_vec())
+}
+
+impl Stamps {
+    /// Whether all files are there: of others nothing is known.
+    fn are_known(&self) -> bool {
+        self.0.iter().all(|(_, stamp)| stamp.is_some())
+    }
+}
+
+/// What was kept of the last job, if it was anything.
+#[derive(Debug)]
+pub struct Kept<Thing>(Option<(Stamps, Thing)>);
+
+impl<Thing> Default for Kept<Thing> {
+    fn default() -> Self {
+        Kept(None)
+    }
+}
+
+impl<Thing> Kept<Thing> {
+    /// What was kept, if it is of these stamps. What is of others is let go, so that both are never there at once.
+    pub fn take(&mut self, stamps: &Stamps) -> Option<Thing> {
+        self.0.take().filter(|(known, _)| known == stamps && known.are_known()).map(|(_, thing)| thing)
+    }
+
+    /// Keeps something for the next job.
+    pub fn put(&mut self, stamps: Stamps, thing: Thing) {
+        self.0 = Some((stamps, thing));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_kept_while_files_and_cpus_are_the_same() {
+        let file = std::env::temp_dir().join(format!("opcollect-kept-{}", std::process::id()));
+        std::fs::write(&file, "one").expect("a file");
+        let (of_one, elsewhere) = (stamps(&[&file], &[0]), stamps(&[&file], &[1]));
+        let mut kept = Kept::default();
+        assert_eq!(kept.take(&of_one), None);
+        kept.put(of_one.clone(), 7);
+        assert_eq!(kept.take(&of_one), Some(7));
+        assert_eq!(kept.take(&of_one), None, "it was taken");
+        kept.put(of_one.clone(), 7);
+        assert_eq!(kept.take(&elsewhere), None);
+        kept.put(of_one, 7);
+        std::fs::write(&file, "other").expect("a file");
+        assert_eq!(kept.take(&stamps(&[&file], &[0])), None, "the file changed");
+        std::fs::remove_file(&file).expect("a file");
+        kept.put(stamps(&[&file], &[0]), 7);
+        assert_eq!(kept.take(&stamps(&[&file], &[0])), None, "there is no file");
+    }
+}

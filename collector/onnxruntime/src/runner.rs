@@ -1,0 +1,72 @@
+//! The runner of whole models through ONNX Runtime: a folder with a model's file in, times and outputs out.
+//!
+//! It does what the runner of our own programs does. A session is kept while folder, inputs and CPUs are the same, so that
+//! a model is loaded once for many short rounds.
+
+use crate::MODEL;
+use crate::session::{Runtime, RuntimeError, Session};
+use anyhow::{Context, Result};
+use job::kept::{Kept, stamps};
+use job::{Measured, NetworkJob, RunReply};
+use measure::counters::{Backend, CounterRequest, CounterSession};
+use measure::{HostClock, affinity, measure};
+use std::fs;
+use worker::{RunnerProcess, peak_resident_bytes};
+
+/// Answers jobs; keeps what the next job of the same model can use.
+pub struct Runner {
+    process: RunnerProcess,
+    runtime: Runtime,
+    kept: Kept<Session>,
+}
+
+impl Runner {
+    /// A runner with the library opened.
+    pub fn open(process: RunnerProcess) -> Result<Runner, RuntimeError> {
+        Ok(Runner { process, runtime: Runtime::open()?, kept: Kept::default() })
+    }
+
+    /// The library's version.
+    pub fn version(&self) -> String {
+        self.runtime.version()
+    }
+
+    /// Does one job.
+    pub fn answer(&mut self, job: &NetworkJob) -> RunReply {
+        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
+        let model = job.program.join(MODEL);
+        let stamps = stamps(&[&model, &job.inputs], &job.cpus);
+        let is_counted = job.counters.backend != Backend::None;
+        // Before a session makes its threads, so that they are counted too.
+        let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
+        let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
+        let mut session = match self.kept.take(&stamps).filter(|_| !is_counted) {
+            Some(session) => session,
+            None => {
+                let mut session = Session::load(self.process, &self.runtime, &model, &job.cpus)?;
+                let inputs =
+                    fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
+                session.write_inputs(&inputs)?;
+                session
+            }
+        };
+        affinity::pin(&job.cpus[..1])?;
+        session.poison_outputs();
+        let measurement = measure(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
+        fs::write(&job.outputs, session.read_outputs())
+            .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
+        if !is_counted {
+            self.kept.put(stamps, session);
+        }
+        Ok(RunReply::Measured(Box::new(Measured {
+            measurement,
+            check: None,
+            peak_memory_bytes: peak_resident_bytes(),
+            tvm_seconds: Vec::new(),
+            is_runner_spent: false,
+        })))
+    }
+}

@@ -1,0 +1,45 @@
+//! How two ways to run a model compare, by rounds in which both were timed one after the other.
+//!
+//! What disturbs a machine for seconds disturbs both of a round, so ratios are taken within rounds: their median, and the
+//! interval of that median, which assumes nothing of how times are spread.
+
+use measure::statistics::{CONFIDENCE, median, median_interval};
+use serde::Serialize;
+
+/// A ratio of times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Median over the rounds.
+    pub median: f64,
+    /// Its 95 % interval; nothing for fewer than six rounds.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// The times of some rounds over those of another in the same rounds; nothing where there are none.
+pub fn ratio(times_ns: &[f64], others_ns: &[f64]) -> Option<Ratio> {
+    let mut ratios: Vec<f64> = times_ns.iter().zip(others_ns).map(|(time, other)| time / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = if ratios.is_empty() { return None } else { median(&ratios) };
+    Some(Ratio { median, interval: median_interval(&ratios, CONFIDENCE) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_disturbs_both_of_a_round_changes_no_ratio() {
+        let others = [10.0, 30.0, 10.0, 11.0, 90.0, 10.0, 20.0];
+        let times: Vec<f64> = others.iter().map(|other| other * 0.5).collect();
+        assert_eq!(ratio(&times, &others), Some(Ratio { median: 0.5, interval: Some((0.5, 0.5)) }));
+    }
+
+    #[test]
+    fn few_rounds_have_no_interval() {
+        assert_eq!(ratio(&[], &[]), None);
+        assert_eq!(ratio(&[3.0], &[2.0]), Some(Ratio { median: 1.5, interval: None }));
+        assert_eq!(ratio(&[1.0; 5], &[1.0; 5]), Some(Ratio { median: 1.0, interval: None }));
+        let six = ratio(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[1.0; 6]);
+        assert_eq!(six, Some(Ratio { median: 3.5, interval: Some((1.0, 6.0)) }));
+    }
+}
