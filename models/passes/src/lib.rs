@@ -42,6 +42,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("pads after transposes", layout::pads_after_transposes),
     ("channels before images", layout::channels_first),
     ("recognise attention", recognise::recognise_attention),
+    ("masks before they are repeated", recognise::masks_unexpanded),
     ("drop softmax guard", recognise::drop_softmax_guard),
     ("recognise normalisations", recognise::recognise_normalisations),
     ("absorb scales", recognise::absorb_scales),

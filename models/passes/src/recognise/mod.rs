@@ -6,6 +6,7 @@
 mod activation;
 mod attention;
 mod contraction;
+mod masks;
 mod normalisation;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 pub(super) use activation::{drop_softmax_guard, recognise_activations};
 pub(super) use attention::recognise_attention;
 pub(super) use contraction::{absorb_pads, global_pools, mat_mul_to_dense, sums_to_biases};
+pub(super) use masks::masks_unexpanded;
 pub(super) use normalisation::{absorb_scales, absorb_shifts, recognise_normalisations};
 
 use super::rebuild::Rebuild;

@@ -367,3 +367,22 @@ fn other_products_are_no_attention() {
     // One batch of keys for two of queries.
     check_none(&plain.replace("\"k\": f32[2,4,5,8]", "\"k\": f32[1,4,5,8]").replace("f32[2,4,8,5]", "f32[1,4,8,5]"));
 }
+
+#[test]
+fn a_mask_is_not_repeated_for_attention() {
+    let given = INPUTS.replace("f32[2,1,3,5]", "f32[2,1,1,5]");
+    let added = format!(
+        "{given}{SCALED}
+        %21 \"repeated\": f32[2,4,3,5] = expand(%3) shape=[2,4,3,5]
+        %30 \"masked\": f32[2,4,3,5] = binary(%20, %21) function=\"add\"{TAIL}"
+    );
+    assert_eq!(simplified(&added).1, "attention");
+    let chosen = format!(
+        "{given}{SCALED}
+        %21 \"seen\": bool[2,1,1,5] = compare(%3, %5) function=\"less\"
+        %22 \"repeated\": bool[2,1,3,5] = expand(%21) shape=[2,1,3,5]
+        %23 \"mask\": f32[2,1,3,5] = where(%22, %5, %6)
+        %30 \"masked\": f32[2,4,3,5] = binary(%20, %23) function=\"add\"{TAIL}"
+    );
+    assert_eq!(simplified(&chosen).1, "less where attention");
+}
