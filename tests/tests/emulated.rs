@@ -470,6 +470,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
     let built = |job: &RunJob| {
         Build::Built(Artifact {
             object: Vec::new(),
+            instruction_sets: Vec::new(),
             device: job.device.clone(),
             code_bytes: 1,
             packings: job.packings.clone(),

@@ -217,6 +217,7 @@ fn built(deed: &str) -> Build {
     Build::Built(Artifact {
         code_bytes: object.len() as u64,
         object,
+        instruction_sets: Vec::new(),
         packings: vec![Packing::Plain],
         device: None,
         trace: None,

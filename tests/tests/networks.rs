@@ -179,3 +179,197 @@ fn what_cannot_be_run_is_one_error() {
     let ran = run(bench.opcollect(&format!("model run {mlp} --input x=text.npy")));
     assert!(ran.stderr.contains("is no array in NumPy's format") || ran.stderr.contains("has no input"), "{ran}");
 }
+
+/// Builds a small model into a folder.
+fn built(bench: &Bench, arguments: &str, out: &str) -> Value {
+    let mlp = "--modelsource local --modelname mlp --batchsize 2";
+    run(bench.opcollect(&format!("model build {mlp} {arguments} --out {out} --json"))).expect(0).json()
+}
+
+#[test]
+fn a_built_folder_runs_without_compiler_and_model() {
+    let bench = Bench::new();
+    let report = built(&bench, "--seed 3", "mlp");
+    assert_eq!((report["tasks"].as_u64(), &report["is_checkable"]), (Some(4), &Value::Bool(true)), "{report}");
+    assert_eq!(bench.entries(), ["mlp", "quick.toml"]);
+    // It stands on its own, wherever it is.
+    fs::rename(bench.path("mlp"), bench.path("moved")).expect("it can be moved");
+    let ran = run(bench.opcollect("run moved --precision 0.5 --wait 300 --json --output out")).expect(0);
+    let report = ran.json();
+    assert_eq!((report["model"].as_str(), report["seed"].as_u64()), (Some("mlp"), Some(3)), "{ran}");
+    assert_eq!(report["check"]["is_right"], true, "{ran}");
+    assert!(report["median_ns"].as_f64() > Some(0.0) && report["calls"].as_u64() > Some(2), "{ran}");
+    let first = outputs(&bench, "out");
+    // Other numbers have other outputs, of which nothing is known.
+    let ran = run(bench.opcollect("run moved --precision 0.5 --wait 300 --json --seed 4 --threads 1 --output other"))
+        .expect(0);
+    assert_eq!((&ran.json()["check"], ran.json()["threads"].as_u64()), (&Value::Null, Some(1)), "{ran}");
+    assert!(ran.stderr.contains("outputs are not compared") && ran.stderr.contains("seed 3"), "{ran}");
+    assert_ne!(outputs(&bench, "other"), first);
+    // The same seed draws what the model itself is given.
+    let mlp = "--modelsource local --modelname mlp --batchsize 2 --precision 0.5 --wait 300 --seed 3";
+    run(bench.opcollect(&format!("model run {mlp} --output whole"))).expect(0);
+    assert_eq!(outputs(&bench, "whole"), first);
+    let told = run(bench.opcollect("run moved --precision 0.5 --wait 300")).expect(0).stdout;
+    assert!(told.contains("code        for ") && told.contains("check       right"), "{told}");
+}
+
+/// What files of outputs hold.
+fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
+    let mut files: Vec<_> =
+        fs::read_dir(bench.path(folder)).expect("a folder").flatten().map(|file| file.path()).collect();
+    files.sort();
+    files.iter().map(|file| fs::read(file).expect("a file")).collect()
+}
+
+#[test]
+fn a_folder_built_without_a_check_or_by_the_best_schedules_says_so() {
+    let bench = Bench::new();
+    let report = built(&bench, "--no-check", "plain");
+    assert_eq!(report["is_checkable"], false, "{report}");
+    let ran = run(bench.opcollect("run plain --precision 0.5 --wait 300 --json")).expect(0);
+    assert_eq!(ran.json()["check"], Value::Null, "{ran}");
+    let sweep = "--modelsource local --modelname mlp --threads 1 --config quick.toml --schedules 2 --cache warm";
+    run(bench.opcollect(&format!("{sweep} --batchsize 2 --wait 300 --store store"))).expect(0);
+    let report = built(&bench, "--best --store store --threads 1", "best");
+    assert_eq!(report["tasks_found"].as_u64(), Some(4), "{report}");
+    let ran = run(bench.opcollect("run best --threads 1 --precision 0.5 --wait 300 --json")).expect(0);
+    assert_eq!(ran.json()["check"]["is_right"], true, "{ran}");
+}
+
+#[test]
+fn expected_outputs_tell_a_wrong_program() {
+    let bench = Bench::new();
+    built(&bench, "", "mlp");
+    // A program of other weights, whole by all hashes, answers something else.
+    let (about, expected) = (bench.path("mlp/model.json"), bench.path("mlp/expected.bin"));
+    let mut bytes = fs::read(&expected).expect("outputs");
+    bytes[..4].copy_from_slice(&1e3f32.to_le_bytes());
+    fs::write(&expected, &bytes).expect("a file");
+    let mut portable: Value = serde_json::from_slice(&fs::read(&about).expect("a file")).expect("JSON");
+    portable["expected_hash"] = blake3::hash(&bytes).to_hex().as_str().into();
+    fs::write(&about, portable.to_string()).expect("a file");
+    let ran = run(bench.opcollect("run mlp --precision 0.5 --wait 300")).expect(1);
+    assert!(ran.stdout.contains("check       WRONG"), "{ran}");
+}
+
+#[test]
+fn folders_that_cannot_be_run_are_one_error() {
+    let bench = Bench::new();
+    built(&bench, "", "mlp");
+    let copy = |name: &str| {
+        let folder = bench.path(name);
+        fs::create_dir(&folder).expect("a folder");
+        for file in fs::read_dir(bench.path("mlp")).expect("a folder").flatten() {
+            fs::copy(file.path(), folder.join(file.file_name())).expect("a copy");
+        }
+        folder
+    };
+    let refused = |arguments: &str, code: i32, wanted: &str| {
+        let ran = run(bench.opcollect(&format!("run {arguments} --wait 300"))).expect(code);
+        let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
+        assert!(errors == 1 && ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{arguments}: {ran}");
+    };
+    for name in ["code-0.o", "constants.bin", "program.json", "expected.bin"] {
+        let folder = copy(&format!("without-{name}"));
+        fs::remove_file(folder.join(name)).expect("a file");
+        refused(&format!("without-{name}"), 2, name);
+        let folder = copy(&format!("changed-{name}"));
+        let mut bytes = fs::read(folder.join(name)).expect("a file");
+        let last = bytes.len() - 2;
+        bytes[last] ^= 1;
+        fs::write(folder.join(name), bytes).expect("a file");
+        refused(&format!("changed-{name}"), 2, name);
+    }
+    fs::remove_file(copy("half").join("model.json")).expect("a file");
+    refused("half", 2, "model.json");
+    let change = |name: &str, change: &dyn Fn(&mut Value)| {
+        let path = copy(name).join("model.json");
+        let mut portable: Value = serde_json::from_slice(&fs::read(&path).expect("a file")).expect("JSON");
+        change(&mut portable);
+        fs::write(&path, portable.to_string()).expect("a file");
+    };
+    change("newer", &|portable| portable["format"] = 2.into());
+    refused("newer", 2, "its format is 2, this program reads 1");
+    change("elsewhere", &|portable| portable["instruction_sets"] = serde_json::json!(["avx2048"]));
+    refused("elsewhere", 3, "its code uses avx2048, which this processor lacks");
+    change("other", &|portable| portable["architecture"] = "z80".into());
+    refused("other", 3, "its code is for z80");
+    change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
+    refused("inputs", 2, "it tells of 0 inputs");
+    refused("mlp --store nowhere", 2, "`--store` is for folders of artifacts");
+    refused("nowhere", 2, "nowhere");
+    let build = "model build --modelsource local --modelname mlp";
+    let ran = run(bench.opcollect(&format!("{build} --out mlp"))).expect(2);
+    assert!(ran.stderr.contains("`mlp` exists and is not an empty folder"), "{ran}");
+    let ran = run(bench.opcollect(&format!("{build} --out new --best"))).expect(2);
+    assert!(ran.stderr.contains("--store"), "{ran}");
+    run(bench.opcollect(&format!("{build} --out new --target cuda --arch sm_80"))).expect(2);
+    assert!(!bench.entries().iter().any(|name| name == "new" || name.starts_with('.')), "{:?}", bench.entries());
+    fs::create_dir(bench.path("empty")).expect("a folder");
+    refused("empty --threads 1", 2, "`--threads` is for the program of a model");
+}
+
+/// A model of two inputs, and the script that writes both into files.
+#[test]
+fn inputs_come_from_archives_by_their_names() {
+    let bench = Bench::new();
+    let add = "--modelsource simple --modelname add:shape=2x3";
+    let graph = run(bench.opcollect(&format!("graph {add} --format json"))).expect(0).json();
+    let values = graph["values"].as_array().expect("values");
+    let name = |place: usize| values[place]["name"].as_str().expect("an input has a name").to_owned();
+    let (first, second) = (name(0), name(1));
+    let script = format!(
+        "import numpy, sys, struct\n\
+         x = numpy.arange(6, dtype='float32').reshape(2, 3); y = x * 10\n\
+         numpy.savez('stored.npz', **{{'{first}': x, '{second}': y}})\n\
+         numpy.savez_compressed('packed.npz', **{{'{first}': x, '{second}': y}})\n\
+         numpy.savez('half.npz', **{{'{first}': x}})\n\
+         numpy.savez('more.npz', **{{'{first}': x, '{second}': y, 'z': y}})\n\
+         numpy.savez('other.npz', **{{'{first}': x, '{second}': y.astype('float64')}})\n\
+         header = b'{{\"{first}\":{{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}},\
+         \"{second}\":{{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}}}}'\n\
+         open('both.safetensors', 'wb').write(struct.pack('<Q', len(header)) + header + x.tobytes() + y.tobytes())\n"
+    );
+    let mut python = Command::new(root().join(".venv/bin/python"));
+    let done = python.arg("-c").arg(script).current_dir(bench.path("")).output();
+    if !done.is_ok_and(|done| done.status.success()) {
+        return skip("there is no Python with NumPy");
+    }
+    run(bench.opcollect(&format!("model build {add} --out folder"))).expect(0);
+    let given = [
+        "--inputs stored.npz".to_owned(),
+        "--inputs packed.npz".to_owned(),
+        "--inputs both.safetensors".to_owned(),
+        format!("--input {first}=packed.npz --input {second}=both.safetensors"),
+        format!("--inputs half.npz --input {second}=stored.npz"),
+    ];
+    for (place, given) in given.iter().enumerate() {
+        right(&bench, &format!("{add} {given} --output out-{place}"));
+        run(bench.opcollect(&format!("run folder {given} --precision 0.5 --wait 300 --output own-{place}"))).expect(0);
+        for out in ["out", "own"] {
+            let found = outputs(&bench, &format!("{out}-{place}"));
+            let numbers: Vec<f32> = found[0][found[0].len() - 24..]
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+                .collect();
+            assert_eq!(numbers, [0.0, 11.0, 22.0, 33.0, 44.0, 55.0], "{given}");
+        }
+    }
+    bench.write("text.npz", "this is no archive");
+    bench.write("text.safetensors", "this is no such file");
+    for (arguments, wanted) in [
+        ("--inputs half.npz".to_owned(), format!("it has no `{second}`; it has {first}")),
+        ("--inputs more.npz".to_owned(), "has `z`, and the model no such input".to_owned()),
+        ("--inputs other.npz".to_owned(), "it is f64[2,3], the model takes f32[2,3]".to_owned()),
+        ("--inputs text.npz".to_owned(), "it is no archive of arrays".to_owned()),
+        ("--inputs text.safetensors".to_owned(), "text.safetensors".to_owned()),
+        ("--inputs nowhere.npz".to_owned(), "nowhere.npz".to_owned()),
+        ("--inputs x.npy".to_owned(), "it holds one array without a name".to_owned()),
+        (format!("--input {second}=half.npz"), format!("it has no `{second}`")),
+    ] {
+        let ran = run(bench.opcollect(&format!("run folder {arguments}"))).expect(2);
+        let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
+        assert!(errors == 1 && ran.stderr.contains(&wanted), "{arguments}: {ran}");
+    }
+}

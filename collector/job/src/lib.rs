@@ -65,6 +65,8 @@ pub enum BuildReply {
 pub struct Artifact {
     /// An ELF object file; empty where the code is a device's.
     pub object: Vec<u8>,
+    /// Extensions of the processor's instruction set that the object file uses, in the kernel's spelling.
+    pub instruction_sets: Vec<String>,
     /// Kernels and their launches, where the target is a device.
     pub device: Option<DeviceCode>,
     /// Bytes of machine code, of the first architecture where there are several.

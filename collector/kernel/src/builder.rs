@@ -72,7 +72,9 @@ impl Builder {
         let macs = task.work().map_or(0, |work| work.macs);
         features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
         // Objects for other processors are not read.
+        let mut instruction_sets = Vec::new();
         if let Ok(functions) = object::functions(&object.bytes) {
+            instruction_sets = code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()));
             let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
             let found = code::features(own, macs as f64);
             features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
@@ -80,6 +82,7 @@ impl Builder {
         Ok(Artifact {
             code_bytes: object::code_bytes(&object.bytes).context("the compiler made an unreadable object")?,
             object: object.bytes,
+            instruction_sets,
             device: None,
             packings,
             trace,
@@ -104,6 +107,7 @@ impl Builder {
         let first = code.cubins.first().context("a device has at least one architecture")?;
         Ok(Artifact {
             object: Vec::new(),
+            instruction_sets: Vec::new(),
             code_bytes: first.kernels.iter().map(|kernel| kernel.code_bytes).sum(),
             device: Some(code),
             packings: Vec::new(),

@@ -292,6 +292,9 @@ pub enum ModelCommand {
     /// Run a model, time it and compare it with the reference
     #[command(after_help = "Example: opcollect model run --modelsource local --modelname resnet-18 --threads 2")]
     Run(ModelRun),
+    /// Build a model into a folder that `opcollect run` runs without the compiler and without the model's file
+    #[command(after_help = "Example: opcollect model build --modelsource local --modelname resnet-18 --out resnet-18")]
+    Build(ModelBuild),
     /// Run a model in several ways in turns, and say how their times compare
     #[command(after_help = "Example: opcollect model compare --modelsource local --modelname resnet-18 --threads 1")]
     Compare(ModelCompare),
@@ -341,6 +344,67 @@ pub struct ModelCompare {
     pub json: bool,
 }
 
+/// What a model is given from files.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Given {
+    /// Give an input of the model a file, as NAME=FILE.npy; others are drawn from the seed
+    ///
+    /// Of an `.npz` archive or a `.safetensors` file, the tensor of that name is taken.
+    #[arg(long, value_name = "NAME=FILE")]
+    pub input: Vec<String>,
+    /// Give all inputs of the model from an `.npz` archive or a `.safetensors` file, by their names
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+}
+
+/// How a whole model becomes a folder.
+#[derive(Debug, Args)]
+pub struct ModelBuild {
+    #[command(flatten)]
+    pub models: Models,
+    /// Folder for the program; it must not exist or be empty
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Build each task by the fastest right schedule that a store has, where it has one
+    #[arg(long, requires = "store")]
+    pub best: bool,
+    /// Take the schedules of `--best` from this store, as measured for the same target and number of threads
+    #[arg(long, value_name = "DIR", requires = "best")]
+    pub store: Option<PathBuf>,
+    /// Threads that the schedules of `--best` were measured on [default: all CPUs]
+    #[arg(long, value_name = "N", requires = "best")]
+    pub threads: Option<usize>,
+    /// Seed of the input values whose outputs are kept in the folder to compare with [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Keep no outputs of the reference, which takes long for large models
+    #[arg(long)]
+    pub no_check: bool,
+    /// Print one JSON document as the last line of stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How the program of a folder is run. Folders of artifacts take none of it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Programs of whole models")]
+pub struct ProgramRun {
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Seed of input values [default: that of the expected outputs]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Stop repeating when the median is known to this part of itself [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub precision: Option<f64>,
+    #[command(flatten)]
+    pub given: Given,
+    /// Write each output to a file of NumPy's format in this folder
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
 /// How a whole model is run.
 #[derive(Debug, Args)]
 pub struct ModelRun {
@@ -355,9 +419,8 @@ pub struct ModelRun {
     /// Stop repeating when the median is known to this part of itself [default: 0.01]
     #[arg(long, value_name = "PART")]
     pub precision: Option<f64>,
-    /// Give an input of the model a file of NumPy's format, as NAME=FILE.npy; others are drawn from the seed
-    #[arg(long, value_name = "NAME=FILE")]
-    pub input: Vec<String>,
+    #[command(flatten)]
+    pub given: Given,
     /// Write each output to a file of NumPy's format in this folder
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -448,7 +511,9 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Measure a folder of artifacts made by `build`
+    /// Measure a folder that was built: of artifacts by `build`, of a program by `model build`
+    ///
+    /// Both hold machine code, which is run: run only folders you trust.
     Run {
         /// The folder
         dir: PathBuf,
@@ -457,6 +522,8 @@ pub enum Command {
         store: Option<PathBuf>,
         #[command(flatten)]
         measuring: Measuring,
+        #[command(flatten)]
+        program: ProgramRun,
         /// Print one JSON document as the last line of stdout instead of a table
         #[arg(long)]
         json: bool,

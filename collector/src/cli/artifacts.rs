@@ -5,13 +5,14 @@
 //! holds everything a runner needs, so that the measuring machine does without the compiler. An object file is
 //! machine code that `run` executes: run only folders you trust.
 
-use super::arguments::{Measuring, Models, Sweep};
+use super::appearing::Appearing;
+use super::arguments::{Measuring, Models, ProgramRun, Sweep};
 use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use super::progress::{LINE_SECONDS, Progress};
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, program, settings};
 use crate::campaign::jobs::build_job;
 use crate::campaign::{Bases, Campaign, Config, Event, PlannedTask, planned_tasks, record};
 use bench::{Bench, Build, Prebuilt, Versions};
@@ -32,7 +33,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let config = settings::config(models, sweep)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     machine::refuse_library(&tasks)?;
-    let folder = Folder::begin(out)?;
+    let folder = Folder(Appearing::begin(out)?);
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
@@ -82,21 +83,10 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
 }
 
-/// A folder being written beside its final place.
-struct Folder(tempfile::TempDir);
+/// A folder of artifacts being written.
+struct Folder(Appearing);
 
 impl Folder {
-    fn begin(out: &Path) -> Result<Folder> {
-        let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
-        if is_taken {
-            return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
-                .with_hint("choose another `--out`, or remove it"));
-        }
-        let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = tempfile::Builder::new().prefix(".opcollect-build-").tempdir_in(parent);
-        folder.map(Folder).map_err(|error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
-    }
-
     /// Writes what was built.
     fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
         let schedule = job.schedule.clone();
@@ -162,18 +152,13 @@ impl Folder {
     fn finish(self, plan: &Plan, out: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(plan).map_err(Failure::environment)?;
         fs::write(self.0.path().join(PLAN), text).map_err(Failure::environment)?;
-        if out.exists() {
-            fs::remove_dir(out).map_err(Failure::environment)?;
-        }
-        let written = self.0.keep();
-        fs::rename(&written, out).map_err(|error| {
-            Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
-        })
+        self.0.finish(out)
     }
 }
 
 /// Measures a folder of artifacts.
-pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, as_json: bool) -> Result<u8> {
+pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &ProgramRun, as_json: bool) -> Result<u8> {
+    program::refuse(dir, asked)?;
     let start = Instant::now();
     let repeat = Repeat::new(measuring)?;
     let mut plan = read_plan(dir)?;
@@ -227,6 +212,8 @@ fn read_builds(dir: &Path, plan: &Plan) -> Result<Builds> {
             (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
             (object, device) => Build::Built(Artifact {
                 object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
+                // What a loader does not ask for.
+                instruction_sets: Vec::new(),
                 device: device.as_ref().map(|device| read_device(dir, device, built, planned)).transpose()?,
                 code_bytes: built.code_bytes,
                 packings: built.packings.clone(),

@@ -1,12 +1,10 @@
 //! `model compare`: ways to run one model, timed in turns so that what else the machine does falls on all of them.
 
-use super::arguments::{ModelCompare, Sweep, VariantArgument};
-use super::dataset::{failed, open};
+use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
 use super::failure::Failure;
 use super::whole::{Asked, Whole};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json};
-use crate::network::{self, Best, Comparison, Ratio};
-use datasets::Choose;
+use crate::network::{self, Comparison, Ratio};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
@@ -83,7 +81,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         models: &arguments.models,
         sweep: Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() },
         threads: arguments.threads,
-        inputs: &[],
+        inputs: &Given::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
     })?;
@@ -133,19 +131,17 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
 /// Builds a variant, or writes its file.
 fn made(argument: VariantArgument, arguments: &ModelCompare, whole: &mut Whole) -> Result<Variant> {
     let (name, target) = (argument.name(), whole.target.clone());
+    let folder = whole.new_folder(name)?;
     let (mut tasks, mut tasks_found) = (None, None);
     match (argument, &arguments.store) {
         (VariantArgument::Best, Some(store)) => {
-            let mut best = Best::default();
-            for record in open(store)?.records(Choose::Middle).map_err(failed)? {
-                best.hear(&record.map_err(failed)?, &target, whole.cpus.len());
-            }
-            tasks_found = Some(whole.tasks().filter(|task| best.find(task, &target).is_some()).count());
-            tasks = Some(whole.make(name, &|task| best.choose(task, &target))?.program.codes);
+            let best = whole.best(store)?;
+            tasks_found = Some(whole.found(&best));
+            tasks = Some(whole.make(&folder, &|task| best.choose(task, &target))?.program.codes);
         }
-        (VariantArgument::Onnxruntime, _) => whole.write_onnx(name)?,
+        (VariantArgument::Onnxruntime, _) => whole.write_onnx(&folder)?,
         (VariantArgument::Default | VariantArgument::Best, _) => {
-            tasks = Some(whole.make(name, &|task| network::default_schedule(task, &target))?.program.codes);
+            tasks = Some(whole.make(&folder, &|task| network::default_schedule(task, &target))?.program.codes);
         }
     }
     let plan = Plan {
@@ -153,10 +149,10 @@ fn made(argument: VariantArgument, arguments: &ModelCompare, whole: &mut Whole) 
         samples_slow_min: 2,
         sampling_time_min_ns: ROUND_NS,
         time_budget_ns: ROUND_NS,
-        ..whole.config.measure.clone()
+        ..whole.runs.config.measure.clone()
     };
     let counters = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
-    let job = whole.job(argument.engine(), name, Method::Sample(plan), counters);
+    let job = whole.runs.job(argument.engine(), folder, name, Method::Sample(plan), counters);
     Ok(Variant {
         argument,
         job,
@@ -171,13 +167,13 @@ fn made(argument: VariantArgument, arguments: &ModelCompare, whole: &mut Whole) 
 
 /// A first round, in which the variant is loaded and its outputs are looked at. It does not count.
 fn load(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
-    variant.peak_memory_bytes = whole.run(&variant.job)?.peak_memory_bytes;
+    variant.peak_memory_bytes = whole.runs.run(&variant.job)?.peak_memory_bytes;
     variant.check = whole.check(&whole.outputs(&variant.job)?);
     Ok(())
 }
 
 fn sample(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
-    let measured = whole.run(&variant.job)?;
+    let measured = whole.runs.run(&variant.job)?;
     variant.round_medians_ns.push(measured.measurement.median_ns);
     variant.samples_ns.extend(measured.measurement.samples_ns);
     Ok(())
@@ -207,8 +203,8 @@ fn report<'a>(whole: &'a Whole, rounds: u32, variants: &[Variant]) -> Report<'a>
         model: whole.request.label(),
         batch: whole.request.batch,
         target: &whole.target.text,
-        threads: whole.cpus.len(),
-        seed: whole.config.seed,
+        threads: whole.runs.cpus.len(),
+        seed: whole.runs.config.seed,
         rounds,
         variants: timed.collect(),
     }

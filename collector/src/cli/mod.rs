@@ -4,6 +4,7 @@
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod appearing;
 mod arguments;
 mod artifacts;
 mod collect;
@@ -11,6 +12,7 @@ mod compare;
 mod dataset;
 mod doctor;
 mod failure;
+mod given;
 mod inspect;
 mod ledger;
 mod losses;
@@ -18,9 +20,11 @@ mod machine;
 mod model;
 mod peaks;
 pub mod plan;
+mod program;
 mod progress;
 mod repeat;
 mod replay;
+mod runs;
 mod settings;
 mod tpu;
 mod trace;
@@ -69,7 +73,11 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
-        Some(Command::Run { dir, store, measuring, json }) => artifacts::run(&dir, store.as_deref(), &measuring, json),
+        Some(Command::Run { dir, store, measuring, program, json }) => match program::is_one(&dir) {
+            true => program::run(&dir, store.as_deref(), &measuring, &program, json),
+            false => artifacts::run(&dir, store.as_deref(), &measuring, &program, json),
+        },
+        Some(Command::Model { command: ModelCommand::Build(build) }) => program::build(&build),
         Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
         Some(Command::Dataset { command }) => dataset::run(command),

@@ -4,6 +4,7 @@ use super::arguments::{ModelRun, Sweep};
 use super::failure::{Failure, chain};
 use super::whole::{Asked, Whole};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json};
+use crate::campaign::Config;
 use crate::network::{self, Comparison};
 use executor::Program;
 use job::{Engine, Measured};
@@ -23,6 +24,8 @@ struct Report<'a> {
     model: String,
     batch: Option<i64>,
     target: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_for: Option<String>,
     threads: usize,
     seed: u64,
     calls: usize,
@@ -53,32 +56,66 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
             ..Sweep::default()
         },
         threads: arguments.threads,
-        inputs: &arguments.input,
+        inputs: &arguments.given,
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
     })?;
-    let target = whole.target.clone();
-    let made = whole.make(PROGRAM, &|task| network::default_schedule(task, &target))?;
-    let method = Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..whole.config.measure.clone() });
-    let job = whole.job(Engine::Program, PROGRAM, method, whole.config.counters.clone());
+    let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
+    let made = whole.make(&folder, &|task| network::default_schedule(task, &target))?;
+    let config = &whole.runs.config;
+    let job = whole.runs.job(Engine::Program, folder, PROGRAM, method(config), config.counters.clone());
     let _exclusive = machine::exclusive(arguments.wait)?;
-    let measured = whole.run(&job)?;
+    let measured = whole.runs.run(&job)?;
     let found = whole.outputs(&job)?;
-    if let Some(out) = &arguments.output {
-        write_outputs(&made.program, &found, out)?;
-    }
-    let check = whole.check(&found);
-    let report = report(&whole, &made.program, &measured, check);
-    if arguments.json {
-        print_json(&report)?
-    } else {
-        print(&describe(&report))?
-    }
-    Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
+    let ran = Ran {
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        target: &whole.target.text,
+        code_for: None,
+        threads: whole.runs.cpus.len(),
+        seed: whole.runs.config.seed,
+        program: &made.program,
+        measured: &measured,
+        check: whole.check(&found),
+    };
+    tell(&ran, &found, arguments.output.as_deref(), arguments.json)
 }
 
 /// The folder of the program beside its inputs.
 const PROGRAM: &str = "program";
+
+/// How a whole model is measured.
+pub fn method(config: &Config) -> Method {
+    Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
+}
+
+/// A program that ran.
+pub struct Ran<'a> {
+    pub model: String,
+    pub batch: Option<i64>,
+    pub target: &'a str,
+    /// For which processor its code is, where it came from a folder.
+    pub code_for: Option<String>,
+    pub threads: usize,
+    pub seed: u64,
+    pub program: &'a Program,
+    pub measured: &'a Measured,
+    pub check: Option<Comparison>,
+}
+
+/// Says how a program ran, and writes what it answered.
+pub fn tell(ran: &Ran<'_>, outputs: &[Tensor], folder: Option<&Path>, as_json: bool) -> Result<u8> {
+    if let Some(folder) = folder {
+        write_outputs(ran.program, outputs, folder)?;
+    }
+    let report = report(ran);
+    if as_json {
+        print_json(&report)?
+    } else {
+        print(&describe(&report))?
+    }
+    Ok(if ran.check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
+}
 
 /// One file for each output, in a folder.
 fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result<()> {
@@ -94,18 +131,25 @@ fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result
     Ok(())
 }
 
-fn report<'a>(whole: &'a Whole, program: &Program, measured: &Measured, check: Option<Comparison>) -> Report<'a> {
-    let m = &measured.measurement;
+/// What the constants of a program take.
+pub fn constant_bytes(program: &Program) -> u64 {
     let size = |one: &executor::program::Constant| {
         let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
-        extents.iter().product::<i64>().unsigned_abs() * one.ty.dtype.bytes()
+        extents.iter().fold(one.ty.dtype.bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
     };
+    program.constants.iter().map(size).fold(0, u64::saturating_add)
+}
+
+fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
+    let Ran { program, measured, .. } = ran;
+    let m = &measured.measurement;
     Report {
-        model: whole.request.label(),
-        batch: whole.request.batch,
-        target: &whole.target.text,
-        threads: whole.cpus.len(),
-        seed: whole.config.seed,
+        model: ran.model.clone(),
+        batch: ran.batch,
+        target: ran.target,
+        code_for: ran.code_for.clone(),
+        threads: ran.threads,
+        seed: ran.seed,
         calls: program.calls.len(),
         tasks: program.codes,
         median_ns: m.median_ns,
@@ -118,18 +162,22 @@ fn report<'a>(whole: &'a Whole, program: &Program, measured: &Measured, check: O
         cpu_time_ns: m.cpu_time_ns,
         activation_bytes: program.activation_bytes,
         least_activation_bytes: program.least_activation_bytes,
-        constant_bytes: program.constants.iter().map(size).sum(),
+        constant_bytes: constant_bytes(program),
         peak_memory_bytes: measured.peak_memory_bytes,
-        check,
+        check: ran.check,
         warnings: m.warnings.iter().map(ToString::to_string).collect(),
     }
 }
 
-fn describe(report: &Report<'_>) -> String {
-    let size = |bytes: u64| match bytes {
+/// Bytes as a person reads them.
+pub fn size(bytes: u64) -> String {
+    match bytes {
         0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
         _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
-    };
+    }
+}
+
+fn describe(report: &Report<'_>) -> String {
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{}, seed {}",
         report.model,
@@ -156,6 +204,7 @@ fn describe(report: &Report<'_>) -> String {
         size(report.constant_bytes),
         size(report.peak_memory_bytes)
     ));
+    lines.extend(report.code_for.iter().map(|code| format!("  code        for {code}")));
     lines.push(match &report.check {
         None => "  check       none".to_owned(),
         Some(check) => format!(

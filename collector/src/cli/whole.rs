@@ -1,38 +1,33 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
-use super::arguments::{Models, Sweep};
+use super::arguments::{Given, Models, Sweep};
+use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::progress::{LINE_SECONDS, Progress};
-use super::{Result, machine, settings, tell};
+use super::runs::Runs;
+use super::{Result, given, machine, settings, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
-use crate::network::{self, Comparison, Made};
-use bench::{Bench, Workers};
+use crate::network::{self, Best, Comparison, Made};
+use datasets::Choose;
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target};
-use job::{Engine, Measured, NetworkJob, RunReply};
-use measure::Method;
-use measure::counters::CounterRequest;
+use job::{Engine, NetworkJob};
 use models::{Graph, Plan, Task};
 use reference::Tensor;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tempfile::TempDir;
 
 /// A model with all that running it takes.
 pub struct Whole {
-    pub config: Config,
     pub request: ModelRequest,
     pub target: Target,
-    pub cpus: Vec<usize>,
     pub graph: Graph,
+    pub expected: Option<Vec<Tensor>>,
+    pub runs: Runs,
     plan: Plan,
     constants: Vec<Option<Tensor>>,
-    expected: Option<Vec<Tensor>>,
-    workers: Workers,
-    folder: TempDir,
 }
 
 /// How a model is asked for.
@@ -40,8 +35,8 @@ pub struct Asked<'a> {
     pub models: &'a Models,
     pub sweep: Sweep,
     pub threads: Option<usize>,
-    /// Inputs from files, as `NAME=FILE`.
-    pub inputs: &'a [String],
+    /// Inputs from files.
+    pub inputs: &'a Given,
     pub is_checked: bool,
     /// What is going to run it.
     pub engines: &'a [Engine],
@@ -53,20 +48,20 @@ impl Whole {
         let config = settings::config(asked.models, &asked.sweep)?;
         let request = only(&config)?.clone();
         refuse_sweeps(&config)?;
-        let allowed = settings::allowed_cpus()?;
-        let cpus = allowed.iter().copied().take(asked.threads.unwrap_or(allowed.len())).collect();
-        let mut workers = machine::workers(&config.limits)?;
+        let mut runs = Runs::new(config, asked.threads)?;
         if asked.engines.contains(&Engine::OnnxRuntime) {
-            machine::onnxruntime_versions(&mut workers)?;
+            machine::onnxruntime_versions(&mut runs.workers)?;
         }
-        let target = machine::target(&config.target, &mut workers)?;
+        let target = machine::target(&runs.config.target, &mut runs.workers)?;
         if target.kind != Kind::Llvm {
             return Err(Failure::usage("whole models run on CPUs in this version").with_hint("give `--target llvm`"));
         }
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
-        let (graph, plan) = cut(&loaded.graph, &config)?;
-        let inputs = inputs(&graph, asked.inputs, config.seed)?;
+        let (graph, plan) = cut(&loaded.graph, &runs.config)?;
+        let mut inputs =
+            reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(chain(&error)))?;
+        given::take(asked.inputs, &names(&graph), &mut inputs)?;
         let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         let expected = if asked.is_checked {
             let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
@@ -74,82 +69,57 @@ impl Whole {
         } else {
             None
         };
-        let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
-        let whole = Whole { config, request, target, cpus, graph, plan, constants, expected, workers, folder };
-        let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
-        fs::write(whole.inputs(), bytes).map_err(Failure::environment)?;
-        Ok(whole)
+        runs.give(&inputs)?;
+        Ok(Whole { request, target, graph, expected, runs, plan, constants })
     }
 
-    fn inputs(&self) -> PathBuf {
-        self.folder.path().join("inputs.bin")
-    }
-
-    /// A new folder beside the inputs.
-    fn new_folder(&self, name: &str) -> Result<PathBuf> {
-        let folder = self.folder.path().join(name);
-        fs::create_dir(&folder).map_err(Failure::environment)?;
-        Ok(folder)
-    }
-
-    /// The model's tasks.
-    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.plan.tasks.iter().map(|one| &one.task)
-    }
-
-    /// Builds the model into a folder of this name, each task by the schedule that is chosen for it.
-    pub fn make(&mut self, name: &str, choose: &dyn Fn(&Task) -> Schedule) -> Result<Made> {
-        let folder = self.new_folder(name)?;
+    /// Builds the model into a folder, each task by the schedule that is chosen for it.
+    pub fn make(&mut self, folder: &Path, choose: &dyn Fn(&Task) -> Schedule) -> Result<Made> {
         let mut progress = Progress::new(self.plan.tasks.len(), LINE_SECONDS);
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
-        let bench = &mut self.workers;
-        let made = network::make(&mut numbers, &self.plan, &self.target, choose, bench, &mut done, &folder);
+        let bench = &mut self.runs.workers;
+        let made = network::make(&mut numbers, &self.plan, &self.target, choose, bench, &mut done, folder);
         progress.finish();
         made.map_err(|error| Failure::usage(chain(&error)))
     }
 
-    /// Writes the model as an ONNX file into a folder of this name.
-    pub fn write_onnx(&self, name: &str) -> Result<()> {
+    /// The fastest right schedules that a store has for this target and number of threads.
+    pub fn best(&self, store: &Path) -> Result<Best> {
+        let mut best = Best::default();
+        for record in open(store)?.records(Choose::Middle).map_err(failed)? {
+            best.hear(&record.map_err(failed)?, &self.target, self.runs.cpus.len());
+        }
+        Ok(best)
+    }
+
+    /// For how many of the tasks there is a best schedule.
+    pub fn found(&self, best: &Best) -> usize {
+        self.plan.tasks.iter().filter(|one| best.find(&one.task, &self.target).is_some()).count()
+    }
+
+    /// Writes the model as an ONNX file into a folder.
+    pub fn write_onnx(&self, folder: &Path) -> Result<()> {
         let bytes = readers::onnx::write(&self.graph)
             .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
-        fs::write(self.new_folder(name)?.join(onnxruntime::MODEL), bytes).map_err(Failure::environment)
+        fs::write(folder.join(onnxruntime::MODEL), bytes).map_err(Failure::environment)
     }
 
-    /// Running what lies in the folder of this name.
-    pub fn job(&self, engine: Engine, name: &str, method: Method, counters: CounterRequest) -> NetworkJob {
-        NetworkJob {
-            engine,
-            program: self.folder.path().join(name),
-            inputs: self.inputs(),
-            outputs: self.folder.path().join(format!("{name}-outputs.bin")),
-            cpus: self.cpus.clone(),
-            method,
-            counters,
-        }
-    }
-
-    /// Runs a job; loading what it names belongs to the time that a run may take.
-    pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
-        let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
-        match self.workers.run_network(job, deadline) {
-            Ok(RunReply::Measured(measured)) => Ok(*measured),
-            Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
-            Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
-            Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
-        }
+    /// A new folder of this name, for what is run here and now.
+    pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.runs.path(name);
+        fs::create_dir(&folder).map_err(Failure::environment)?;
+        Ok(folder)
     }
 
     /// What the last run of a job answered.
     pub fn outputs(&self, job: &NetworkJob) -> Result<Vec<Tensor>> {
-        let bytes = fs::read(&job.outputs).map_err(Failure::environment)?;
-        let types = self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty);
-        network::tensors(types, &bytes).map_err(|error| Failure::environment(chain(&error)))
+        self.runs.outputs(job, self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty))
     }
 
     /// Outputs beside those of the reference, where that was asked for.
     pub fn check(&self, outputs: &[Tensor]) -> Option<Comparison> {
-        self.expected.as_ref().map(|wanted| network::compare(&self.graph, outputs, wanted))
+        self.expected.as_ref().map(|wanted| network::compare(network::tolerance(&self.graph), outputs, wanted))
     }
 }
 
@@ -192,19 +162,6 @@ fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     }
 }
 
-/// What the model is given: files, or numbers of a seed.
-fn inputs(graph: &Graph, texts: &[String], seed: u64) -> Result<Vec<Tensor>> {
-    let mut inputs = network::drawn_inputs(graph, seed).map_err(|error| Failure::usage(chain(&error)))?;
-    for text in texts {
-        let (name, path) = text.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("`--input {text}` is not a name and a file")).with_hint("write it as `x=image.npy`")
-        })?;
-        let names: Vec<&str> = graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect();
-        let place = names
-            .iter()
-            .position(|known| *known == name)
-            .ok_or_else(|| Failure::usage(format!("the model has no input `{name}`; it has {}", names.join(", "))))?;
-        inputs[place] = network::npy::read(Path::new(path), inputs[place].ty()).map_err(Failure::usage)?;
-    }
-    Ok(inputs)
+fn names(graph: &Graph) -> Vec<&str> {
+    graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }

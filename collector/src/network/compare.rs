@@ -20,9 +20,8 @@ pub struct Comparison {
     pub is_right: bool,
 }
 
-/// Compares outputs one by one, the worst counts.
-pub fn compare(graph: &Graph, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
-    let share = tolerance(graph);
+/// Compares outputs one by one, the worst counts; errors may be this share of the largest output.
+pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
         let finite = wanted.numbers().into_iter().filter(|number| number.is_finite());
@@ -38,8 +37,8 @@ pub fn compare(graph: &Graph, found: &[Tensor], wanted: &[Tensor]) -> Comparison
     worst
 }
 
-/// Of half precision fewer digits are right, and a quantised layer may round the other way.
-fn tolerance(graph: &Graph) -> f64 {
+/// Which share of the largest output errors may be. Of half precision fewer digits are right, and a quantised layer may round the other way.
+pub fn tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {
         () if has(&[DType::I8, DType::U8]) => 0.05,
@@ -68,19 +67,19 @@ mod tests {
     #[test]
     fn errors_count_beside_the_largest_output() {
         let wanted = tensor([100.0, 0.001, -3.0, 0.0]);
-        let right = compare(&graph(), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
+        let right = compare(tolerance(&graph()), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
         assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
-        let wrong = compare(&graph(), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
+        let wrong = compare(tolerance(&graph()), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
         assert!(!wrong.is_right && (wrong.max_abs_error - 0.199).abs() < 1e-6, "{wrong:?}");
     }
 
     #[test]
     fn what_is_no_number_is_wrong_where_there_should_be_one() {
         let wanted = tensor([1.0, f64::INFINITY, f64::NAN, 0.0]);
-        assert!(compare(&graph(), &wanted, &wanted).is_right);
-        assert!(!compare(&graph(), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted).is_right);
-        assert!(!compare(&graph(), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
+        assert!(compare(tolerance(&graph()), &wanted, &wanted).is_right);
+        assert!(!compare(tolerance(&graph()), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted).is_right);
+        assert!(!compare(tolerance(&graph()), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
         // Nothing but zeros has to come out where nothing else is wanted.
-        assert!(!compare(&graph(), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right);
+        assert!(!compare(tolerance(&graph()), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right);
     }
 }

@@ -3,13 +3,16 @@
 //! The graph is cut as a campaign cuts it, each task is built once by the schedule that is chosen for it, and the program
 //! is written down with its constants. Nothing here prints.
 
+pub mod arrays;
 mod best;
 mod compare;
 pub mod npy;
+pub mod portable;
 mod ratio;
 
 pub use best::Best;
-pub use compare::{Comparison, compare};
+pub use compare::{Comparison, compare, tolerance};
+pub use portable::Portable;
 pub use ratio::{Ratio, ratio};
 
 use bench::{Bench, Build};
@@ -18,9 +21,9 @@ use executor::{FolderError, Program, ProgramError, folder, program};
 use job::space::{Schedule, space};
 use job::target::Target;
 use job::{Artifact, BuildJob};
-use models::{Graph, Plan, Task, TensorType};
+use models::{Plan, Task, TensorType};
 use reference::Tensor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why a model cannot be built or run as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +35,8 @@ pub enum NetworkError {
     Input { name: String, ty: String, wanted: u64, found: usize },
     #[error("the run left {found} bytes of outputs, the model answers with {wanted}")]
     Output { wanted: u64, found: usize },
+    #[error("cannot use `{}`: {why}", path.display())]
+    Portable { path: PathBuf, why: String },
     #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
@@ -96,11 +101,6 @@ pub fn make(
     let codes: Vec<&[u8]> = artifacts.iter().map(|artifact| artifact.object.as_slice()).collect();
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
     Ok(Made { program, schedules, artifacts })
-}
-
-/// Inputs of a model, drawn from a seed.
-pub fn drawn_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
-    Ok(reference::graph_inputs(graph, seed)?)
 }
 
 /// Tensors of these types from their bytes, one after the other.

@@ -5,22 +5,18 @@
 
 use models::{DType, TensorType};
 use reference::Tensor;
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// More than any description of an array takes.
 const HEADER_BYTES_MAX: usize = 1 << 16;
 
-/// The tensor of a file, which must be of this type.
-pub fn read(path: &Path, wanted: &TensorType) -> Result<Tensor, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("cannot use `{}`: {why}", path.display());
+/// The tensor that is read from somewhere, which must be of this type; no more is read than that takes.
+pub fn take(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
     let most = wanted.bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    parse(&bytes, wanted).map_err(|why| failed(&why))
+    reader.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    parse(&bytes, wanted)
 }
 
 /// The tensor of a file's content.

@@ -11,6 +11,7 @@ use models::task::{Operand, Task};
 use models::types::{DType, Dim, TensorType};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 use std::io::{Read, Seek, SeekFrom};
 
 /// One tensor per parameter of a task.
@@ -34,11 +35,19 @@ pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
 
 /// One tensor per input of a graph, of numbers that its readers can work with.
 pub fn graph_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
+    let types = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty);
+    drawn_inputs(types.zip(input_draws(graph)), seed)
+}
+
+/// Which numbers all readers of each input of a graph can work with.
+pub fn input_draws(graph: &Graph) -> Vec<Draw> {
     let draws = draws(graph);
-    (0..)
-        .zip(&graph.inputs)
-        .map(|(stream, id)| random(&graph.values[id.0 as usize].ty, draws[id.0 as usize], seed, stream))
-        .collect()
+    graph.inputs.iter().map(|id| draws[id.0 as usize]).collect()
+}
+
+/// One tensor for each type, of such numbers: what `graph_inputs` gives where the graph is no longer there.
+pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, seed: u64) -> Result<Vec<Tensor>> {
+    (0..).zip(wanted).map(|(stream, (ty, draw))| random(ty, draw, seed, stream)).collect()
 }
 
 /// Which numbers all readers of each value can work with.
@@ -105,8 +114,10 @@ fn weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
 }
 
 /// Which numbers an operator can work with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Draw {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Draw {
+    /// All.
     Any,
     /// Not zero and not below it.
     Positive,

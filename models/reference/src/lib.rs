@@ -23,7 +23,7 @@ mod tests;
 mod window;
 
 pub use compare::{Comparison, Rounding, Tolerance, compare, tolerance, tolerance_when_rounded};
-pub use inputs::{constant, constants, graph_inputs, random_inputs};
+pub use inputs::{Draw, constant, constants, drawn_inputs, graph_inputs, input_draws, random_inputs};
 pub use pointwise::error_function;
 pub use tensor::Tensor;
 

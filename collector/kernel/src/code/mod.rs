@@ -4,12 +4,15 @@
 //! could be is only known from what the compiler made of it. So the instructions of every loop are counted, weighed by
 //! how often the loop turns as far as constants say so, and added up for the whole operator. Only x86-64 is read.
 
+mod instruction_sets;
 pub mod loops;
 pub mod step;
 pub mod sums;
 
 #[cfg(test)]
 mod tests;
+
+pub use instruction_sets::instruction_sets;
 
 use loops::Loop;
 use std::collections::{BTreeMap, HashMap};

@@ -36,6 +36,16 @@ const VECTOR_EXTENSIONS: &[&str] = &[
     "bf16",
 ];
 
+/// What this machine's processor can do, in the kernel's spelling: more than [`Facts`] has of it.
+pub fn cpu_flags() -> BTreeSet<String> {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    flags(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+fn flags(cpuinfo: &str) -> String {
+    field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default()
+}
+
 /// One level of cache as the first allowed processor sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheLevel {
@@ -113,7 +123,7 @@ impl Facts {
             field(&status, "Cpus_allowed_list").and_then(|list| parse_cpu_list(&list)).unwrap_or_default();
         let online = files.cpu_list("sys/devices/system/cpu/online").unwrap_or_default();
         let first = allowed_cpus.first().or(online.first()).copied().unwrap_or(0);
-        let flags = field(&cpuinfo, "flags").or_else(|| field(&cpuinfo, "Features")).unwrap_or_default();
+        let flags = flags(&cpuinfo);
         let flags: BTreeSet<&str> = flags.split_ascii_whitespace().collect();
         let count = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
         let counted = |name: &str| files.cpu_ids(&online, name).map(|ids| count(ids.len()));

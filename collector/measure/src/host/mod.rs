@@ -13,7 +13,7 @@ mod noise;
 mod peaks;
 
 pub use exclusive::{Exclusive, ExclusiveError};
-pub use facts::{CacheLevel, Facts};
+pub use facts::{CacheLevel, Facts, cpu_flags};
 pub use load::{Load, LoadReading};
 pub use noise::Noise;
 pub use peaks::{Bandwidth, Streaming, StreamingError, bandwidth};

@@ -1,0 +1,206 @@
+//! `model build` and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
+
+use super::appearing::Appearing;
+use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
+use super::failure::{Failure, chain};
+use super::model::{self, Ran};
+use super::runs::Runs;
+use super::whole::{Asked, Whole};
+use super::{Result, given, machine, print, print_json, settings, tell};
+use crate::campaign::RawConfig;
+use crate::network::portable::{self, Found, Portable};
+use crate::network::{self, Best};
+use job::Engine;
+use measure::host::cpu_flags;
+use serde::Serialize;
+use std::path::Path;
+
+/// What was built, for scripts.
+#[derive(Serialize)]
+struct Report {
+    folder: String,
+    model: String,
+    batch: Option<i64>,
+    target: String,
+    code_for: String,
+    calls: usize,
+    tasks: usize,
+    tasks_found: Option<usize>,
+    constant_bytes: u64,
+    is_checkable: bool,
+}
+
+/// Builds a model into a folder.
+pub fn build(arguments: &ModelBuild) -> Result<u8> {
+    let folder = Appearing::begin(&arguments.out)?;
+    let mut whole = Whole::of(Asked {
+        models: &arguments.models,
+        sweep: Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() },
+        threads: arguments.threads,
+        inputs: &Default::default(),
+        is_checked: !arguments.no_check,
+        engines: &[Engine::Program],
+    })?;
+    let best = match &arguments.store {
+        Some(store) => whole.best(store)?,
+        None => Best::default(),
+    };
+    let target = whole.target.clone();
+    let made = whole.make(folder.path(), &|task| best.choose(task, &target))?;
+    let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
+    let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
+    used.sort();
+    used.dedup();
+    let portable = Portable {
+        versions: machine::versions(&mut whole.runs.workers)?,
+        model: whole.request.label(),
+        batch: whole.request.batch,
+        target: target.text.clone(),
+        // Without a call there is no code, and every machine will do.
+        architecture: match object {
+            [] => std::env::consts::ARCH.to_owned(),
+            object => portable::architecture(object),
+        },
+        instruction_sets: used,
+        seed: whole.runs.config.seed,
+        draws: reference::input_draws(&whole.graph),
+        tolerance: network::tolerance(&whole.graph),
+        ..Portable::default()
+    };
+    let report = Report {
+        folder: arguments.out.display().to_string(),
+        model: portable.model.clone(),
+        batch: portable.batch,
+        target: portable.target.clone(),
+        code_for: portable.needs(),
+        calls: made.program.calls.len(),
+        tasks: made.program.codes,
+        tasks_found: arguments.best.then(|| whole.found(&best)),
+        constant_bytes: model::constant_bytes(&made.program),
+        is_checkable: whole.expected.is_some(),
+    };
+    portable::write(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
+    folder.finish(&arguments.out)?;
+    if arguments.json {
+        print_json(&report)?;
+    } else {
+        print(&describe(&report))?;
+    }
+    Ok(super::DONE)
+}
+
+fn describe(report: &Report) -> String {
+    let found = report.tasks_found.map(|found| format!(", {found} of them by the best schedule of the store"));
+    format!(
+        "{}: {} calls of {} tasks{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
+        report.model,
+        report.calls,
+        report.tasks,
+        found.unwrap_or_default(),
+        model::size(report.constant_bytes),
+        report.folder,
+        report.code_for,
+        if report.is_checkable { "with the outputs of the reference" } else { "none" },
+    )
+}
+
+/// Whether a folder holds a program, or the half of one.
+pub fn is_one(folder: &Path) -> bool {
+    executor::folder::description(folder).exists() || portable::path(folder).exists()
+}
+
+/// What a folder of artifacts has no use for.
+pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
+    let given = [
+        ("--threads", program.threads.is_some()),
+        ("--seed", program.seed.is_some()),
+        ("--precision", program.precision.is_some()),
+        ("--input", !program.given.input.is_empty()),
+        ("--inputs", program.given.inputs.is_some()),
+        ("--output", program.output.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((flag, _)) => {
+            let message = format!("`{flag}` is for the program of a model, and `{}` is none", folder.display());
+            Err(Failure::usage(message)
+                .with_hint("make it with `opcollect model build --out`; artifacts are measured as `build` was told"))
+        }
+    }
+}
+
+/// What the run of a program has no use for.
+fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
+    let given = [
+        ("--store", store.is_some()),
+        ("--again", measuring.again),
+        ("--unless-agree", !measuring.unless_agree.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("`{flag}` is for folders of artifacts; the run of a program is not recorded"))
+                .with_hint(format!("leave out `{flag}`")))
+        }
+    }
+}
+
+/// Runs the program of a folder.
+pub fn run(
+    folder: &Path,
+    store: Option<&Path>,
+    measuring: &Measuring,
+    arguments: &ProgramRun,
+    as_json: bool,
+) -> Result<u8> {
+    refuse_records(store, measuring)?;
+    let Found { portable, program, expected } = portable::read(folder).map_err(|error| {
+        Failure::usage(chain(&error))
+            .with_hint("make the folder with `opcollect model build --out`, and copy all of it")
+    })?;
+    let flags = cpu_flags();
+    if let Some(why) = portable.lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
+        return Err(Failure::environment(format!("`{}` cannot run here: {why}", folder.display()))
+            .with_hint("build it on this machine, or with `--target` for this one's processor"));
+    }
+    let mut raw = RawConfig { threads: arguments.threads.map(|threads| vec![threads]), ..RawConfig::default() };
+    raw.measure.precision = arguments.precision.unwrap_or(raw.measure.precision);
+    let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
+    let seed = arguments.seed.unwrap_or(portable.seed);
+    let types = program.inputs.iter().map(|port| &port.ty);
+    let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
+        .map_err(|error| Failure::usage(chain(&error)))?;
+    let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
+    given::take(&arguments.given, &names, &mut inputs)?;
+    let is_known = seed == portable.seed && arguments.given.is_nothing();
+    if expected.is_some() && !is_known {
+        let known = portable.seed;
+        tell(&[format!("outputs are not compared: the folder has those of inputs that seed {known} draws")]);
+    }
+    let mut runs = Runs::new(config, arguments.threads)?;
+    runs.give(&inputs)?;
+    let job = runs.job(
+        Engine::Program,
+        // The runner has a working folder of its own.
+        folder.canonicalize().map_err(Failure::usage)?,
+        "program",
+        model::method(&runs.config),
+        runs.config.counters.clone(),
+    );
+    let _exclusive = machine::exclusive(measuring.wait)?;
+    let measured = runs.run(&job)?;
+    let found = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
+    let check = expected.filter(|_| is_known).map(|wanted| network::compare(portable.tolerance, &found, &wanted));
+    let ran = Ran {
+        model: portable.model.clone(),
+        batch: portable.batch,
+        target: &portable.target,
+        code_for: Some(portable.needs()),
+        threads: runs.cpus.len(),
+        seed,
+        program: &program,
+        measured: &measured,
+        check,
+    };
+    model::tell(&ran, &found, arguments.output.as_deref(), as_json)
+}

@@ -1,0 +1,91 @@
+//! Where whole models run: workers, CPUs, and a folder for what passes between.
+
+use super::failure::{Failure, chain};
+use super::{Result, machine, settings};
+use crate::campaign::Config;
+use crate::network;
+use bench::{Bench, Workers};
+use job::{Engine, Measured, NetworkJob, RunReply};
+use measure::Method;
+use measure::counters::CounterRequest;
+use models::TensorType;
+use reference::Tensor;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// All that running a model takes beside the model.
+pub struct Runs {
+    pub config: Config,
+    pub cpus: Vec<usize>,
+    pub workers: Workers,
+    folder: TempDir,
+}
+
+impl Runs {
+    /// On so many threads, or on all CPUs.
+    pub fn new(config: Config, threads: Option<usize>) -> Result<Runs> {
+        let allowed = settings::allowed_cpus()?;
+        let cpus = allowed.iter().copied().take(threads.unwrap_or(allowed.len())).collect();
+        let workers = machine::workers(&config.limits)?;
+        let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
+        Ok(Runs { config, cpus, workers, folder })
+    }
+
+    /// A place for something of this name.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn inputs(&self) -> PathBuf {
+        self.path("inputs.bin")
+    }
+
+    /// What the model is given from now on.
+    pub fn give(&self, inputs: &[Tensor]) -> Result<()> {
+        let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
+        fs::write(self.inputs(), bytes).map_err(Failure::environment)
+    }
+
+    /// Running what lies in a folder; `name` tells its outputs from those of others.
+    pub fn job(
+        &self,
+        engine: Engine,
+        program: PathBuf,
+        name: &str,
+        method: Method,
+        count: CounterRequest,
+    ) -> NetworkJob {
+        NetworkJob {
+            engine,
+            program,
+            inputs: self.inputs(),
+            outputs: self.path(&format!("{name}-outputs.bin")),
+            cpus: self.cpus.clone(),
+            method,
+            counters: count,
+        }
+    }
+
+    /// Runs a job; loading what it names belongs to the time that a run may take.
+    pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
+        let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
+        match self.workers.run_network(job, deadline) {
+            Ok(RunReply::Measured(measured)) => Ok(*measured),
+            Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
+            Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
+            Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
+        }
+    }
+
+    /// What the last run of a job answered.
+    pub fn outputs<'a>(
+        &self,
+        job: &NetworkJob,
+        types: impl Iterator<Item = &'a TensorType> + Clone,
+    ) -> Result<Vec<Tensor>> {
+        let bytes = fs::read(&job.outputs).map_err(Failure::environment)?;
+        network::tensors(types, &bytes).map_err(|error| Failure::environment(chain(&error)))
+    }
+}

@@ -1,0 +1,193 @@
+//! Tensors in files by their names: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which hold one without a name.
+//!
+//! The ending of a file says which it is. What is wanted is known before anything is read: of an archive's member no more
+//! is unpacked than that takes, whatever it claims to be.
+
+use super::npy;
+use models::TensorType;
+use reference::Tensor;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+use zip::ZipArchive;
+
+/// More inputs than a model has.
+const NAMES_MAX: usize = 1 << 16;
+
+/// What a file is.
+enum Format {
+    Npy,
+    Npz,
+    SafeTensors,
+}
+
+fn format(path: &Path) -> Format {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("npz") => Format::Npz,
+        Some("safetensors") => Format::SafeTensors,
+        _ => Format::Npy,
+    }
+}
+
+/// The tensor of this name in a file, which must be of this type.
+pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+    let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
+    match format(path) {
+        Format::Npy => open(path).and_then(|file| npy::take(file, wanted)).map_err(failed),
+        Format::Npz => open(path).and_then(|file| member(file, name, wanted)).map_err(failed),
+        Format::SafeTensors => {
+            let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
+            let entry = entries.get(name);
+            let entry = entry.ok_or_else(|| failed(missing(name, entries.keys().cloned().collect())))?;
+            if entry.ty != *wanted {
+                return Err(failed(format!("`{name}` is {}, the model takes {wanted}", entry.ty)));
+            }
+            reference::constant(&entry.ty, &entry.data()).map_err(|error| failed(error.to_string()))
+        }
+    }
+}
+
+/// The names of all tensors of a file.
+pub fn names(path: &Path) -> Result<Vec<String>, String> {
+    let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
+    match format(path) {
+        Format::Npy => Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned())),
+        Format::Npz => {
+            let archive = open(path).and_then(archive).map_err(failed)?;
+            Ok(members(&archive))
+        }
+        Format::SafeTensors => {
+            let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
+            Ok(entries.into_keys().collect())
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, String> {
+    File::open(path).map(BufReader::new).map_err(|error| error.to_string())
+}
+
+fn archive<Reader: Read + Seek>(reader: Reader) -> Result<ZipArchive<Reader>, String> {
+    let archive = ZipArchive::new(reader).map_err(|error| format!("it is no archive of arrays ({error})"))?;
+    if archive.len() > NAMES_MAX { Err(format!("it has {} members", archive.len())) } else { Ok(archive) }
+}
+
+/// The names of an archive's arrays; whose name is no text has none.
+fn members<Reader: Read + Seek>(archive: &ZipArchive<Reader>) -> Vec<String> {
+    let names = archive.file_names().flatten();
+    names.map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_owned()).collect()
+}
+
+/// The array of this name in an archive.
+fn member(reader: impl Read + Seek, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+    let mut archive = archive(reader)?;
+    let Some(place) = archive.index_for_name(&format!("{name}.npy")) else {
+        return Err(missing(name, members(&archive)));
+    };
+    let failed = |why: &dyn std::fmt::Display| format!("`{name}`: {why}");
+    let entry = archive.by_index(place).map_err(|error| failed(&error))?;
+    npy::take(entry, wanted).map_err(|why| failed(&why))
+}
+
+fn missing(name: &str, mut names: Vec<String>) -> String {
+    const SHOWN: usize = 10;
+    names.sort_unstable();
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let shown: Vec<String> = names.iter().map(|name| name.chars().take(60).collect()).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("it has no `{name}`; it has {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Write};
+    use zip::write::SimpleFileOptions;
+    use zip::{CompressionMethod, ZipWriter};
+
+    fn tensor() -> Tensor {
+        Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("a tensor")
+    }
+
+    fn npz(method: CompressionMethod) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default().compression_method(method);
+        for (name, content) in [("other.npy", npy::bytes(&tensor())), ("x.npy", npy::bytes(&tensor()))] {
+            writer.start_file(name, options).expect("a member");
+            writer.write_all(&content).expect("its bytes");
+        }
+        writer.finish().expect("an archive").into_inner()
+    }
+
+    #[test]
+    fn members_of_archives_are_read() {
+        for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+            let bytes = npz(method);
+            let read = |name: &str, wanted: &str| member(Cursor::new(&bytes), name, &wanted.parse().expect("a type"));
+            assert_eq!(read("x", "f32[2,3]").expect("it is there"), tensor());
+            assert_eq!(read("y", "f32[2,3]").unwrap_err(), "it has no `y`; it has other, x");
+            assert_eq!(read("x", "f32[6]").unwrap_err(), "`x`: it is f32[2,3], the model takes f32[6]");
+        }
+    }
+
+    /// A member that claims to be small, or is large, is read no further than what is wanted takes.
+    #[test]
+    fn members_larger_than_wanted_are_refused() {
+        let mut content = npy::bytes(&tensor());
+        content.resize(content.len() + (1 << 20), 0);
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        writer.start_file("x.npy", SimpleFileOptions::default()).expect("a member");
+        writer.write_all(&content).expect("its bytes");
+        let bytes = writer.finish().expect("an archive").into_inner();
+        assert!(bytes.len() < 10_000, "zeros are deflated well");
+        member(Cursor::new(bytes), "x", tensor().ty()).expect_err("it is longer than it says");
+    }
+
+    #[test]
+    fn damaged_archives_give_no_other_numbers() {
+        for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+            let bytes = npz(method);
+            let read = |bytes: &[u8]| member(Cursor::new(bytes), "x", tensor().ty());
+            for length in 0..bytes.len() {
+                read(&bytes[..length]).expect_err("it is cut off");
+            }
+            let mut refused = 0;
+            for place in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut damaged = bytes.clone();
+                    damaged[place] ^= 1 << bit;
+                    match read(&damaged) {
+                        Ok(found) => assert_eq!(found, tensor(), "{method:?}: bit {bit} at {place}"),
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+            assert!(refused > bytes.len(), "{method:?}: {refused} of {} damages are seen", 8 * bytes.len());
+        }
+    }
+
+    #[test]
+    fn damaged_safetensors_are_refused_or_of_the_same_type() {
+        let header = br#"{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header, tensor().bytes()].concat();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("one.safetensors");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a file");
+            read(&path, "x", tensor().ty())
+        };
+        assert_eq!(read(&bytes).expect("it is whole"), tensor());
+        assert_eq!(names(&path).expect("it is whole"), ["x"]);
+        for length in 0..bytes.len() {
+            read(&bytes[..length]).expect_err("it is cut off");
+        }
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 1 << (place % 8);
+            if let Ok(found) = read(&damaged) {
+                assert_eq!(found.ty(), tensor().ty(), "{place}");
+            }
+        }
+    }
+}
