@@ -14,7 +14,16 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {
         Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
-        Template::Rows => rows(machine, &output, matches!(anchor.op, Op::Attention { .. })),
+        Template::Rows => match &anchor.op {
+            Op::Attention { .. } => attention(machine, &output, input_extent_of(task, 1, 2)),
+            _ => {
+                let mut space = rows(machine, &output, false);
+                if sums_neighbours(&anchor.op, output.len()) {
+                    add_partial_sums(&mut space, machine, input_extent(task, -1));
+                }
+                space
+            }
+        },
         Template::Spatial => {
             let (is_padded, is_strided) = match &anchor.op {
                 Op::Pool { pads, strides, .. } => {
@@ -50,6 +59,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 depth: input_extent(task, 1),
                 is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
                 is_conv: true,
+                has_windows: input_kernel(task) > 1,
                 blocking: match groups {
                     _ if is_transposed => Blocking::None,
                     1 if is_constant => Blocking::Padded,
@@ -64,6 +74,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
             is_padded: false,
             is_conv: false,
+            has_windows: false,
             blocking: match op {
                 Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
                 // Columns of an unpacked transposed operand cannot be read as a vector.
@@ -74,6 +85,18 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             },
         },
     }
+}
+
+/// How many places of the input one of the result reads.
+fn input_kernel(task: &Task) -> i64 {
+    let extents = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
+    extents.iter().skip(2).product()
+}
+
+/// An extent of one of a task's parameters.
+fn input_extent_of(task: &Task, parameter: usize, dimension: usize) -> i64 {
+    let extents = task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    extents.get(dimension).copied().unwrap_or(1)
 }
 
 pub(super) fn input_extent(task: &Task, dimension: i64) -> i64 {
@@ -89,6 +112,7 @@ pub(super) struct Extents {
     pub(super) depth: i64,
     is_padded: bool,
     is_conv: bool,
+    has_windows: bool,
     blocking: Blocking,
 }
 
@@ -121,7 +145,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     axes.push(numbers(
         "tile_c",
         "channel blocks (blocked) or channels (plain) in one register tile",
-        upto(extents.channels, &[1, 2, 4, 8]),
+        upto(extents.channels, &[1, 2, 3, 4, 6, 8]),
     ));
     axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4])));
     axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
@@ -176,7 +200,7 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
     }
     set("unroll", Setting::Number(1));
     set("outer", choice("channels"));
-    set("parallel", Setting::Number(2));
+    set("parallel", Setting::Number(3));
     if extents.is_padded {
         // A channel that is read by one channel only is padded where it is used.
         set("pad_at", choice(if is_depthwise { "outer" } else { "root" }));
@@ -207,7 +231,7 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
         let vectors = (block + lanes - 1) / lanes;
         for columns in divisors(extents.columns).filter(|&columns| columns <= 32 && (may_block || is_vector(columns))) {
             for rows in upto(extents.rows, &[1, 2, 4]) {
-                for channels in upto((extents.channels + block - 1) / block, &[1, 2, 4]) {
+                for channels in upto((extents.channels + block - 1) / block, &[1, 2, 3, 4]) {
                     // Without blocks the columns are the vector and the channels are broadcast.
                     let (vectors, broadcasts) = if may_block {
                         (vectors * channels, columns * rows)
@@ -219,7 +243,9 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
                     let cost = loads * waste(machine, extents, block, columns, may_block);
-                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    // Of tiles that load as often the one whose weights lie together; wide blocks are for products.
+                    let is_wide = block > 2 * lanes && extents.is_conv && extents.has_windows;
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
                     }
                 }
@@ -272,6 +298,54 @@ fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> 
         default.insert("pad_at".to_owned(), choice("outer"));
     }
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
+}
+
+/// Rows of queries, one by one or in register tiles.
+fn attention(machine: &Cpu, output: &[i64], places: i64) -> Space {
+    let mut space = rows(machine, output, true);
+    let lanes = machine.vector_lanes;
+    let [batch, heads, queries, _] = output else { return space };
+    let blocks: Vec<i64> =
+        [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
+    let padded = |block: i64| (places + block - 1) / block * block;
+    let block = blocks.iter().copied().min_by_key(|&block| (padded(block), -block));
+    let (Some(block), true) = (block, *queries > 1) else { return space };
+    space
+        .axes
+        .insert(0, choices("layout", "whether keys are turned, and scores computed in tiles", ["blocked", "plain"]));
+    space.axes.insert(1, numbers("block", "places in one register tile (blocked)", blocks));
+    let room = (machine.vector_registers - 4) * lanes / block;
+    let tiles: Vec<i64> = divisors(*queries).filter(|&rows| rows <= 8).collect();
+    let tile = tiles.iter().copied().filter(|&rows| rows <= room).max().unwrap_or(1);
+    space.axes.insert(2, numbers("tile_y", "queries in one register tile (blocked)", tiles));
+    let helpers_at = if batch * heads >= 2 * machine.cores { "head" } else { "root" };
+    let knobs = &mut space.default.0;
+    knobs.insert("layout".to_owned(), choice("blocked"));
+    knobs.insert("block".to_owned(), Setting::Number(block));
+    knobs.insert("tile_y".to_owned(), Setting::Number(tile));
+    knobs.insert("helpers_at".to_owned(), choice(helpers_at));
+    space
+}
+
+/// Whether the helpers of a row reduce elements that lie side by side.
+fn sums_neighbours(op: &Op, rank: usize) -> bool {
+    let is_last = |axis: i64| axis + 1 == i64::try_from(rank).unwrap_or(i64::MAX);
+    match op {
+        Op::Softmax { axis, .. } | Op::LpNorm { axis, .. } => is_last(*axis),
+        Op::LayerNorm { .. } | Op::RmsNorm { .. } => true,
+        Op::GroupNorm { .. } => rank > 2,
+        Op::MeanVarianceNorm { axes, .. } => axes.iter().any(|&axis| is_last(axis)),
+        _ => false,
+    }
+}
+
+/// Rows are reduced by vectors, whose elements are brought together last.
+fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
+    let lanes = machine.vector_lanes;
+    let settings: Vec<i64> = upto(columns, &[1, 4, 8, 16, 32]).filter(|&width| width <= 2 * lanes).collect();
+    let width = settings.iter().copied().filter(|&width| width <= lanes).max().unwrap_or(1);
+    space.axes.push(numbers("split_r", "partial results of each row's reductions", settings));
+    space.default.0.insert("split_r".to_owned(), Setting::Number(width));
 }
 
 fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {

@@ -1,5 +1,6 @@
 //! Makes the moves of a schedule on a lowered task.
 
+mod attention;
 mod contraction;
 mod gpu;
 mod rows;
@@ -69,6 +70,9 @@ pub fn apply(
             match template(task) {
                 Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
                 Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
+                Template::Rows if knobs.choice("layout") == Some("blocked") => {
+                    attention::apply(lowered, knobs, &moves)?
+                }
                 Template::Rows => rows::apply(task, lowered, knobs, &moves)?,
             }
             Ok(moves)

@@ -38,7 +38,14 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
             lowered.blocks.iter().filter(|b| b.part == Part::Helper).map(|b| b.name.as_str()).collect();
         // Consumers first: each helper is read by the ones after it.
         for name in helpers.into_iter().rev() {
-            moves.compute_at(&moves.block(name)?, &around)?;
+            let helper = moves.block(name)?;
+            let is_summed = moves.reduces(&helper)?.last() == Some(&true);
+            let lanes = knobs.number("split_r").filter(|&lanes| lanes > 1 && is_summed);
+            let partial = lanes.map(|lanes| partial(moves, &helper, lanes)).transpose()?;
+            moves.compute_at(&helper, &around)?;
+            if let Some(partial) = partial {
+                along_rows(moves, &partial, &around)?;
+            }
         }
     }
     vectorize_row(moves, &row, number(knobs, "vector")?)?;
@@ -63,4 +70,27 @@ fn rows_inside(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
 fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
     let parts = moves.split(row, &[None, Some(vector)])?;
     Ok(moves.vectorize(&parts[1])?)
+}
+
+/// Partial results of a reduction over its last loop, as many as a vector has elements.
+pub(super) fn partial(moves: &Moves, block: &Block, vector: i64) -> Result<Block> {
+    let loops = moves.loops(block)?;
+    let parts = moves.split(loops.last().expect("a reduction has a loop"), &[None, Some(vector)])?;
+    Ok(moves.factor_reduction(&parts[1], -1)?)
+}
+
+/// Computes partial results inside of a loop, each row's as one vector.
+pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Result<()> {
+    moves.compute_at(partial, target)?;
+    let is_summed = moves.reduces(partial)?;
+    let loops = moves.loops(partial)?;
+    let own = &loops[loops.len() - is_summed.len()..];
+    let pick = |wanted: bool| {
+        own.iter().zip(&is_summed).filter(move |(_, summed)| **summed == wanted).map(|(own, _)| own.clone())
+    };
+    let (kept, summed): (Vec<Loop>, Vec<Loop>) = (pick(false).collect(), pick(true).collect());
+    let (lane, rows) = kept.split_last().expect("partial results have a dimension of their own");
+    moves.reorder(&[rows, &summed, std::slice::from_ref(lane)].concat())?;
+    moves.vectorize(lane)?;
+    Ok(())
 }

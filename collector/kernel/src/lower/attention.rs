@@ -7,6 +7,7 @@ use super::pointwise::{broadcast_read, unary};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use job::space::Layout;
 use models::{Op, UnaryOp};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -59,19 +60,46 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
         Some(_) => Some(writer.number(&places)?.max(writer.number(&rows)?)),
         None => None,
     };
+    // Turned keys can be read as vectors of places; zeros make these a multiple of the vector.
+    let (stored, is_turned) = match writer.layout {
+        Layout::Blocked { block } => {
+            let places = writer.number(&places)?;
+            (Extent::Known((places + block - 1) / block * block), true)
+        }
+        Layout::Plain | Layout::Columns { .. } => (places.clone(), false),
+    };
+    let is_padded = is_turned && !stored.is(writer.number(&places)?);
     let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };
-    let all = [batch.clone(), heads.clone(), rows.clone(), places.clone()];
+    let all = [batch.clone(), heads.clone(), rows.clone(), stored.clone()];
     let seen = |i: &[Expression], place: &Expression| {
         let earlier = match (&places, &rows) {
             (Extent::Known(places), Extent::Known(rows)) => index(places - rows)?,
             (places, rows) => places.expression()?.sub(&rows.expression()?)?,
         };
-        sight.condition(&i[2].add(&earlier)?, place, sizes)
+        let seen = sight.condition(&i[2].add(&earlier)?, place, sizes)?;
+        if !is_padded {
+            return Ok(seen);
+        }
+        super::movement::both(seen, place.less(&places.expression()?)?).map(Some)
     };
     let width = axis("d", &q.extents[3], true)?;
+    let keys = if is_turned {
+        let turned = [batch.clone(), k.extents[1].clone(), q.extents[3].clone(), stored.clone()];
+        writer.block(&output.name("attention_keys"), Part::Helper, (dtype, &turned), |i| {
+            let at = [i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()];
+            if !is_padded {
+                return k.at(&at);
+            }
+            i[3].less(&places.expression()?)?.if_then_else(&k.at(&at)?, &constant(dtype, 0.0)?)
+        })?
+    } else {
+        k.clone()
+    };
     let products = writer.block(&output.name("attention_products"), Part::Helper, (dtype, &all), |i| {
         let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
-        let right = k.at(&[i[0].clone(), source(&i[1])?, i[3].clone(), width.variable.clone()])?;
+        let (place, part) = (i[3].clone(), width.variable.clone());
+        let at = if is_turned { [part, place] } else { [place, part] };
+        let right = keys.at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
         reduce(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
     let scores = writer.block(&output.name("attention_scores"), Part::Helper, (dtype, &all), |i| {
@@ -81,7 +109,11 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             score = bent.mul(&constant(dtype, softcap)?)?;
         }
         if let Some(mask) = inputs.get(3) {
-            score = score.add(&broadcast_read(mask, i)?)?;
+            let mut at = i.to_vec();
+            if is_padded {
+                at[3] = at[3].min(&places.expression()?.sub(&index(1)?)?)?;
+            }
+            score = score.add(&broadcast_read(mask, &at)?)?;
         }
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&score, &lowest(dtype)?),
@@ -89,7 +121,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
         }
     })?;
     let row = [batch, heads, rows.clone()];
-    let place = axis("t", &places, true)?;
+    let place = axis("t", &stored, true)?;
     let at =
         |i: &[Expression], place: &Expression| -> Vec<Expression> { i[..3].iter().chain([place]).cloned().collect() };
     let largest = writer.block(&output.name("attention_largest"), Part::Helper, (dtype, &row), |i| {
@@ -103,7 +135,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             None => Ok(weight),
         }
     })?;
-    let place = axis("t", &places, true)?;
+    let place = axis("t", &stored, true)?;
     let sum = writer.block(&output.name("attention_sum"), Part::Helper, (dtype, &row), |i| {
         reduce(Reduction::Sum, dtype, &weights.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;

@@ -213,10 +213,10 @@ impl Schedule {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Makes a loop of a reduction the first dimension of partial results: the block that is returned computes them, the
-    /// block that had the loop sums them.
-    pub fn factor_reduction(&self, target: &Loop) -> Result<Block> {
-        call!(names::FACTOR_REDUCTION, &self.0, &target.0, 0i64).map(Block)
+    /// Makes a loop of a reduction a dimension of partial results, the first or, by -1, the last: the block that is
+    /// returned computes them, the block that had the loop sums them.
+    pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
+        call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }
 
     /// Replaces everything inside of a loop by a step of the tensor cores.

@@ -108,7 +108,7 @@ fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Resu
     }
     let first = moves.reduces(&anchor)?.iter().position(|&reduces| reduces).expect("a contraction sums");
     let depth = moves.split(&moves.loops(&anchor)?[first], &[Some(parts), None])?;
-    let partial = moves.factor_reduction(&depth[0])?;
+    let partial = moves.factor_reduction(&depth[0], 0)?;
     moves.set_memory(&anchor, Memory::Local)?;
     let thread = bind_elements(moves, &result, THREADS)?;
     reduce_in_thread(moves, &anchor, &thread)?;
