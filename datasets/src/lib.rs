@@ -29,7 +29,7 @@ pub use record::column::{Kind, Known};
 pub use record::experiment::EXPERIMENT;
 pub use record::json::Json;
 pub use record::key::Key;
-
+pub use record::network::NETWORK;
 pub use record::table::{COLUMNS, Column, ColumnId, Record};
 pub use record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 pub use shard::{Shard, ShardError};

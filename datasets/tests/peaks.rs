@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use datasets::peaks::{ComputeRate, MemoryRate};
-use datasets::{Json, Outcome, Peaks, PeaksMeasured, Reached, Record, Store};
+use datasets::{Json, NETWORK, Outcome, Peaks, PeaksMeasured, Reached, Record, Store};
 
 const MINUTE_US: i64 = 60_000_000;
 
@@ -101,6 +101,7 @@ fn only_what_surely_is_moved_counts() {
     assert_eq!(of(plain("max_pool", 100)), (0, 0), "fewer operations than elements");
     assert_eq!(of(Record { op_name: "slice+relu".to_owned(), ..plain("slice", 8192) }), (0, 0));
     assert_eq!(of(Record { outcome: Outcome::WrongResult, ..product(10.0, None) }), (0, 0));
+    assert_eq!(of(Record { op_kind: NETWORK.to_owned(), ..product(10.0, None) }), (0, 0), "many operators");
 }
 
 /// More memory is never faster than less, and operands count as the largest set that they fill.

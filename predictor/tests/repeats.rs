@@ -2,7 +2,7 @@
 //! experiment that was measured several times is one sample, the middle of its measurements.
 #![allow(missing_docs)]
 
-use datasets::{Json, Outcome, Record, ScheduleSource, Source};
+use datasets::{Json, NETWORK, Outcome, Record, ScheduleSource, Source};
 use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::features::Work;
@@ -68,6 +68,21 @@ fn another_machine_is_another_experiment() {
     let records = [record(64, 100.0), record_on("there", 64, 300.0)];
     let samples = gather(&records, &[], &Policy::default()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0, 300.0]);
+}
+
+#[test]
+fn a_whole_network_is_no_sample() {
+    let network = Record {
+        op_kind: NETWORK.to_owned(),
+        task: None,
+        model_source: Some("local".to_owned()),
+        model_name: Some("mlp".to_owned()),
+        ..record(64, 1.0)
+    };
+    let samples = gather(&[record(64, 100.0), network], &[], &Policy::default()).expect("samples");
+    assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0]);
+    assert_eq!(samples.left_out.get("a whole network, no operator"), Some(&1));
+    assert!(samples.networks.is_empty(), "none of its operators was measured");
 }
 
 #[test]

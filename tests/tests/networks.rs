@@ -1,11 +1,12 @@
 //! Whole models run: the executor gives what the reference does, for models of every source.
 #![allow(missing_docs)]
 
+use datasets::{Choose, NETWORK, Origin, Outcome, Record, ScheduleSource, Source, Store};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
 use tests::workspace::root;
-use tests::{Bench, run, skip};
+use tests::{Bench, run, skip, stores};
 
 /// Runs a model and expects it to be right.
 fn right(bench: &Bench, arguments: &str) -> Value {
@@ -71,6 +72,67 @@ fn inputs_come_from_files_and_outputs_go_to_files() {
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "float32 (3, 4) 15.0");
 }
 
+#[test]
+fn a_run_is_recorded_beside_those_of_operators() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    let sweep = format!("{mlp} --config quick.toml --schedules 1 --wait 300 --store store");
+    run(bench.opcollect(&sweep)).expect(0);
+    let reports = [(), ()].map(|()| right(&bench, &format!("{mlp} --store store")));
+    let records = stores::chosen(&bench.path("store"), Choose::All);
+    let networks: Vec<&Record> = records.iter().filter(|record| record.is_network()).collect();
+    assert_eq!((records.len(), networks.len()), (6, 2), "four operators, and two runs of the model");
+    for (report, record) in reports.iter().zip(&networks) {
+        assert_eq!(report["record"]["key"].as_str(), Some(&*record.key.hex()), "{report}");
+        assert_eq!((record.outcome, record.source), (Outcome::Ok, Source::Measured));
+        assert_eq!((record.model_name.as_deref(), record.batch, record.threads), (Some("mlp"), Some(1), Some(1)));
+        assert_eq!(record.median_ns, report["median_ns"].as_f64());
+        assert_eq!(record.first_run_ns, report["first_run_ns"].as_f64());
+        assert_eq!(record.max_abs_error, report["check"]["max_abs_error"].as_f64());
+        let bytes = |column: Option<i64>| column.and_then(|bytes| u64::try_from(bytes).ok());
+        assert_eq!(bytes(record.workspace_bytes), report["activation_bytes"].as_u64());
+        assert_eq!(bytes(record.bytes_weights), report["constant_bytes"].as_u64());
+        assert_eq!(record.schedule_source, Some(ScheduleSource::Default));
+        let sum: i64 = records.iter().filter(|one| !one.is_network()).map(|one| one.flops.unwrap_or(0)).sum();
+        assert_eq!(record.flops, Some(sum), "each task of this model is called once");
+        assert!(record.tvm_version.is_some() && record.cpu_model.is_some() && record.code_revision.is_some());
+        assert!(record.samples_ns.len() > 1 && record.op_text.contains("4 tasks"), "{}", record.op_text);
+    }
+    assert_eq!((networks[0].key, networks[0].attempt, networks[1].attempt), (networks[1].key, 1, 2));
+    // Nothing of it is an operator's.
+    let ran = run(bench.opcollect(&format!("{sweep} --json"))).expect(0).json();
+    assert_eq!((ran["attempts"].as_u64(), ran["known_before"].as_u64()), (Some(4), Some(4)), "{ran}");
+    let ran = run(bench.opcollect(&format!("{sweep} --again --json"))).expect(0).json();
+    assert_eq!((ran["attempts"].as_u64(), ran["known_before"].as_u64()), (Some(4), Some(0)), "{ran}");
+    run(bench.opcollect("dataset verify --store store")).expect(0);
+    let stats = run(bench.opcollect("dataset stats --store store")).expect(0).stdout;
+    assert!(stats.contains(NETWORK), "{stats}");
+    for format in ["csv", "parquet", "jsonl"] {
+        run(bench.opcollect(&format!("dataset export --store store --format {format} --out rows.{format}"))).expect(0);
+        run(bench.opcollect(&format!("dataset import --store of-{format} rows.{format}"))).expect(0);
+        let kept = stores::chosen(&bench.path(&format!("of-{format}")), Choose::All);
+        assert_eq!(kept.iter().filter(|record| record.is_network()).count(), 2, "{format}");
+    }
+    let replayed = format!("replay --store store --key {}", networks[0].key.hex());
+    let ran = run(bench.opcollect(&replayed)).expect(2);
+    assert!(ran.stderr.contains("it is of a whole model"), "{ran}");
+}
+
+#[test]
+fn a_run_that_fails_is_recorded_and_a_mistake_leaves_no_store() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1 --wait 300 --store store";
+    run(bench.opcollect(&format!("model run {mlp} --input nowhere=x.npy"))).expect(2);
+    assert_eq!(bench.entries(), ["quick.toml"]);
+    bench.write("hasty.toml", "[limits]\nbuild_seconds = 0.001\n");
+    let ran = run(bench.opcollect(&format!("model run {mlp} --config hasty.toml"))).expect(2);
+    assert!(ran.stderr.contains("error: cannot build"), "{ran}");
+    let records = stores::records(&bench.path("store"));
+    let [record] = records.as_slice() else { panic!("{} records", records.len()) };
+    assert_eq!((record.op_kind.as_str(), record.outcome), (NETWORK, Outcome::BuildFailed));
+    assert!(record.reason.as_ref().is_some_and(|why| why.contains("cannot build")), "{:?}", record.reason);
+}
+
 /// Whether ONNX Runtime's library is among the wheels.
 fn has_onnxruntime() -> bool {
     let site_packages = root().join(".venv/lib").read_dir().into_iter().flatten().flatten();
@@ -122,6 +184,106 @@ fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
     // Other shapes are other tasks.
     let ran = compare(&format!("{mlp} --batchsize 2"));
     assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(0), "{ran}");
+}
+
+/// A store of changed records.
+fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
+    let store = Store::create(&bench.path(to)).expect("a store");
+    let origin = Origin { host: "test".to_owned(), program: "test".to_owned(), command: "test".to_owned() };
+    let mut journal = store.journal(origin).expect("a journal");
+    for mut record in stores::records(&bench.path(from)) {
+        change(&mut record);
+        record.key = record.experiment_key();
+        journal.append(&record).expect("a sound record");
+    }
+    journal.seal().expect("a part");
+}
+
+#[test]
+fn the_best_schedules_are_of_this_host_and_of_today_s_code() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1 --wait 300";
+    run(bench.opcollect(&format!("{mlp} --config quick.toml --schedules 2 --store store"))).expect(0);
+    changed(&bench, "store", "elsewhere", |record| record.host_class = "another".to_owned());
+    changed(&bench, "store", "before", |record| record.code_revision = Some("0123456789abcdef".to_owned()));
+    changed(&bench, "store", "half", |record| {
+        if !record.op_kind.contains("softmax") {
+            record.host_class = "another".to_owned();
+        }
+    });
+    for (store, found, wanted) in [
+        ("store", 4, None),
+        ("elsewhere", 0, Some("4 of 4 tasks keep the default schedule: ")),
+        ("before", 0, Some("measured with other code only")),
+        ("half", 1, Some("3 of 4 tasks keep the default schedule: ")),
+    ] {
+        let variants = format!("--variant best --store {store} --rounds 1 --json");
+        let ran = run(bench.opcollect(&format!("model compare {mlp} {variants}"))).expect(0);
+        assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(found), "{ran}");
+        let notes: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("note: of the best")).collect();
+        assert_eq!(notes.len(), usize::from(wanted.is_some()), "{ran}");
+        assert!(wanted.is_none_or(|wanted| notes[0].contains(wanted)), "{ran}");
+    }
+    let built = run(bench.opcollect(
+        "model build --modelsource local --modelname mlp --best --store elsewhere --threads 1 --out mlp --json",
+    ));
+    let built = built.expect(0);
+    assert_eq!(built.json()["tasks_found"].as_u64(), Some(0), "{built}");
+    assert!(built.stderr.contains("measured on other hosts only"), "{built}");
+}
+
+#[test]
+fn a_campaign_may_end_in_a_comparison() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --config quick.toml --schedules 2 --wait 300 --store store";
+    let ran = run(bench.opcollect(&format!("{mlp} --ifcompare --json"))).expect(0);
+    let again = run(bench.opcollect(&format!("{mlp} --ifcompare --json --batchsize 1,2"))).expect(0);
+    assert_eq!(again.json()["known_before"].as_u64(), Some(8), "{again}");
+    for (ran, batches) in [(&ran, vec![1]), (&again, vec![1, 2])] {
+        let report = ran.json();
+        let comparisons = report["comparisons"].as_array().expect("comparisons");
+        let found: Vec<_> = comparisons.iter().map(|one| one["batch"].as_u64().unwrap_or(0)).collect();
+        assert_eq!(found, batches, "{ran}");
+        for one in comparisons {
+            assert_eq!((one["model"].as_str(), one["threads"].as_u64()), (Some("mlp"), Some(1)), "{ran}");
+            let variants = one["variants"].as_array().expect("variants");
+            let names: Vec<_> = variants.iter().map(|one| one["variant"].as_str().unwrap_or_default()).collect();
+            assert_eq!(names, ["default", "best"], "{ran}");
+            assert!(variants.iter().all(|one| one["check"]["is_right"] == true), "{ran}");
+            assert!(variants[1]["ratio"]["interval"].is_array(), "{ran}");
+            assert_eq!(variants[1]["tasks_found"].as_u64(), Some(4), "{ran}");
+        }
+    }
+    let told = run(bench.opcollect(&format!("{mlp} --ifcompare"))).expect(0).stdout;
+    assert!(told.contains("known before") && told.contains("mlp: 1 thread, 15 rounds"), "{told}");
+    let plain = run(bench.opcollect(&format!("{mlp} --json"))).expect(0).json();
+    assert!(plain.get("comparisons").is_none(), "{plain}");
+}
+
+#[test]
+fn a_comparison_that_cannot_be_is_told() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1 --ifcompare --wait 300 --store store";
+    for (arguments, wanted) in [
+        ("--executor vm", "`--executor vm` makes code for all sizes"),
+        ("--attention both", "`--attention both` cuts a model in two ways"),
+        ("--variations 2", "`--variations` makes tasks"),
+        ("--target cuda --arch sm_80", "whole models run on CPUs"),
+        ("--backend torch", "a library computes tasks of this campaign"),
+        ("--shard 1/2", "needs all of a campaign"),
+    ] {
+        let ran = run(bench.opcollect(&format!("{mlp} {arguments}"))).expect(2);
+        let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
+        assert!(errors == 1 && ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{arguments}: {ran}");
+    }
+    assert_eq!(bench.entries(), ["quick.toml"]);
+    // Everything fails: the campaign is told as ever, and there is nothing to compare.
+    bench.write("hasty.toml", &format!("{}build_seconds = 0.001\n", tests::QUICK));
+    let ran = run(bench.opcollect(&format!("{mlp} --config hasty.toml --schedules 1"))).expect(1);
+    assert!(ran.stdout.contains("4 attempts: 4 timed_out"), "{ran}");
+    assert!(ran.stdout.contains("not compared: the store has a schedule for none of its tasks"), "{ran}");
+    let ran = run(bench.opcollect(&format!("{mlp} --config hasty.toml --schedules 1 --json"))).expect(1);
+    assert_eq!(ran.json()["comparisons"][0]["threads"].as_u64(), Some(1), "{ran}");
 }
 
 #[test]

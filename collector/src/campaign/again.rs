@@ -44,6 +44,8 @@ pub enum AgainError {
     Target(datasets::Target),
     #[error("it is of a whole file, and a row does not say where that lies; collect it again with `--backend torch`")]
     Module,
+    #[error("it is of a whole model; `opcollect model run --store` runs it once more")]
+    Network,
     #[error("it has no `{0}`")]
     Missing(&'static str),
     #[error("its `{column}` cannot be used: {why}")]
@@ -57,6 +59,9 @@ fn unusable<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainEr
 impl Told {
     /// Reads a record. `machine` is what a space on this machine's CPUs may use.
     pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
+        if record.is_network() {
+            return Err(AgainError::Network);
+        }
         if record.source != Source::Measured {
             return Err(AgainError::Source(record.source));
         }

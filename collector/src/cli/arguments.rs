@@ -1,6 +1,7 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
+use crate::network::ROUNDS;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -47,6 +48,12 @@ pub struct Collect {
     pub store: Option<PathBuf>,
     #[command(flatten)]
     pub measuring: Measuring,
+    /// After the campaign, run each model as a whole by the default and by the best schedules, and compare their times
+    ///
+    /// It is what `opcollect model compare --variant default --variant best --store DIR` does, on each number of threads of
+    /// the campaign.
+    #[arg(long, help_heading = "Measuring")]
+    pub ifcompare: bool,
     /// Do only this part of the work, as I/N with I from 1 to N
     ///
     /// The work is cut by the hash of each experiment's key. Without the flag, a Slurm job array or a Kubernetes
@@ -319,7 +326,8 @@ pub struct ModelCompare {
     /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
     #[arg(long, value_enum, value_name = "VARIANT")]
     pub variant: Vec<VariantArgument>,
-    /// Take the schedules of `--variant best` from this store, as measured for the same target and number of threads
+    /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, code and
+    /// number of threads
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
     /// Threads [default: all CPUs]
@@ -328,7 +336,7 @@ pub struct ModelCompare {
     /// Rounds; in each, every variant is sampled for a short time, and who begins changes
     ///
     /// An interval of a ratio needs 6 of them.
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
     /// Seed of input values [default: 0]
     #[arg(long, value_name = "N")]
@@ -368,7 +376,8 @@ pub struct ModelBuild {
     /// Build each task by the fastest right schedule that a store has, where it has one
     #[arg(long, requires = "store")]
     pub best: bool,
-    /// Take the schedules of `--best` from this store, as measured for the same target and number of threads
+    /// Take the schedules of `--best` from this store, as measured on such a host for the same target, code and number of
+    /// threads
     #[arg(long, value_name = "DIR", requires = "best")]
     pub store: Option<PathBuf>,
     /// Threads that the schedules of `--best` were measured on [default: all CPUs]
@@ -424,6 +433,9 @@ pub struct ModelRun {
     /// Write each output to a file of NumPy's format in this folder
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Write a record of the kind `network` to this store, which is made if needed; each run is one more attempt
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
     /// Do not compare the outputs with the reference, which takes long for large models
     #[arg(long)]
     pub no_check: bool,

@@ -3,6 +3,7 @@
 use super::arguments::{Collect, Measuring};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
+use super::ifcompare::{self, Compared};
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
 use super::peaks;
@@ -50,6 +51,8 @@ struct Report<'a> {
     seconds: f64,
     peaks: &'a Peaks,
     models: Vec<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparisons: Option<Vec<Compared>>,
 }
 
 /// Collects.
@@ -62,6 +65,9 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
+    if arguments.ifcompare {
+        ifcompare::refuse(&config, &tasks, &modules, shard.is_some())?;
+    }
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
     let target = match config.backend {
@@ -74,8 +80,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
-    let as_json = arguments.json;
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, as_json, start };
+    let (compares, as_json) = (arguments.ifcompare, arguments.json);
+    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, start };
     job.run(&mut workers)
 }
 
@@ -95,6 +101,8 @@ pub struct Job<'a> {
     pub repeat: Repeat,
     /// How often to tell how far the work is.
     pub measuring: &'a Measuring,
+    /// Whether models are then run as a whole, by default and by best schedules.
+    pub compares: bool,
     /// Whether the report is JSON.
     pub as_json: bool,
     /// When the command began.
@@ -124,6 +132,22 @@ impl Job<'_> {
         };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
+        if !self.as_json {
+            for summary in &summaries {
+                print(&format!("{}\n", render(summary, &paper())))?;
+            }
+            for peak in peaks::describe(&peaks) {
+                print(&peak)?;
+            }
+            let losses = describe(&losses(&done.records), self.repeat.retry_faults);
+            print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
+        }
+        let comparisons = (self.compares && done.signal == 0).then(|| {
+            // Nothing is left that a signal would have to wait for.
+            done.is_final.store(true, Ordering::Relaxed);
+            ifcompare::all(config, self.store.root())
+        });
+        let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
         if self.as_json {
             print_json(&Report {
                 store: self.store.root().display().to_string(),
@@ -139,19 +163,15 @@ impl Job<'_> {
                 seconds,
                 peaks: &peaks,
                 models: summaries,
+                comparisons,
             })?;
         } else {
-            for summary in &summaries {
-                print(&format!("{}\n", render(summary, &paper())))?;
+            for compared in comparisons.iter().flatten() {
+                print(&format!("\n{}", compared.describe()))?;
             }
-            for peak in peaks::describe(&peaks) {
-                print(&peak)?;
-            }
-            let losses = describe(&losses(&done.records), self.repeat.retry_faults);
-            print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
         Ok(match done.signal {
-            0 if done.losses > 0 => DONE_WITH_LOSSES,
+            0 if done.losses > 0 || is_unlike => DONE_WITH_LOSSES,
             0 => DONE,
             signal => 128 + u8::try_from(signal).unwrap_or(0),
         })
@@ -164,7 +184,7 @@ impl Job<'_> {
         let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
         todo.retain(|attempt| !ledger.is_known(attempt.key));
         let known_before = attempts - todo.len();
-        let signal = watch_signals()?;
+        let (signal, is_final) = watch_signals()?;
         let mut progress = Progress::new(todo.len(), self.measuring.progress);
         let ledger = RefCell::new(ledger);
         let mut outside = crate::campaign::collect::Outside {
@@ -194,7 +214,7 @@ impl Job<'_> {
         }
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, load, records, reached })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached })
     }
 }
 
@@ -266,6 +286,8 @@ pub struct Done {
     pub losses: usize,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
+    /// Set when the next signal ends the process at once.
+    pub is_final: Arc<AtomicBool>,
     /// What others did to the machine meanwhile.
     pub load: Option<Load>,
     /// Records of all planned experiments, the middle measurement of each.
@@ -275,7 +297,7 @@ pub struct Done {
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.
-fn watch_signals() -> Result<Arc<AtomicUsize>> {
+fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
     let seen = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -284,7 +306,7 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
         flag::register(signal, Arc::clone(&again)).map_err(Failure::environment)?;
         flag::register_usize(signal, Arc::clone(&seen), number).map_err(Failure::environment)?;
     }
-    Ok(seen)
+    Ok((seen, again))
 }
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {

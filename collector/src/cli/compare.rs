@@ -2,13 +2,14 @@
 
 use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
 use super::failure::Failure;
-use super::whole::{Asked, Whole};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json};
-use crate::network::{self, Comparison, Ratio};
+use super::whole::{Asked, Whole, not_built};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
+use crate::network::{self, Best, Comparison, Ratio};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
 use measure::{Method, Plan};
+use models::Task;
 use report::{Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 
@@ -34,10 +35,10 @@ impl VariantArgument {
 
 /// What a comparison says, for scripts.
 #[derive(Serialize)]
-struct Report<'a> {
+pub struct Report {
     model: String,
     batch: Option<i64>,
-    target: &'a str,
+    target: String,
     threads: usize,
     seed: u64,
     rounds: u32,
@@ -62,8 +63,23 @@ struct Timed {
     check: Option<Comparison>,
 }
 
+impl Report {
+    /// Whether a variant answered something wrong.
+    pub fn is_wrong(&self) -> bool {
+        self.variants.iter().any(|timed| timed.check.is_some_and(|check| !check.is_right))
+    }
+}
+
+/// What is compared.
+pub struct Wanted<'a> {
+    /// The ways, in the order in which they are told.
+    pub variants: &'a [VariantArgument],
+    /// The schedules of `best`.
+    pub best: Option<&'a Best>,
+}
+
 /// A way to run the model that is ready.
-struct Variant {
+pub struct Variant {
     argument: VariantArgument,
     job: NetworkJob,
     tasks: Option<usize>,
@@ -77,36 +93,43 @@ struct Variant {
 pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
+    let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
     let mut whole = Whole::of(Asked {
-        models: &arguments.models,
-        sweep: Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() },
+        config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
         inputs: &Given::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
     })?;
-    let mut variants = Vec::with_capacity(wanted.len());
-    for argument in wanted {
-        variants.push(made(argument, arguments, &mut whole)?);
-    }
+    let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
+    let variants = make(&Wanted { variants: &wanted, best: best.as_ref() }, &mut whole)?;
     let _exclusive = machine::exclusive(arguments.wait)?;
-    for variant in &mut variants {
-        load(variant, &mut whole)?;
-    }
-    for round in 0..arguments.rounds as usize {
-        for place in 0..variants.len() {
-            let turn = (round + place) % variants.len();
-            sample(&mut variants[turn], &mut whole)?;
-        }
-    }
-    let report = report(&whole, arguments.rounds, &variants);
+    let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?
     } else {
         print(&describe(&report))?
     }
-    let is_wrong = |timed: &Timed| timed.check.is_some_and(|check| !check.is_right);
-    Ok(if report.variants.iter().any(is_wrong) { DONE_WITH_LOSSES } else { DONE })
+    Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// Makes every way ready.
+pub fn make(wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Vec<Variant>> {
+    wanted.variants.iter().map(|&variant| made(variant, wanted.best, whole)).collect()
+}
+
+/// Times them in turns.
+pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut Whole) -> Result<Report> {
+    for variant in &mut variants {
+        load(variant, whole)?;
+    }
+    for round in 0..rounds as usize {
+        for place in 0..variants.len() {
+            let turn = (round + place) % variants.len();
+            sample(&mut variants[turn], whole)?;
+        }
+    }
+    Ok(report(whole, rounds, &variants))
 }
 
 /// The ways that are asked for, each once.
@@ -129,19 +152,19 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
 }
 
 /// Builds a variant, or writes its file.
-fn made(argument: VariantArgument, arguments: &ModelCompare, whole: &mut Whole) -> Result<Variant> {
-    let (name, target) = (argument.name(), whole.target.clone());
-    let folder = whole.new_folder(name)?;
+fn made(argument: VariantArgument, best: Option<&Best>, whole: &mut Whole) -> Result<Variant> {
+    let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());
+    let folder = whole.new_folder(&name)?;
     let (mut tasks, mut tasks_found) = (None, None);
-    match (argument, &arguments.store) {
-        (VariantArgument::Best, Some(store)) => {
-            let best = whole.best(store)?;
-            tasks_found = Some(whole.found(&best));
-            tasks = Some(whole.make(&folder, &|task| best.choose(task, &target))?.program.codes);
+    match (argument, best) {
+        (VariantArgument::Best, Some(best)) => {
+            tasks_found = Some(best.found());
+            tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
         }
         (VariantArgument::Onnxruntime, _) => whole.write_onnx(&folder)?,
         (VariantArgument::Default | VariantArgument::Best, _) => {
-            tasks = Some(whole.make(&folder, &|task| network::default_schedule(task, &target))?.program.codes);
+            let choose = |task: &Task| network::default_schedule(task, &target);
+            tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);
         }
     }
     let plan = Plan {
@@ -152,7 +175,7 @@ fn made(argument: VariantArgument, arguments: &ModelCompare, whole: &mut Whole) 
         ..whole.runs.config.measure.clone()
     };
     let counters = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
-    let job = whole.runs.job(argument.engine(), folder, name, Method::Sample(plan), counters);
+    let job = whole.runs.job(argument.engine(), folder, &name, Method::Sample(plan), counters);
     Ok(Variant {
         argument,
         job,
@@ -179,7 +202,7 @@ fn sample(variant: &mut Variant, whole: &mut Whole) -> Result<()> {
     Ok(())
 }
 
-fn report<'a>(whole: &'a Whole, rounds: u32, variants: &[Variant]) -> Report<'a> {
+fn report(whole: &Whole, rounds: u32, variants: &[Variant]) -> Report {
     let first = &variants[0].round_medians_ns;
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();
@@ -202,7 +225,7 @@ fn report<'a>(whole: &'a Whole, rounds: u32, variants: &[Variant]) -> Report<'a>
     Report {
         model: whole.request.label(),
         batch: whole.request.batch,
-        target: &whole.target.text,
+        target: whole.target.text.clone(),
         threads: whole.runs.cpus.len(),
         seed: whole.runs.config.seed,
         rounds,
@@ -210,7 +233,8 @@ fn report<'a>(whole: &'a Whole, rounds: u32, variants: &[Variant]) -> Report<'a>
     }
 }
 
-fn describe(report: &Report<'_>) -> String {
+/// For a reader.
+pub fn describe(report: &Report) -> String {
     let Report { model, threads, rounds, seed, .. } = report;
     let plural = if *threads == 1 { "" } else { "s" };
     let mut table = Table::new([

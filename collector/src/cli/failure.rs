@@ -46,6 +46,11 @@ impl Failure {
         self
     }
 
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Which kind it is.
     pub fn kind(&self) -> Kind {
         self.kind

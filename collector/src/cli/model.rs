@@ -2,13 +2,17 @@
 
 use super::arguments::{ModelRun, Sweep};
 use super::failure::{Failure, chain};
-use super::whole::{Asked, Whole};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json};
-use crate::campaign::Config;
+use super::keeping::{Keeping, Kept};
+use super::runs::Runs;
+use super::whole::{Asked, Whole, not_built};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
+use crate::campaign::{Config, record};
 use crate::network::{self, Comparison};
+use datasets::{Outcome, Record, RowError, ScheduleSource};
 use executor::Program;
-use job::{Engine, Measured};
+use job::{Engine, Measured, RunReply};
 use measure::{Method, Plan};
+use models::Task;
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
@@ -43,30 +47,56 @@ struct Report<'a> {
     constant_bytes: u64,
     peak_memory_bytes: u64,
     check: Option<Comparison>,
+    record: Option<Kept>,
     warnings: Vec<String>,
 }
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
+    let sweep = Sweep {
+        threads: arguments.threads.into_iter().collect(),
+        seed: arguments.seed,
+        precision: arguments.precision,
+        ..Sweep::default()
+    };
     let mut whole = Whole::of(Asked {
-        models: &arguments.models,
-        sweep: Sweep {
-            threads: arguments.threads.into_iter().collect(),
-            seed: arguments.seed,
-            precision: arguments.precision,
-            ..Sweep::default()
-        },
+        config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
         inputs: &arguments.given,
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
     })?;
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
-    let made = whole.make(&folder, &|task| network::default_schedule(task, &target))?;
+    let choose = |task: &Task| network::default_schedule(task, &target);
     let config = &whole.runs.config;
-    let job = whole.runs.job(Engine::Program, folder, PROGRAM, method(config), config.counters.clone());
+    let job = whole.runs.job(Engine::Program, folder.clone(), PROGRAM, method(config), config.counters.clone());
     let _exclusive = machine::exclusive(arguments.wait)?;
-    let measured = whole.runs.run(&job)?;
-    let found = whole.outputs(&job)?;
+    // Last, so that whatever was wrong before leaves no empty store behind.
+    let keeping = match &arguments.store {
+        Some(store) => {
+            let schedules = (whole.schedules(&choose), ScheduleSource::Default);
+            Some(Keeping::begin(store, &mut whole, (&schedules.0, schedules.1), &job.method, &arguments.given)?)
+        }
+        None => None,
+    };
+    let made = match whole.make(&folder, &choose) {
+        Ok(made) => made,
+        Err(error) => {
+            let why = chain(&error);
+            keep(keeping, |row| {
+                record::fail(row, Outcome::BuildFailed, why);
+                Ok(())
+            })?;
+            return Err(not_built(error));
+        }
+    };
+    let reply = whole.runs.reply(&job);
+    let found = if let Ok(RunReply::Measured(_)) = &reply { whole.outputs(&job)? } else { Vec::new() };
+    let check = if reply.is_ok() && !found.is_empty() { whole.check(&found) } else { None };
+    let kept = keep(keeping, |row| {
+        network::record::describe_made(row, &made)?;
+        network::record::describe_run(row, &reply, check)
+    })?;
+    let measured = Runs::measured(reply)?;
     let ran = Ran {
         model: whole.request.label(),
         batch: whole.request.batch,
@@ -76,9 +106,18 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         seed: whole.runs.config.seed,
         program: &made.program,
         measured: &measured,
-        check: whole.check(&found),
+        check,
+        kept,
     };
     tell(&ran, &found, arguments.output.as_deref(), arguments.json)
+}
+
+/// Keeps a record where one is wanted.
+fn keep(
+    keeping: Option<Keeping>,
+    fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
+) -> Result<Option<Kept>> {
+    keeping.map(|keeping| keeping.keep(fill)).transpose()
 }
 
 /// The folder of the program beside its inputs.
@@ -101,6 +140,8 @@ pub struct Ran<'a> {
     pub program: &'a Program,
     pub measured: &'a Measured,
     pub check: Option<Comparison>,
+    /// Where its record is.
+    pub kept: Option<Kept>,
 }
 
 /// Says how a program ran, and writes what it answered.
@@ -131,15 +172,6 @@ fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Result
     Ok(())
 }
 
-/// What the constants of a program take.
-pub fn constant_bytes(program: &Program) -> u64 {
-    let size = |one: &executor::program::Constant| {
-        let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
-        extents.iter().fold(one.ty.dtype.bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
-    };
-    program.constants.iter().map(size).fold(0, u64::saturating_add)
-}
-
 fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
     let Ran { program, measured, .. } = ran;
     let m = &measured.measurement;
@@ -162,9 +194,10 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         cpu_time_ns: m.cpu_time_ns,
         activation_bytes: program.activation_bytes,
         least_activation_bytes: program.least_activation_bytes,
-        constant_bytes: constant_bytes(program),
+        constant_bytes: network::constant_bytes(program),
         peak_memory_bytes: measured.peak_memory_bytes,
         check: ran.check,
+        record: ran.kept.clone(),
         warnings: m.warnings.iter().map(ToString::to_string).collect(),
     }
 }
@@ -215,6 +248,7 @@ fn describe(report: &Report<'_>) -> String {
             check.tolerance
         ),
     });
+    lines.extend(report.record.iter().map(|kept| format!("  record      {} in `{}`", kept.key, kept.store)));
     lines.extend(report.warnings.iter().map(|warning| format!("  note        {warning}")));
     lines.join("\n")
 }

@@ -5,13 +5,14 @@ use super::arguments::{Measuring, ModelBuild, ProgramRun, Sweep};
 use super::failure::{Failure, chain};
 use super::model::{self, Ran};
 use super::runs::Runs;
-use super::whole::{Asked, Whole};
+use super::whole::{Asked, Whole, not_built};
 use super::{Result, given, machine, print, print_json, settings, tell};
 use crate::campaign::RawConfig;
 use crate::network::portable::{self, Found, Portable};
 use crate::network::{self, Best};
 use job::Engine;
 use measure::host::cpu_flags;
+use models::Task;
 use serde::Serialize;
 use std::path::Path;
 
@@ -33,20 +34,21 @@ struct Report {
 /// Builds a model into a folder.
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
     let folder = Appearing::begin(&arguments.out)?;
+    let sweep = Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() };
     let mut whole = Whole::of(Asked {
-        models: &arguments.models,
-        sweep: Sweep { threads: arguments.threads.into_iter().collect(), seed: arguments.seed, ..Sweep::default() },
+        config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
         inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
     })?;
-    let best = match &arguments.store {
-        Some(store) => whole.best(store)?,
-        None => Best::default(),
-    };
+    let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
     let target = whole.target.clone();
-    let made = whole.make(folder.path(), &|task| best.choose(task, &target))?;
+    let choose = |task: &Task| match &best {
+        Some(best) => best.choose(task),
+        None => network::default_schedule(task, &target),
+    };
+    let made = whole.make(folder.path(), &choose).map_err(not_built)?;
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
     used.sort();
@@ -75,8 +77,8 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
         code_for: portable.needs(),
         calls: made.program.calls.len(),
         tasks: made.program.codes,
-        tasks_found: arguments.best.then(|| whole.found(&best)),
-        constant_bytes: model::constant_bytes(&made.program),
+        tasks_found: best.as_ref().map(Best::found),
+        constant_bytes: network::constant_bytes(&made.program),
         is_checkable: whole.expected.is_some(),
     };
     portable::write(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
@@ -201,6 +203,7 @@ pub fn run(
         program: &program,
         measured: &measured,
         check,
+        kept: None,
     };
     model::tell(&ran, &found, arguments.output.as_deref(), as_json)
 }

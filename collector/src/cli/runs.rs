@@ -14,6 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
+use worker::Fault;
 
 /// All that running a model takes beside the model.
 pub struct Runs {
@@ -70,8 +71,18 @@ impl Runs {
 
     /// Runs a job; loading what it names belongs to the time that a run may take.
     pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
+        Runs::measured(self.reply(job))
+    }
+
+    /// What becomes of the run of a job.
+    pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
-        match self.workers.run_network(job, deadline) {
+        self.workers.run_network(job, deadline)
+    }
+
+    /// Of what became of a run, its times.
+    pub fn measured(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
+        match reply {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
             Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),

@@ -1,19 +1,22 @@
 //! A whole model made ready to be run: read, cut into calls, given inputs, its reference computed, all in one folder.
 
-use super::arguments::{Given, Models, Sweep};
+use super::arguments::Given;
 use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
 use super::progress::{LINE_SECONDS, Progress};
 use super::runs::Runs;
-use super::{Result, given, machine, settings, tell};
+use super::{Result, given, machine, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
-use crate::network::{self, Best, Comparison, Made};
-use datasets::Choose;
+use crate::network::record::Attempt;
+use crate::network::{self, Best, Comparison, Made, NetworkError};
+use datasets::{Choose, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target};
 use job::{Engine, NetworkJob};
+use measure::Method;
+use measure::host::Facts;
 use models::{Graph, Plan, Task};
 use reference::Tensor;
 use std::fs;
@@ -32,8 +35,8 @@ pub struct Whole {
 
 /// How a model is asked for.
 pub struct Asked<'a> {
-    pub models: &'a Models,
-    pub sweep: Sweep,
+    /// With one model.
+    pub config: Config,
     pub threads: Option<usize>,
     /// Inputs from files.
     pub inputs: &'a Given,
@@ -45,16 +48,15 @@ pub struct Asked<'a> {
 impl Whole {
     /// Reads and cuts the one model that is asked for; its inputs lie in a file when this is done.
     pub fn of(asked: Asked<'_>) -> Result<Whole> {
-        let config = settings::config(asked.models, &asked.sweep)?;
-        let request = only(&config)?.clone();
-        refuse_sweeps(&config)?;
-        let mut runs = Runs::new(config, asked.threads)?;
+        let request = only(&asked.config)?.clone();
+        refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
+        let mut runs = Runs::new(asked.config, asked.threads)?;
         if asked.engines.contains(&Engine::OnnxRuntime) {
             machine::onnxruntime_versions(&mut runs.workers)?;
         }
         let target = machine::target(&runs.config.target, &mut runs.workers)?;
         if target.kind != Kind::Llvm {
-            return Err(Failure::usage("whole models run on CPUs in this version").with_hint("give `--target llvm`"));
+            return Err(not_on_cpus());
         }
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
@@ -74,28 +76,57 @@ impl Whole {
     }
 
     /// Builds the model into a folder, each task by the schedule that is chosen for it.
-    pub fn make(&mut self, folder: &Path, choose: &dyn Fn(&Task) -> Schedule) -> Result<Made> {
+    pub fn make(
+        &mut self,
+        folder: &Path,
+        choose: &dyn Fn(&Task) -> Schedule,
+    ) -> std::result::Result<Made, NetworkError> {
         let mut progress = Progress::new(self.plan.tasks.len(), LINE_SECONDS);
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         let bench = &mut self.runs.workers;
         let made = network::make(&mut numbers, &self.plan, &self.target, choose, bench, &mut done, folder);
         progress.finish();
-        made.map_err(|error| Failure::usage(chain(&error)))
+        made
     }
 
-    /// The fastest right schedules that a store has for this target and number of threads.
+    /// The fastest right schedules that a store has for this target and number of threads; says which tasks have none.
     pub fn best(&self, store: &Path) -> Result<Best> {
-        let mut best = Best::default();
+        let threads = self.runs.cpus.len();
+        let mut best = Best::of(&self.plan, &self.target, threads, &Facts::read().host_class());
         for record in open(store)?.records(Choose::Middle).map_err(failed)? {
-            best.hear(&record.map_err(failed)?, &self.target, self.runs.cpus.len());
+            best.hear(&record.map_err(failed)?);
         }
+        let plural = if threads == 1 { "" } else { "s" };
+        let note =
+            |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
+        tell(&best.lacking().map(note).into_iter().collect::<Vec<_>>());
         Ok(best)
     }
 
-    /// For how many of the tasks there is a best schedule.
-    pub fn found(&self, best: &Best) -> usize {
-        self.plan.tasks.iter().filter(|one| best.find(&one.task, &self.target).is_some()).count()
+    /// The record of running it by these schedules, as far as it is known before.
+    pub fn record(
+        &self,
+        (schedules, source): (&[Schedule], ScheduleSource),
+        method: &Method,
+        base: &Record,
+    ) -> Result<Record> {
+        let attempt = Attempt {
+            model: &self.request,
+            graph: &self.graph,
+            plan: &self.plan,
+            schedules,
+            source,
+            target: &self.target,
+            cpus: &self.runs.cpus,
+            method,
+        };
+        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+    }
+
+    /// The schedule of each task by a rule.
+    pub fn schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
+        self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
     /// Writes the model as an ONNX file into a folder.
@@ -132,10 +163,20 @@ fn only(config: &Config) -> Result<&ModelRequest> {
     }
 }
 
+/// A build of a model that was given up.
+pub fn not_built(error: NetworkError) -> Failure {
+    Failure::usage(chain(&error))
+}
+
+/// What is said of other targets.
+pub fn not_on_cpus() -> Failure {
+    Failure::usage("whole models run on CPUs in this version").with_hint("give `--target llvm`")
+}
+
 /// What makes several of a model has no meaning where one is run.
-fn refuse_sweeps(config: &Config) -> Result<()> {
+pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     let refused = |flag: &str, why: &str| {
-        let message = format!("`{flag}` {why}, and `model` runs one model at one size");
+        let message = format!("`{flag}` {why}, and {what_runs}");
         Err(Failure::usage(message).with_hint(format!("leave out `{flag}`")))
     };
     if config.executor == Executor::Vm {

@@ -1,53 +1,142 @@
-//! The fastest right schedule of each task that records know of.
+//! The fastest right schedule of each task that records know of, and why there is none of the others.
 
 use super::default_schedule;
 use datasets::{CacheState, Outcome, Record, Source};
+use job::revision::Revisions;
 use job::space::{Schedule, space};
 use job::target::Target;
-use models::Task;
-use std::collections::HashMap;
+use models::{Plan, Task};
+use std::collections::{BTreeMap, HashMap};
 
-/// Schedules by the hashes of their tasks, with the medians that were measured.
-#[derive(Debug, Default)]
-pub struct Best(HashMap<String, (f64, Schedule)>);
+/// Why the default schedule of a task is used, the nearest reason last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// No record of its right time with warm caches, for this target and number of threads.
+    NotMeasured,
+    /// Only hosts of other classes measured it.
+    OtherHost,
+    /// It was measured, and this program makes other code of it.
+    OtherCode,
+    /// Its space no longer has what was measured.
+    Gone,
+}
+
+impl Why {
+    /// The reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::NotMeasured => "not measured for this target and number of threads",
+            Why::OtherHost => "measured on other hosts only",
+            Why::OtherCode => "measured with other code only",
+            Why::Gone => "measured by schedules that are gone",
+        }
+    }
+}
+
+/// What is known of a task.
+#[derive(Clone, Debug)]
+struct Known {
+    task: Task,
+    best: Result<(f64, Schedule), Why>,
+}
+
+/// The tasks of a model, where and on how many threads it is going to run, and what records say.
+#[derive(Clone, Debug)]
+pub struct Best {
+    tasks: Vec<Known>,
+    places: HashMap<String, usize>,
+    target: Target,
+    threads: usize,
+    host_class: String,
+}
 
 impl Best {
-    /// Hears of a record. What was not measured right, with warm caches, for this target and on so many threads is none.
-    pub fn hear(&mut self, record: &Record, target: &Target, threads: usize) {
-        let is_like_it = record.outcome == Outcome::Ok
-            && record.source == Source::Measured
-            && record.cache_state == Some(CacheState::Warm)
-            && record.target_text.as_ref() == Some(&target.text)
-            && record.threads == i64::try_from(threads).ok();
-        let Some((median_ns, text)) = record.median_ns.zip(record.schedule.as_ref()).filter(|_| is_like_it) else {
-            return;
-        };
-        let Ok(schedule) = Schedule::from_json(text.text()) else { return };
-        match self.0.get(&record.task_hash) {
-            Some((least_ns, _)) if *least_ns <= median_ns => {}
-            _ => drop(self.0.insert(record.task_hash.clone(), (median_ns, schedule))),
+    /// Nothing is known yet.
+    pub fn of(plan: &Plan, target: &Target, threads: usize, host_class: &str) -> Best {
+        let unknown = |task: &Task| Known { task: task.clone(), best: Err(Why::NotMeasured) };
+        Best {
+            tasks: plan.tasks.iter().map(|one| unknown(&one.task)).collect(),
+            places: plan.tasks.iter().enumerate().map(|(place, one)| (one.task.hash(), place)).collect(),
+            target: target.clone(),
+            threads,
+            host_class: host_class.to_owned(),
         }
     }
 
-    /// The best schedule of a task, if there is one that its space still has.
-    pub fn find(&self, task: &Task, target: &Target) -> Option<&Schedule> {
-        let (_, schedule) = self.0.get(&task.hash())?;
-        let is_possible = match schedule {
-            Schedule::Template { knobs } => {
-                let space = space(task, &target.machine);
-                let has = |name: &str, setting| {
-                    space.axes.iter().any(|axis| axis.name == name && axis.settings.contains(setting))
-                };
-                knobs.0.iter().all(|(name, setting)| has(name, setting)) && space.allows(knobs)
-            }
-            Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => true,
-        };
-        is_possible.then_some(schedule)
+    /// Hears of a record.
+    pub fn hear(&mut self, record: &Record) {
+        let is_like_it = record.outcome == Outcome::Ok
+            && record.source == Source::Measured
+            && record.cache_state == Some(CacheState::Warm)
+            // Code for many sizes is other code.
+            && record.symbolic_task.is_none()
+            && record.target_text.as_ref() == Some(&self.target.text)
+            && record.threads == i64::try_from(self.threads).ok();
+        let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
+        let Some((median_ns, text)) = record.median_ns.zip(record.schedule.as_ref()) else { return };
+        let found = self.usable(record, &self.tasks[place].task, text.text());
+        let known = &mut self.tasks[place].best;
+        match (found, &*known) {
+            (Ok(_), Ok((least_ns, _))) if *least_ns <= median_ns => {}
+            (Ok(schedule), _) => *known = Ok((median_ns, schedule)),
+            (Err(nearer), Err(why)) if nearer > *why => *known = Err(nearer),
+            (Err(_), _) => {}
+        }
+    }
+
+    /// The schedule of a record, if its time tells of code that this program makes, here.
+    fn usable(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
+        if record.host_class != self.host_class {
+            return Err(Why::OtherHost);
+        }
+        let schedule = Schedule::from_json(schedule).map_err(|_| Why::Gone)?;
+        if !self.has(task, &schedule) {
+            return Err(Why::Gone);
+        }
+        let revision = Revisions::own().of(task, self.target.kind, &schedule);
+        if record.code_revision.as_deref() == Some(&*revision) { Ok(schedule) } else { Err(Why::OtherCode) }
+    }
+
+    /// Whether a task's space has a schedule.
+    fn has(&self, task: &Task, schedule: &Schedule) -> bool {
+        let Schedule::Template { knobs } = schedule else { return true };
+        let space = space(task, &self.target.machine);
+        let has =
+            |name: &str, setting| space.axes.iter().any(|axis| axis.name == name && axis.settings.contains(setting));
+        knobs.0.iter().all(|(name, setting)| has(name, setting)) && space.allows(knobs)
+    }
+
+    /// The best schedule of a task, if there is one.
+    pub fn find(&self, task: &Task) -> Option<&Schedule> {
+        let known = &self.tasks[*self.places.get(&task.hash())?];
+        known.best.as_ref().ok().map(|(_, schedule)| schedule)
     }
 
     /// The best schedule of a task, or the default one.
-    pub fn choose(&self, task: &Task, target: &Target) -> Schedule {
-        self.find(task, target).cloned().unwrap_or_else(|| default_schedule(task, target))
+    pub fn choose(&self, task: &Task) -> Schedule {
+        self.find(task).cloned().unwrap_or_else(|| default_schedule(task, &self.target))
+    }
+
+    /// For how many tasks there is a best schedule.
+    pub fn found(&self) -> usize {
+        self.tasks.iter().filter(|known| known.best.is_ok()).count()
+    }
+
+    /// Which tasks keep the default schedule, and why, in one sentence; nothing where all have a better one.
+    pub fn lacking(&self) -> Option<String> {
+        let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
+        for known in &self.tasks {
+            if let Err(why) = known.best {
+                *whys.entry(why).or_default().entry(known.task.name()).or_default() += 1;
+            }
+        }
+        let named = |names: &BTreeMap<String, usize>| {
+            let times = |count: &usize| if *count > 1 { format!("{count} × ") } else { String::new() };
+            names.iter().map(|(name, count)| format!("{}{name}", times(count))).collect::<Vec<_>>().join(", ")
+        };
+        let parts: Vec<String> = whys.iter().map(|(why, names)| format!("{} {}", named(names), why.words())).collect();
+        let (lacking, all) = (self.tasks.len() - self.found(), self.tasks.len());
+        (lacking > 0).then(|| format!("{lacking} of {all} tasks keep the default schedule: {}", parts.join("; ")))
     }
 }
 
@@ -61,7 +150,8 @@ mod tests {
     #[test]
     fn the_fastest_of_what_was_measured_alike_is_chosen() {
         let graph = zoo::simple::build("dense:m=8,n=64,k=32").expect("an operator");
-        let task = &models::tasks(&graph, models::Fuse::Epilogue).expect("tasks")[0].task;
+        let plan = models::plan(&graph, models::Fuse::Epilogue).expect("tasks");
+        let task = &plan.tasks[0].task;
         let target = llvm("generic", &[], 2);
         let schedules: Vec<Schedule> =
             sample(&space(task, &target.machine), 1, 5).into_iter().map(|knobs| Schedule::Template { knobs }).collect();
@@ -71,14 +161,21 @@ mod tests {
             cache_state: Some(CacheState::Warm),
             target_text: Some(target.text.clone()),
             threads: Some(2),
+            host_class: "here".to_owned(),
             task_hash: task.hash(),
             median_ns: Some(median_ns),
+            code_revision: Some(Revisions::own().of(task, target.kind, schedule).to_string()),
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
             ..Record::default()
         };
-        let mut best = Best::default();
-        assert_eq!(best.find(task, &target), None);
-        assert_eq!(best.choose(task, &target), default_schedule(task, &target));
+        let mut best = Best::of(&plan, &target, 2, "here");
+        let lacks = |best: &Best, why: Why| {
+            assert_eq!((best.find(task), best.found()), (None, 0));
+            assert_eq!(best.choose(task), default_schedule(task, &target));
+            let wanted = format!("1 of 1 tasks keep the default schedule: {} {}", task.name(), why.words());
+            assert_eq!(best.lacking(), Some(wanted));
+        };
+        lacks(&best, Why::NotMeasured);
         let others = [
             Record { outcome: Outcome::WrongResult, ..right(1.0, &schedules[0]) },
             Record { threads: Some(1), ..right(1.0, &schedules[0]) },
@@ -86,15 +183,25 @@ mod tests {
             Record { target_text: Some("{}".to_owned()), ..right(1.0, &schedules[0]) },
             Record { task_hash: "another".to_owned(), ..right(1.0, &schedules[0]) },
             Record { source: Source::Simulated, ..right(1.0, &schedules[0]) },
+            Record { symbolic_task: Some("dense".to_owned()), ..right(1.0, &schedules[0]) },
         ];
-        others.iter().for_each(|record| best.hear(record, &target, 2));
-        assert_eq!(best.find(task, &target), None);
-        for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
-            best.hear(&right(median_ns, schedule), &target, 2);
-        }
-        assert_eq!(best.find(task, &target), Some(&schedules[2]));
+        others.iter().for_each(|record| best.hear(record));
+        lacks(&best, Why::NotMeasured);
+        best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
+        lacks(&best, Why::OtherHost);
+        best.hear(&Record { code_revision: Some("0123456789abcdef".to_owned()), ..right(1.0, &schedules[0]) });
+        lacks(&best, Why::OtherCode);
+        best.hear(&Record { code_revision: None, ..right(1.0, &schedules[0]) });
+        best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
+        lacks(&best, Why::OtherCode);
         let gone = Schedule::from_json(r#"{"from": "template", "knobs": {"no_such_axis": 3}}"#).expect("a schedule");
-        best.hear(&right(5.0, &gone), &target, 2);
-        assert_eq!(best.find(task, &target), None, "this version has no such schedule");
+        best.hear(&right(5.0, &gone));
+        lacks(&best, Why::Gone);
+        for (median_ns, schedule) in [(30.0, &schedules[1]), (10.0, &schedules[2]), (20.0, &schedules[3])] {
+            best.hear(&right(median_ns, schedule));
+        }
+        best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
+        best.hear(&right(5.0, &gone));
+        assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
     }
 }

@@ -9,11 +9,12 @@ mod compare;
 pub mod npy;
 pub mod portable;
 mod ratio;
+pub mod record;
 
 pub use best::Best;
 pub use compare::{Comparison, compare, tolerance};
 pub use portable::Portable;
-pub use ratio::{Ratio, ratio};
+pub use ratio::{ROUNDS, Ratio, ratio};
 
 use bench::{Bench, Build};
 use executor::program::Numbers;
@@ -56,6 +57,15 @@ pub struct Made {
     pub schedules: Vec<Schedule>,
     /// What each task's build said of itself; the code alone lies in the folder.
     pub artifacts: Vec<Artifact>,
+}
+
+/// What the constants of a program take, as they are stored.
+pub fn constant_bytes(program: &Program) -> u64 {
+    let size = |one: &executor::program::Constant| {
+        let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
+        extents.iter().fold(one.ty.dtype.bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
+    };
+    program.constants.iter().map(size).fold(0, u64::saturating_add)
 }
 
 /// The schedule that is used when nothing was searched.

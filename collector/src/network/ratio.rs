@@ -6,6 +6,9 @@
 use measure::statistics::{CONFIDENCE, median, median_interval};
 use serde::Serialize;
 
+/// How many rounds there are when nothing is said: enough for an interval on a machine that is disturbed now and then.
+pub const ROUNDS: u32 = 15;
+
 /// A ratio of times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {

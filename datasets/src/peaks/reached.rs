@@ -14,9 +14,10 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Takes a record into account. Only what was measured alone and is known well says what a host can do.
+    /// Takes a record into account. Only operators that were measured alone and are known well say what a host can do.
     pub fn take(&mut self, record: &Record) {
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.co_run.is_none();
+        let is_alone = is_alone && !record.is_network();
         let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
         if record.macs > Some(0) && record.dtype.as_deref() == Some("f32") {

@@ -11,6 +11,7 @@ pub mod column;
 pub mod experiment;
 pub mod json;
 pub mod key;
+pub mod network;
 pub(crate) mod serial;
 pub mod table;
 pub mod words;

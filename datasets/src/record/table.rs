@@ -45,9 +45,9 @@ columns! {
         places: Option<Json> = Json, "JSON", Before, since 1;
     }
     "Operator" {
-        /// Stable hash of the task: operator, fused epilogue, shapes and element types.
+        /// Stable hash of the task: operator, fused epilogue, shapes and element types; of a network, of its tasks as it calls them.
         task_hash: String = Label, "hex", Before, since 1;
-        /// Kind of the anchor operator.
+        /// Kind of the anchor operator; `network` where a whole model ran, `module` where a whole TorchScript file did.
         op_kind: String = Label, "name", Before, since 1;
         /// Anchor and epilogue, such as `conv2d+bias+relu`.
         op_name: String = Label, "name", Before, since 1;
@@ -87,7 +87,7 @@ columns! {
         schedule_hash: Option<String> = Text, "hex", Before, since 1;
         /// What proposed the schedule.
         schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
-        /// Knob values or trace: enough to apply it again.
+        /// Knob values or trace: enough to apply it again; of a network, that of each task by its hash.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
         /// Which code the program makes of the task's operators by this schedule; another lowering has another one.
         code_revision: Option<String> = Label, "hex", Before, since 3;
@@ -217,7 +217,7 @@ columns! {
     "Memory and energy" {
         /// Largest resident memory of the runner.
         peak_memory_bytes: Option<i64> = Integer, "bytes", After, since 1;
-        /// Scratch memory the artifact allocates beside its operands.
+        /// Scratch memory the artifact allocates beside its operands; of a network, the memory of its intermediate tensors.
         workspace_bytes: Option<i64> = Integer, "bytes", Before, since 1;
         /// Energy of one run.
         energy_joules: Option<f64> = Float, "joules", After, since 1;

@@ -126,7 +126,8 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
 
 /// What other flags would bring back, where most of what was measured is left out.
 fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<FilterHints> {
-    let measured: Vec<&Record> = records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
+    let is_measured = |record: &&Record| record.outcome == Outcome::Ok && !record.is_network();
+    let measured: Vec<&Record> = records.iter().filter(is_measured).collect();
     let left_out: Vec<&Record> =
         measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
     if 2 * left_out.len() <= measured.len() {
@@ -201,7 +202,7 @@ fn timing(records: &[&Record]) -> Timing {
 /// apart again; of others there is what was recorded.
 fn networks(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
-    for record in records {
+    for record in records.iter().filter(|record| !record.is_network()) {
         let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
             continue;
         };
@@ -263,6 +264,9 @@ fn usual_version(records: &[Record]) -> Option<String> {
 }
 
 fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
+    if record.is_network() {
+        return Some("a whole network, no operator".to_owned());
+    }
     if record.outcome != Outcome::Ok {
         return Some(format!("outcome `{}`", record.outcome));
     }

@@ -1,0 +1,152 @@
+//! The record of a whole model: one row beside those of operators, with the columns that make sense of many of them.
+
+use super::compare::Comparison;
+use super::{Made, constant_bytes};
+use crate::campaign::{ModelRequest, record};
+use datasets::{CacheState, Json, NETWORK, Outcome, Record, RowError, ScheduleSource};
+use job::RunReply;
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::Target;
+use measure::Method;
+use models::{Graph, Plan, TensorType, ValueId};
+use std::collections::BTreeMap;
+use worker::Fault;
+
+/// How a whole model is run.
+pub struct Attempt<'a> {
+    /// The model.
+    pub model: &'a ModelRequest,
+    /// Its graph as it was cut.
+    pub graph: &'a Graph,
+    /// Its calls.
+    pub plan: &'a Plan,
+    /// The schedule of each task.
+    pub schedules: &'a [Schedule],
+    /// What proposed them.
+    pub source: ScheduleSource,
+    /// What they are compiled for.
+    pub target: &'a Target,
+    /// One thread on each of these.
+    pub cpus: &'a [usize],
+    /// How it is measured.
+    pub method: &'a Method,
+}
+
+/// All that is known before a model is built, added to the columns of the machine.
+pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowError> {
+    let Attempt { model, graph, plan, schedules, target, .. } = attempt;
+    let types = |ids: &[ValueId]| ids.iter().map(|id| &graph.values[id.0 as usize].ty).collect::<Vec<&TensorType>>();
+    let (inputs, outputs) = (types(&graph.inputs), types(&graph.outputs));
+    let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
+    let by_task: BTreeMap<&str, &Schedule> = hashes.iter().map(String::as_str).zip(*schedules).collect();
+    let own = Revisions::own();
+    let revisions: Vec<_> =
+        plan.tasks.iter().zip(*schedules).map(|(one, schedule)| own.of(&one.task, target.kind, schedule)).collect();
+    let mut record = Record {
+        model_source: Some(model.source.clone()),
+        model_name: Some(model.label()),
+        batch: model.batch,
+        place_count: Some(1),
+        task_hash: identity(graph, plan, &hashes),
+        op_kind: NETWORK.to_owned(),
+        op_name: NETWORK.to_owned(),
+        op_text: describe(graph, plan, &inputs, &outputs),
+        input_shapes: Some(Json::new(&inputs.iter().map(|ty| ty.extents()).collect::<Vec<_>>())?),
+        // A row has one output; of several none is the model's.
+        output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
+        dtype: inputs.first().map(|ty| ty.dtype.name().to_owned()),
+        schedule_hash: Some(hash(by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())))),
+        schedule_source: Some(attempt.source),
+        schedule: Some(Json::new(&by_task)?),
+        code_revision: Some(hash(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),
+        threads: i64::try_from(attempt.cpus.len()).ok(),
+        cpus: Some(Json::new(&attempt.cpus)?),
+        cache_state: Some(CacheState::Warm),
+        plan: Some(Json::new(attempt.method)?),
+        started_at_us: record::now_us(),
+        ..base.clone()
+    };
+    let works = || plan.calls.iter().filter_map(|call| plan.tasks[call.task].task.work().ok());
+    record.flops = count(works().map(|work| work.flops).fold(0, u64::saturating_add));
+    record.macs = count(works().map(|work| work.macs).fold(0, u64::saturating_add));
+    record.bytes_in = count(inputs.iter().filter_map(|ty| ty.bytes()).sum());
+    record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
+    record.key = record.experiment_key();
+    Ok(record)
+}
+
+/// What a model does, by its tasks as it calls them, whatever its weights are.
+fn identity(graph: &Graph, plan: &Plan, hashes: &[String]) -> String {
+    let ids = |ids: &[ValueId]| ids.iter().map(|id| format!(" {}", id.0)).collect::<String>();
+    let calls = plan.calls.iter();
+    let calls = calls.map(|call| format!("{}{} = {}\n", hashes[call.task], ids(&call.arguments), call.result.0));
+    hash(calls.chain([format!("{} -> {}\n", ids(&graph.inputs), ids(&graph.outputs))]))
+}
+
+/// 32 hexadecimal digits of some lines.
+fn hash(lines: impl Iterator<Item = String>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for line in lines {
+        hasher.update(line.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+fn describe(graph: &Graph, plan: &Plan, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+    let types = |types: &[&TensorType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (calls, tasks) = (plan.calls.len(), plan.tasks.len());
+    format!("{}: {calls} calls of {tasks} tasks, ({}) -> ({})", graph.name, types(inputs), types(outputs))
+}
+
+fn count(number: u64) -> Option<i64> {
+    i64::try_from(number).ok()
+}
+
+/// What was built.
+pub fn describe_made(record: &mut Record, made: &Made) -> Result<(), RowError> {
+    let Made { program, artifacts, .. } = made;
+    let weights = constant_bytes(program);
+    let moved = [record.bytes_in, record.bytes_out, count(weights)].into_iter().flatten().sum::<i64>();
+    record.bytes_weights = count(weights);
+    record.arithmetic_intensity = record.flops.filter(|_| moved > 0).map(|operations| operations as f64 / moved as f64);
+    record.workspace_bytes = count(program.activation_bytes);
+    record.code_bytes = count(artifacts.iter().map(|artifact| artifact.code_bytes).sum());
+    let ms = artifacts.iter().map(|artifact| artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
+    record.build_ms = Some(ms.fold(0.0, |sum, ms| sum + ms));
+    record.features = Some(Json::new(&BTreeMap::from([
+        ("calls", program.calls.len() as u64),
+        ("tasks", program.codes as u64),
+        ("least_activation_bytes", program.least_activation_bytes),
+    ]))?);
+    Ok(())
+}
+
+/// What became of the run, and how far its outputs were off, where that was looked at.
+pub fn describe_run(
+    record: &mut Record,
+    reply: &Result<RunReply, Fault>,
+    check: Option<Comparison>,
+) -> Result<(), RowError> {
+    match check {
+        Some(wrong) if !wrong.is_right => {
+            let Comparison { max_abs_error, largest_output, .. } = wrong;
+            let why = format!("outputs differ from the reference by up to {max_abs_error:.3e} of {largest_output:.3e}");
+            record::fail(record, Outcome::WrongResult, why);
+        }
+        _ => record::describe_reply(record, reply)?,
+    }
+    record.max_abs_error = check.map(|check| check.max_abs_error).filter(|error| error.is_finite());
+    Ok(())
+}
+
+/// What to know before trusting a row, added to what measuring said.
+pub fn warn(record: &mut Record, warnings: &[String]) -> Result<(), RowError> {
+    if warnings.is_empty() {
+        return Ok(());
+    }
+    let mut all: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+    all.extend_from_slice(warnings);
+    record.warnings = Some(Json::new(&all)?);
+    Ok(())
+}
