@@ -11,6 +11,7 @@ pub mod revision;
 pub mod space;
 pub mod symbols;
 pub mod target;
+pub mod winograd;
 
 pub use packing::Packing;
 

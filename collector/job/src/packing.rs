@@ -1,5 +1,6 @@
 //! How the parameters of built code are stored.
 
+use crate::winograd::{KERNEL, transforms};
 use serde::{Deserialize, Serialize};
 
 /// How a parameter is stored.
@@ -14,9 +15,27 @@ pub enum Packing {
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
     Rows,
+    /// Filters `[o, i, 3, 3]` of 32-bit floats as Winograd's `[window, window, o / block, i, block]`, with zeros up to a
+    /// whole block.
+    Winograd {
+        /// Extent of a tile of the result.
+        tile: i64,
+        /// Extent of the innermost dimension.
+        block: i64,
+    },
 }
 
 impl Packing {
+    /// Whether something can be stored so: a file may say anything.
+    pub fn is_sound(&self) -> bool {
+        const LARGEST: i64 = 65_536;
+        match *self {
+            Packing::Plain | Packing::Rows => true,
+            Packing::Blocked { block } => (1..=LARGEST).contains(&block),
+            Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
+        }
+    }
+
     /// The stored extents of a tensor of these extents.
     pub fn extents(self, extents: &[i64]) -> Vec<i64> {
         match self {
@@ -28,13 +47,20 @@ impl Packing {
                 stored
             }
             Packing::Rows => vec![extents[0], extents[1..].iter().product()],
+            Packing::Winograd { tile, block } => {
+                let window = tile + KERNEL as i64 - 1;
+                vec![window, window, (extents[0] + block - 1) / block, extents[1], block]
+            }
         }
     }
 
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
-        let Packing::Blocked { block } = self else { return bytes.to_vec() };
-        let block = usize::try_from(block).expect("a block is a positive extent");
+        let block = match self {
+            Packing::Plain | Packing::Rows => return bytes.to_vec(),
+            Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
+            Packing::Blocked { block } => usize::try_from(block).expect("a block is a positive extent"),
+        };
         let outer = usize::try_from(extents[0]).expect("an extent is positive");
         let row = bytes.len() / outer;
         let mut packed = Vec::with_capacity(bytes.len());
@@ -53,9 +79,48 @@ impl Packing {
     }
 }
 
+/// Winograd's filters, computed in wide numbers and rounded once.
+fn transformed(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
+    let transforms = transforms(tile).expect("a packing is of a tile that there is");
+    let count = |extent: i64| usize::try_from(extent).expect("an extent is positive");
+    let (outer, inner, block) = (count(extents[0]), count(extents[1]), count(block));
+    let places = count(transforms.window_extent()).pow(2);
+    let blocks = outer.div_ceil(block);
+    let mut packed = vec![0_u8; places * blocks * inner * block * size_of::<f32>()];
+    let numbers = bytes.chunks_exact(size_of::<f32>()).map(|number| {
+        let number = number.try_into().expect("chunks have their extent");
+        f64::from(f32::from_ne_bytes(number))
+    });
+    let numbers: Vec<f64> = numbers.collect();
+    for (filter, taps) in numbers.chunks_exact(KERNEL * KERNEL).enumerate() {
+        let (o, i) = (filter / inner, filter % inner);
+        let taps = taps.try_into().expect("chunks have their extent");
+        for (place, number) in transforms.of_filter(taps).into_iter().enumerate() {
+            let at = (((place * blocks + o / block) * inner + i) * block + o % block) * size_of::<f32>();
+            packed[at..at + size_of::<f32>()].copy_from_slice(&(number as f32).to_ne_bytes());
+        }
+    }
+    packed
+}
+
 #[cfg(test)]
 mod tests {
     use super::Packing;
+
+    #[test]
+    fn filters_are_transformed_once() {
+        // Three filters of one channel, all zeros but the middle.
+        let plain: Vec<f32> = (0..27).map(|tap| if tap % 9 == 4 { (1 + tap / 9) as f32 } else { 0.0 }).collect();
+        let bytes: Vec<u8> = plain.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let packing = Packing::Winograd { tile: 2, block: 2 };
+        assert_eq!(packing.extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
+        let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes);
+        let numbers: Vec<f32> = packed.chunks(4).map(|one| f32::from_ne_bytes(one.try_into().unwrap())).collect();
+        // The middle tap counts for a quarter in the four middle places, with a sign where it was taken off once.
+        assert_eq!(numbers.len(), 64);
+        assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
+        assert_eq!(numbers[..5 * 4], [0.0; 20]);
+    }
 
     #[test]
     fn a_packed_weight_has_its_block_innermost() {

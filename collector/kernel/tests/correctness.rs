@@ -58,26 +58,33 @@ fn check(effort: Effort, texts: &[&str]) {
     check_tasks(effort, &tasks);
 }
 
-/// Builds and runs all schedules of all tasks; whatever is not right is told at the end, all at once.
+/// Builds and runs all schedules of all tasks.
 #[track_caller]
 fn check_tasks(effort: Effort, tasks: &[(String, Task)]) {
+    let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
+    let all = tasks.iter().enumerate();
+    let candidates: Vec<(usize, Schedule)> = all
+        .flat_map(|(place, (_, task))| schedules(task, &target, effort).into_iter().map(move |one| (place, one)))
+        .collect();
+    check_candidates(tasks, &candidates);
+}
+
+/// Builds and runs schedules, each of the task at its place; whatever is not right is told at the end, all at once.
+#[track_caller]
+fn check_candidates(tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) {
     let mut bench = bench().lock().unwrap_or_else(PoisonError::into_inner);
     let Rig { workers, target, cpus } = &mut *bench;
-    let mut candidates = Vec::new();
-    let mut jobs = Vec::new();
-    for (place, (_, task)) in tasks.iter().enumerate() {
-        for schedule in schedules(task, target, effort) {
-            jobs.push(common::build_job(task, target, &schedule));
-            candidates.push((place, schedule));
-        }
-    }
+    let job = |(place, schedule): &(usize, Schedule)| common::build_job(&tasks[*place].1, target, schedule);
+    let jobs: Vec<_> = candidates.iter().map(job).collect();
+    let is_draw = |schedule: &Schedule| matches!(schedule, Schedule::MetaSchedule { .. });
     let mut failures = Vec::new();
-    let mut is_drawn = vec![effort.metaschedule == 0; tasks.len()];
+    let has_draws = |place: usize| candidates.iter().any(|(of, schedule)| *of == place && is_draw(schedule));
+    let mut is_drawn: Vec<bool> = (0..tasks.len()).map(|place| !has_draws(place)).collect();
     for (number, ((place, schedule), build)) in candidates.iter().zip(workers.build(&jobs, &mut || ())).enumerate() {
         let (text, task) = &tasks[*place];
         // In turns on one thread and on all.
         let cpus = if number % 2 == 0 { &cpus[..1] } else { &cpus[..] };
-        let is_draw = matches!(schedule, Schedule::MetaSchedule { .. });
+        let is_draw = is_draw(schedule);
         is_drawn[*place] |= is_draw && matches!(build, Built(_));
         if let Err(why) = judge(workers, task, build, cpus, is_draw) {
             failures.push(format!("{text}\n  {}\n  {why}", schedule.describe()));
@@ -173,6 +180,35 @@ fn grouped_and_depthwise_convolutions() {
     );
 }
 
+/// Odd images, images by twos, channels that fill no block, uneven padding, residual sums.
+#[test]
+fn convolutions_by_winograd_s_products() {
+    let conv = "conv(f32[2,32,9,14], const f32[24,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1";
+    let sum = format!(
+        r#"{conv} | bias_add(_, const f32[24]) axis=1 | binary(_, f32[2,24,9,14]) function="add" | unary(_) function="relu""#
+    );
+    let texts = [
+        "conv2d:ci=16,hw=3,co=1,k=3",
+        "conv2d:ci=16,hw=11,co=17,k=3,p=1",
+        "conv2d:n=2,ci=48,size=5x17,co=40,k=3,p=0x1x2x0,bias=1,act=relu",
+        "conv2d:ci=64,hw=14,co=64,k=3,p=1,bias=1,act=gelu",
+        &sum,
+    ];
+    let tasks: Vec<(String, Task)> = texts.iter().map(|text| ((*text).to_owned(), task(text))).collect();
+    let mut tried = Vec::new();
+    for (place, (_, task)) in tasks.iter().enumerate() {
+        let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
+        let points = sample(&space(task, &target.machine), 5, 400);
+        for tile in [2, 4] {
+            let of_tile: Vec<_> =
+                points.iter().filter(|knobs| knobs.winograd_tile() == Some(tile)).take(3).cloned().collect();
+            assert!(!of_tile.is_empty(), "no point of {} has tiles of {tile}", texts[place]);
+            tried.extend(of_tile.into_iter().map(|knobs| (place, Schedule::Template { knobs })));
+        }
+    }
+    check_candidates(&tasks, &tried);
+}
+
 #[test]
 fn transposed_convolutions() {
     check(
@@ -247,6 +283,8 @@ fn normalisations() {
             "layer_norm:shape=31,axis=0",
             "layer_norm:shape=2x1x1,axis=2",
             "layer_norm:shape=5x64,axis=1,epsilon=0.1",
+            "layer_norm:shape=2x3x50,axis=2",
+            "layer_norm:shape=4x5x48,axis=1",
         ],
     );
 }

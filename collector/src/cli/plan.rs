@@ -164,9 +164,11 @@ impl Built {
         if times.iter().any(|ms| *ms < 0.0) {
             return Err("a build took less than no time".to_owned());
         }
-        let is_block =
-            |packing: &Packing| !matches!(packing, Packing::Blocked { block } if !(1..=65_536).contains(block));
-        if self.packings.iter().all(is_block) { Ok(()) } else { Err("a packing has blocks of no size".to_owned()) }
+        if self.packings.iter().all(Packing::is_sound) {
+            Ok(())
+        } else {
+            Err("a packing has blocks of no size".to_owned())
+        }
     }
 }
 

@@ -1,19 +1,24 @@
 //! Declares the space of each family.
 
+use super::axes::{choice, choices, divisors, numbers, upto};
 use super::template::{has_functions, summed};
-use super::{Axis, Knobs, Limits, Setting, Space, Template, is_vector, template};
+use super::{Knobs, Limits, Setting, Space, Template, is_vector, template, winograd};
 use crate::target::Cpu;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
-const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX };
+const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None };
 
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {
-        Template::Contraction => contraction(machine, &contraction_extents(task, &output)),
+        Template::Contraction => {
+            let mut space = contraction(machine, &contraction_extents(task, &output));
+            winograd::extend(&mut space, task, machine);
+            space
+        }
         Template::Rows => match &anchor.op {
             Op::Attention { .. } => attention(machine, &output, input_extent_of(task, 1, 2)),
             _ => {
@@ -164,6 +169,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
+        tiles: None,
     };
     Space { template: Template::Contraction, axes, default, limits }
 }
@@ -360,30 +366,4 @@ fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let default =
         BTreeMap::from([("vector".to_owned(), Setting::Number(vector)), ("helpers_at".to_owned(), choice("row"))]);
     Space { template: Template::Rows, axes, default: Knobs(default), limits: UNLIMITED }
-}
-
-pub(super) fn numbers(name: &'static str, meaning: &'static str, settings: impl IntoIterator<Item = i64>) -> Axis {
-    Axis { name, meaning, settings: settings.into_iter().map(Setting::Number).collect() }
-}
-
-pub(super) fn choices<'a>(
-    name: &'static str,
-    meaning: &'static str,
-    settings: impl IntoIterator<Item = &'a str>,
-) -> Axis {
-    Axis { name, meaning, settings: settings.into_iter().map(choice).collect() }
-}
-
-pub(super) fn choice(name: &str) -> Setting {
-    Setting::Choice(name.to_owned())
-}
-
-/// Those of the wished numbers that divide the extent.
-pub(super) fn upto(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
-    wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
-}
-
-/// All divisors, ascending.
-pub(super) fn divisors(extent: i64) -> impl Iterator<Item = i64> {
-    (1..=extent.min(1 << 16)).filter(move |number| extent % number == 0)
 }

@@ -4,11 +4,13 @@
 //! space is one setting per axis. Declaring, counting and sampling need no TVM and are pure: the same task, target
 //! and seed give the same schedules in the same order. Only `apply` talks to TVM, inside a builder.
 
+mod axes;
 mod declare;
 pub mod gpu;
 mod sample;
 mod schedule;
 mod template;
+mod winograd;
 
 pub use sample::sample;
 pub use schedule::{Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
@@ -70,6 +72,8 @@ enum Limits {
         tile_elements: i64,
         /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
         unrolled_elements: i64,
+        /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
+        tiles: Option<[i64; 2]>,
     },
     /// Those of a GPU.
     Device(gpu::Limits),
@@ -91,11 +95,18 @@ impl Space {
 
     /// Whether a point obeys the limits.
     pub fn allows(&self, knobs: &Knobs) -> bool {
-        let (tile_elements, unrolled_elements) = match &self.limits {
+        let (tile_elements, unrolled_elements, tiles) = match &self.limits {
             Limits::Device(limits) => return limits.allow(knobs),
-            Limits::Registers { tile_elements, unrolled_elements } => (*tile_elements, *unrolled_elements),
+            Limits::Registers { tile_elements, unrolled_elements, tiles } => {
+                (*tile_elements, *unrolled_elements, *tiles)
+            }
         };
         let number = |name: &str| knobs.number(name).unwrap_or(1);
+        if let Some(tile) = knobs.winograd_tile() {
+            let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });
+            let places = number("tile_p");
+            return tiles > 0 && tiles % places == 0 && places * number("block") <= tile_elements;
+        }
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
         let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
         let innermost = if knobs.choice("layout") == Some("blocked") { vector } else { number("tile_x") };

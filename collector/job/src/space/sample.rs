@@ -55,6 +55,11 @@ fn point(space: &Space, mut position: u64) -> Knobs {
 
 /// Leaves out knobs that decide nothing, so that equal schedules are equal points.
 fn canonical(mut knobs: Knobs) -> Knobs {
+    if knobs.winograd_tile().is_some() {
+        knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions"));
+    } else {
+        knobs.0.remove("tile_p");
+    }
     if knobs.choice("layout") == Some("plain") {
         knobs.0.remove("block");
     }

@@ -21,6 +21,13 @@ pub enum Layout {
         /// Zeros make the number of columns a multiple of this.
         multiple: i64,
     },
+    /// A convolution by Winograd's products, the output's channels in blocks.
+    Winograd {
+        /// Extent of a tile of the result.
+        tile: i64,
+        /// Extent of the innermost dimension.
+        block: i64,
+    },
 }
 
 /// How exponentials and their kin are computed on CPUs.
@@ -62,6 +69,15 @@ impl Knobs {
         match self.0.get(name) {
             Some(Setting::Number(number)) => Some(*number),
             Some(Setting::Choice(_)) | None => None,
+        }
+    }
+
+    /// The extent of Winograd's tiles, where they are used.
+    pub fn winograd_tile(&self) -> Option<i64> {
+        match self.choice("algorithm")? {
+            "winograd2" => Some(2),
+            "winograd4" => Some(4),
+            _ => None,
         }
     }
 
@@ -136,6 +152,10 @@ impl Schedule {
     /// The layout the task must be lowered in.
     pub fn layout(&self) -> Layout {
         match self {
+            Schedule::Template { knobs } if knobs.winograd_tile().is_some() => Layout::Winograd {
+                tile: knobs.winograd_tile().unwrap_or_default(),
+                block: knobs.number("block").unwrap_or(1),
+            },
             Schedule::Template { knobs } if knobs.choice("layout") == Some("blocked") => {
                 Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
             }

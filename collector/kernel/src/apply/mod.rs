@@ -5,6 +5,7 @@ mod contraction;
 mod gpu;
 mod rows;
 mod spatial;
+mod winograd;
 
 use crate::lower::{Lowered, Part};
 use crate::tvm::compile::CompileTarget;
@@ -68,6 +69,9 @@ pub fn apply(
                 return Ok(moves);
             }
             match template(task) {
+                Template::Contraction if knobs.winograd_tile().is_some() => {
+                    winograd::apply(knobs.winograd_tile().unwrap_or_default(), lowered, knobs, &moves)?
+                }
                 Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
                 Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
                 Template::Rows if knobs.choice("layout") == Some("blocked") => {

@@ -65,6 +65,13 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     if let Layout::Columns { multiple } = writer.layout {
         return conv_of_columns(writer, shape, (data, weight), multiple, output);
     }
+    if let Layout::Winograd { tile, block } = writer.layout {
+        let is_one = |numbers: &[i64]| numbers.iter().all(|&number| number == 1);
+        if !is_one(shape.strides) || !is_one(shape.dilations) || shape.groups != 1 || shape.zeros != NO_ZEROS {
+            return Err(super::winograd::unsupported());
+        }
+        return super::winograd::conv(writer, shape.pads, (data, weight), (tile, block), output);
+    }
     let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == sources;
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());

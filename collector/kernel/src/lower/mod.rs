@@ -14,6 +14,7 @@ mod pool;
 mod quantised;
 mod reduce;
 mod resample;
+mod winograd;
 
 pub(crate) use contraction::column_of;
 
@@ -152,7 +153,9 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         let packing = packing_of(task, place, layout);
         let stored = match packing {
             Packing::Plain => extents,
-            Packing::Blocked { .. } | Packing::Rows => known(&packing.extents(&writer.numbers(&extents)?)),
+            Packing::Blocked { .. } | Packing::Rows | Packing::Winograd { .. } => {
+                known(&packing.extents(&writer.numbers(&extents)?))
+            }
         };
         parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
         packings.push(packing);
@@ -285,6 +288,7 @@ fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
     match layout {
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
         Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
-        Layout::Blocked { .. } | Layout::Plain | Layout::Columns { .. } => Packing::Plain,
+        Layout::Winograd { tile, block } if is_weight && is_conv => Packing::Winograd { tile, block },
+        Layout::Blocked { .. } | Layout::Plain | Layout::Columns { .. } | Layout::Winograd { .. } => Packing::Plain,
     }
 }

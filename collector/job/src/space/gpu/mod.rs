@@ -5,7 +5,8 @@
 pub(in crate::space) mod sum;
 pub mod tensor;
 
-use super::declare::{choice, choices, contraction_extents, numbers, upto};
+use super::axes::{choice, choices, numbers, upto};
+use super::declare::contraction_extents;
 use super::template::{rows_of, template};
 use super::{Axis, Knobs, Setting, Space, Template};
 use crate::target::Gpu;

@@ -1,6 +1,6 @@
 //! Long sums of few elements: parts of a sum in blocks of their own, and sums across the threads of a block.
 
-use super::super::declare::{choice, numbers, upto};
+use super::super::axes::{choice, numbers, upto};
 use super::super::{Axis, Knobs, Setting};
 use super::BLOCK_SUM;
 use crate::device::WARP_THREADS;

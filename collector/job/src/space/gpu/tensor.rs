@@ -1,6 +1,6 @@
 //! Which products tensor cores make, and the points that use them.
 
-use super::super::declare::{choice, choices, numbers};
+use super::super::axes::{choice, choices, numbers};
 use super::super::{Axis, Knobs, Setting};
 use super::{block_fit, busy};
 use crate::device::{FRAGMENT, Product, WARP_THREADS};

@@ -1,0 +1,132 @@
+//! Convolutions of 3 × 3 filters may save products by Winograd's transforms; a rule says where that pays.
+
+use super::axes::{choice, choices, divisors, numbers};
+use super::{Limits, Setting, Space};
+use crate::target::Cpu;
+use crate::winograd::{KERNEL, transforms};
+use models::{DType, Op, Task};
+
+/// Channels are read as vectors of this extent.
+const LANES: i64 = 16;
+/// Tiles that fit the registers together with a block of channels.
+const MOST_TILES: i64 = 28;
+
+/// A convolution as Winograd sees it.
+struct Shape {
+    images: i64,
+    sources: i64,
+    channels: i64,
+    places: [i64; 2],
+}
+
+/// Adds the algorithm to the space of a convolution that it can compute, and makes it the default where it is faster.
+pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+    let Some(shape) = shape(task) else { return };
+    let Some(blocks) = space.axes.iter().find(|axis| axis.name == "block") else { return };
+    let number = |setting: &Setting| match setting {
+        Setting::Number(number) => Some(*number),
+        Setting::Choice(_) => None,
+    };
+    let blocks: Vec<i64> = blocks.settings.iter().filter_map(number).collect();
+    let tiles = [2, 4].map(|tile| shape.tiles(tile));
+    if let Limits::Registers { tiles: place, .. } = &mut space.limits {
+        *place = Some(tiles);
+    }
+    let algorithms =
+        choices("algorithm", "whether transforms of tiles save products", ["direct", "winograd2", "winograd4"]);
+    space.axes.insert(0, algorithms);
+    let fits = |places: &i64| tiles.iter().any(|tiles| tiles % places == 0);
+    space.axes.push(numbers("tile_p", "tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
+    let knobs = &mut space.default.0;
+    let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
+    match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct()) {
+        Some(best) => {
+            knobs.clear();
+            knobs.insert("algorithm".to_owned(), choice(if best.tile == 2 { "winograd2" } else { "winograd4" }));
+            knobs.insert("block".to_owned(), Setting::Number(best.block));
+            knobs.insert("tile_p".to_owned(), Setting::Number(best.places));
+        }
+        None => drop(knobs.insert("algorithm".to_owned(), choice("direct"))),
+    }
+}
+
+fn shape(task: &Task) -> Option<Shape> {
+    let anchor = &task.steps[0];
+    let Op::Conv { strides, dilations, groups: 1, .. } = &anchor.op else { return None };
+    let weight = task.parameters.get(1).filter(|weight| weight.is_constant && weight.ty.dtype == DType::F32)?;
+    let [channels, sources, height, width] = weight.ty.extents()?[..] else { return None };
+    let [images, _, rows, columns] = anchor.output.extents()?[..] else { return None };
+    let is_small = [height, width] == [KERNEL as i64; 2] && strides[..] == [1, 1] && dilations[..] == [1, 1];
+    (is_small && sources % LANES == 0).then_some(Shape { images, sources, channels, places: [rows, columns] })
+}
+
+/// Settings with what they are expected to cost.
+struct Best {
+    tile: i64,
+    block: i64,
+    places: i64,
+    cost: f64,
+}
+
+/// Costs are counted in floating-point operations of a product of matrices; these were seen on one core with vectors of
+/// 512 bits.
+mod cost {
+    /// Of a byte of the filters beyond those that the nearest caches keep.
+    pub(super) const FAR_BYTE: f64 = 5.0;
+    /// Bytes that they keep.
+    pub(super) const NEAR_BYTES: f64 = 1e6;
+    /// Of transforming an element of the input or the result.
+    pub(super) const ELEMENT: [f64; 2] = [150.0, 110.0];
+    /// Loads per product of a register tile that hides them.
+    pub(super) const HIDDEN_LOADS: f64 = 0.75;
+    /// More accumulators than this leave too few registers.
+    pub(super) const EASY_ACCUMULATORS: i64 = 18;
+    /// How much faster it must look.
+    pub(super) const MARGIN: f64 = 0.9;
+}
+
+impl Shape {
+    fn tiles(&self, tile: i64) -> i64 {
+        self.images * self.places.iter().map(|places| (places + tile - 1) / tile).product::<i64>()
+    }
+
+    /// What bringing in filters costs.
+    fn filters(&self, numbers: i64) -> f64 {
+        let bytes = (numbers * self.sources * self.channels * 4) as f64;
+        (bytes - cost::NEAR_BYTES).max(0.0) * cost::FAR_BYTE
+    }
+
+    fn direct(&self) -> f64 {
+        let taps = (KERNEL * KERNEL) as i64;
+        let products = self.images * self.places[0] * self.places[1] * taps * self.sources * self.channels;
+        (2.0 * products as f64 + self.filters(taps)) * cost::MARGIN
+    }
+
+    fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<Best> {
+        let window = transforms(tile)?.window_extent();
+        let tiles = self.tiles(tile);
+        let elements = self.images * self.places[0] * self.places[1] * (self.sources + self.channels);
+        let transforming = elements as f64 * cost::ELEMENT[usize::from(tile > 2)];
+        let fixed = transforming + self.filters(window * window);
+        let room = machine.vector_registers - 4;
+        let of_block = |&block: &i64| {
+            let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
+            let stored = (self.channels + block - 1) / block * block;
+            let products = 2.0 * (window * window * tiles * self.sources * stored) as f64;
+            let fits = divisors(tiles).filter(move |&places| places <= MOST_TILES && places * vectors <= room);
+            fits.map(move |places| {
+                let loads = (vectors + places) as f64 / (vectors * places) as f64;
+                let crowded = if vectors * places > cost::EASY_ACCUMULATORS { 1.1 } else { 1.0 };
+                let slower = (loads / cost::HIDDEN_LOADS).max(1.0) * crowded;
+                Best { tile, block, places, cost: fixed + products * slower }
+            })
+        };
+        // Wider blocks leave the nearest cache no room for the windows.
+        let blocks = blocks.iter().filter(|&&block| block >= machine.vector_lanes && block <= 2 * machine.vector_lanes);
+        let cheaper = |best: Option<Best>, one: Best| match best {
+            Some(best) if best.cost < one.cost => Some(best),
+            _ => Some(one),
+        };
+        blocks.flat_map(of_block).fold(None, cheaper)
+    }
+}

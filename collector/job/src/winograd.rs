@@ -1,0 +1,140 @@
+//! Winograd's minimal filters of 3 × 3: a tile of the result from fewer products, each a number of a transformed window
+//! times one of a transformed filter.
+//!
+//! With `B`, `G` and `A` below, a tile is `Aᵀ ((G g Gᵀ) ⊙ (Bᵀ d B)) A` of a window `d` and a filter `g`. The products of all
+//! channels are summed before the last step. Larger tiles save more and are less exact, as their numbers differ more in
+//! size.
+
+/// Extent of the filters.
+pub const KERNEL: usize = 3;
+
+/// The matrices of one extent of tiles, row by row.
+#[derive(Debug)]
+pub struct Transforms {
+    /// Places of the result in one dimension of a tile.
+    pub tile: i64,
+    /// `Bᵀ`: what becomes of a window.
+    pub window: &'static [&'static [f64]],
+    /// `G`: what becomes of a filter.
+    pub filter: &'static [[f64; KERNEL]],
+    /// `Aᵀ`: what becomes of the sums.
+    pub result: &'static [&'static [f64]],
+}
+
+/// Tiles of 2 × 2: 16 products in place of 36.
+static TWO: Transforms = Transforms {
+    tile: 2,
+    window: &[&[1.0, 0.0, -1.0, 0.0], &[0.0, 1.0, 1.0, 0.0], &[0.0, -1.0, 1.0, 0.0], &[0.0, 1.0, 0.0, -1.0]],
+    filter: &[[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]],
+    result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
+};
+
+/// The places at which tiles of 4 × 4 are evaluated, beside zero and infinity: `±NEAR` and `±FAR`. Their sums are off by
+/// half as much as those of the usual one and two.
+const NEAR: f64 = 3.0 / 4.0;
+const FAR: f64 = 4.0 / 3.0;
+const NEAR2: f64 = NEAR * NEAR;
+const FAR2: f64 = FAR * FAR;
+/// What filters are divided by.
+const OF_NEAR: f64 = 2.0 * NEAR2 * (NEAR2 - FAR2);
+const OF_FAR: f64 = 2.0 * FAR2 * (FAR2 - NEAR2);
+
+/// Tiles of 4 × 4: 36 products in place of 144.
+static FOUR: Transforms = Transforms {
+    tile: 4,
+    window: &[
+        &[NEAR2 * FAR2, 0.0, -(NEAR2 + FAR2), 0.0, 1.0, 0.0],
+        &[0.0, -NEAR * FAR2, -FAR2, NEAR, 1.0, 0.0],
+        &[0.0, NEAR * FAR2, -FAR2, -NEAR, 1.0, 0.0],
+        &[0.0, -FAR * NEAR2, -NEAR2, FAR, 1.0, 0.0],
+        &[0.0, FAR * NEAR2, -NEAR2, -FAR, 1.0, 0.0],
+        &[0.0, NEAR2 * FAR2, 0.0, -(NEAR2 + FAR2), 0.0, 1.0],
+    ],
+    filter: &[
+        [1.0 / (NEAR2 * FAR2), 0.0, 0.0],
+        [1.0 / OF_NEAR, NEAR / OF_NEAR, NEAR2 / OF_NEAR],
+        [1.0 / OF_NEAR, -NEAR / OF_NEAR, NEAR2 / OF_NEAR],
+        [1.0 / OF_FAR, FAR / OF_FAR, FAR2 / OF_FAR],
+        [1.0 / OF_FAR, -FAR / OF_FAR, FAR2 / OF_FAR],
+        [0.0, 0.0, 1.0],
+    ],
+    result: &[
+        &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+        &[0.0, NEAR, -NEAR, FAR, -FAR, 0.0],
+        &[0.0, NEAR2, NEAR2, FAR2, FAR2, 0.0],
+        &[0.0, NEAR * NEAR2, -NEAR * NEAR2, FAR * FAR2, -FAR * FAR2, 1.0],
+    ],
+};
+
+/// The matrices of tiles of this extent, if there are any.
+pub fn transforms(tile: i64) -> Option<&'static Transforms> {
+    [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
+}
+
+impl Transforms {
+    /// Extent of a window, and of what becomes of it.
+    pub fn window_extent(&self) -> i64 {
+        self.tile + KERNEL as i64 - 1
+    }
+
+    /// `G g Gᵀ`, row by row.
+    pub(crate) fn of_filter(&self, filter: &[f64; KERNEL * KERNEL]) -> Vec<f64> {
+        let columns = |row: &[f64; KERNEL], column: usize| -> f64 {
+            (0..KERNEL).map(|tap| row[tap] * filter[tap * KERNEL + column]).sum()
+        };
+        let rows = self.filter.iter().map(|row| [0, 1, 2].map(|column| columns(row, column)));
+        let whole = rows.flat_map(|row| {
+            self.filter.iter().map(move |other| (0..KERNEL).map(|tap| row[tap] * other[tap]).sum::<f64>())
+        });
+        whole.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KERNEL, transforms};
+
+    /// Small whole numbers, so that nothing is rounded much.
+    fn number(place: usize) -> f64 {
+        (place * 7 % 11) as f64 - 5.0
+    }
+
+    #[test]
+    fn a_tile_is_the_filtered_window() {
+        for tile in [2, 4] {
+            let found = transforms(tile).unwrap();
+            let extent = usize::try_from(found.window_extent()).unwrap();
+            let window: Vec<f64> = (0..extent * extent).map(number).collect();
+            let filter: [f64; KERNEL * KERNEL] = std::array::from_fn(|place| number(place + 3));
+            let turned = |matrix: &[&[f64]], numbers: &[f64]| -> Vec<f64> {
+                let rows: Vec<Vec<f64>> = matrix
+                    .iter()
+                    .map(|row| {
+                        (0..extent)
+                            .map(|column| (0..extent).map(|at| row[at] * numbers[at * extent + column]).sum())
+                            .collect()
+                    })
+                    .collect();
+                let both = rows.iter().flat_map(|row| {
+                    matrix.iter().map(|other| row.iter().zip(*other).map(|(a, b)| a * b).sum()).collect::<Vec<f64>>()
+                });
+                both.collect()
+            };
+            let products = turned(found.window, &window)
+                .iter()
+                .zip(found.of_filter(&filter))
+                .map(|(a, b)| a * b)
+                .collect::<Vec<_>>();
+            let result = turned(found.result, &products);
+            let side = usize::try_from(tile).unwrap();
+            for (place, result) in result.iter().enumerate() {
+                let (y, x) = (place / side, place % side);
+                let taps = (0..KERNEL * KERNEL).map(|tap| (tap / KERNEL, tap % KERNEL));
+                let wanted: f64 =
+                    taps.map(|(dy, dx)| window[(y + dy) * extent + x + dx] * filter[dy * KERNEL + dx]).sum();
+                assert!((result - wanted).abs() < 1e-9, "tile {tile} at {place}: {result} is not {wanted}");
+            }
+        }
+        assert!(transforms(3).is_none());
+    }
+}
