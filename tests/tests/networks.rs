@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 use tests::workspace::root;
-use tests::{Bench, run, skip, stores};
+use tests::{Bench, program, run, skip, stores};
 
 /// Runs a model and expects it to be right.
 fn right(bench: &Bench, arguments: &str) -> Value {
@@ -37,6 +37,33 @@ fn transformers_are_right_in_both_phases() {
     right(&bench, small);
     right(&bench, &format!("{small} --phase decode"));
     right(&bench, &format!("{small} --attention split"));
+}
+
+#[test]
+fn decoding_goes_in_steps_with_a_growing_cache() {
+    let bench = Bench::new();
+    let gpt = "--modelsource transformers --modelname gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 --phase decode";
+    let single = right(&bench, &format!("{gpt} --sequence 20"));
+    let steps = right(&bench, &format!("{gpt} --sequence 17 --steps 4 --output out"));
+    assert_eq!(steps["model"].as_str(), Some("gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 decode 17 steps 4"));
+    assert_eq!(steps["calls"].as_u64(), single["calls"].as_u64().map(|calls| 4 * calls), "{steps}");
+    let bytes = |report: &Value, name: &str| report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {report}"));
+    assert!(bytes(&steps, "constant_bytes") < 2 * bytes(&single, "constant_bytes"), "weights are there once: {steps}");
+    // What a step adds to is let go: of two layers' keys and values, 18 and 19 tokens long, never all are there.
+    let token_bytes = 4 * 64;
+    assert!(bytes(&steps, "activation_bytes") < 2 * 2 * (18 + 19) * token_bytes, "{steps}");
+    // The answers of each step, then all keys and values.
+    assert_eq!(outputs(&bench, "out").len(), 4 + 4);
+    for (arguments, wanted) in [
+        ("--steps 0", "`steps` is 0; allowed are 1 to 1024"),
+        ("--steps 4 --phase prefill", "only decoding goes in steps"),
+        ("--steps 4 --executor vm", "the executor `vm` has one step at every size"),
+    ] {
+        let gpt = gpt.replace("--phase decode", "");
+        let phase = if arguments.contains("--phase") { "" } else { "--phase decode" };
+        let ran = run(bench.opcollect(&format!("model run {gpt} {phase} {arguments}"))).expect(2);
+        assert!(ran.stderr.contains(wanted), "{arguments}: {ran}");
+    }
 }
 
 #[test]
@@ -311,6 +338,13 @@ fn what_cannot_be_compared_is_one_error() {
     let ran = run(without).expect(3);
     assert!(ran.stderr.contains("ONNX Runtime's library is not installed"), "{ran}");
     assert!(ran.stderr.contains("hint: run `scripts/setup --test`"), "{ran}");
+    if !program("opcollect").with_file_name("opcollect-torch").exists() {
+        let ran = run(bench.opcollect(&format!("model compare {mlp} --variant torch"))).expect(3);
+        assert!(
+            ran.stderr.contains("its worker `opcollect-torch` is not built\nhint: run `scripts/setup --torch`"),
+            "{ran}"
+        );
+    }
     if !has_onnxruntime() {
         return skip("ONNX Runtime's library is not installed");
     }

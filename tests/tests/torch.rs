@@ -4,6 +4,7 @@
 use datasets::{Outcome, Record, Target};
 use std::collections::BTreeSet;
 use std::path::Path;
+use tests::workspace::root;
 use tests::{Bench, program, run, stores};
 
 /// Whether the library's worker belongs to this build; says so when it does not.
@@ -87,6 +88,45 @@ fn what_the_library_lacks_is_a_record() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!(record.outcome, Outcome::Skipped);
     assert_eq!(record.reason.as_deref(), Some("unsupported: PyTorch's averages take no dilation"));
+}
+
+#[test]
+fn whole_models_are_compared_with_the_library() {
+    if !is_built() {
+        return;
+    }
+    let bench = Bench::new();
+    let models = root().join("models/readers/tests");
+    let gpt = "--modelsource transformers --modelname gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 --sequence 9";
+    for (model, threads) in [
+        ("--modelsource local --modelname mlp --batchsize 3".to_owned(), 1),
+        ("--modelsource local --modelname resnet-18:hw=64".to_owned(), 2),
+        ("--modelsource local --modelname squeezenet-1.1:hw=64".to_owned(), 1),
+        (gpt.to_owned(), 1),
+        (format!("{gpt} --phase decode --attention split"), 1),
+        (
+            format!(
+                "--modelsource torch --modelname {} --shape x=2x3x8x8",
+                models.join("torch/small_image.pt2").display()
+            ),
+            1,
+        ),
+    ] {
+        let variants = "--variant default --variant torch --rounds 6 --wait 300 --json";
+        let ran = run(bench.opcollect(&format!("model compare {model} --threads {threads} {variants}"))).expect(0);
+        let report = ran.json();
+        let torch = &report["variants"][1];
+        assert_eq!((torch["variant"].as_str(), &torch["check"]["is_right"]), (Some("torch"), &true.into()), "{ran}");
+        assert_eq!(torch["round_medians_ns"].as_array().map(Vec::len), Some(6), "{ran}");
+        assert!(torch["ratio"]["interval"].is_array() && torch["tasks"].is_null(), "{ran}");
+    }
+    // What PyTorch has no form of is one error.
+    let quantised = models.join("tflite-cases/one_layer_int8/qdq.onnx").display().to_string();
+    let ran = run(bench.opcollect(&format!(
+        "model compare --modelsource onnx --modelname {quantised} --variant torch --rounds 1 --wait 300"
+    )))
+    .expect(3);
+    assert!(ran.stderr.contains("PyTorch's integer kernels give rescaled results"), "{ran}");
 }
 
 #[test]

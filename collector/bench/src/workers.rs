@@ -161,11 +161,12 @@ impl Workers {
                 reply
             }
             Run::Network(job, deadline) => {
-                let runner = match job.engine {
-                    Engine::Program => &mut self.runners.network,
-                    Engine::OnnxRuntime => &mut self.runners.onnxruntime,
-                };
-                call(runner, builders, &job.cpus, job, *deadline)
+                let Runners { library, network, onnxruntime, .. } = &mut self.runners;
+                match job.engine {
+                    Engine::Program => call(network, builders, &job.cpus, job, *deadline),
+                    Engine::OnnxRuntime => call(onnxruntime, builders, &job.cpus, job, *deadline),
+                    Engine::Torch => call(library, builders, &job.cpus, &LibraryJob::Network(job.clone()), *deadline),
+                }
             }
         };
         Ran { began, reply }
@@ -251,7 +252,7 @@ impl Run {
         match self {
             Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,
             Run::Library(LibraryJob::Module(job), _) => &job.cpus,
-            Run::Network(job, _) => &job.cpus,
+            Run::Network(job, _) | Run::Library(LibraryJob::Network(job), _) => &job.cpus,
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod kept;
 mod packing;
 pub mod prepared;
 pub mod revision;
+pub mod serving;
 pub mod space;
 pub mod symbols;
 pub mod target;
@@ -183,6 +184,8 @@ pub enum LibraryJob {
     Task(RunJob),
     /// A whole TorchScript file.
     Module(ModuleJob),
+    /// A whole model, as calls of tasks.
+    Network(NetworkJob),
 }
 
 /// Run a TorchScript file.
@@ -211,6 +214,8 @@ pub enum Engine {
     Program,
     /// ONNX Runtime, from the model's file.
     OnnxRuntime,
+    /// PyTorch's library, from a program whose codes are tasks as JSON.
+    Torch,
 }
 
 /// Run a whole model.

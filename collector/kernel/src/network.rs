@@ -6,20 +6,20 @@
 
 use crate::measuring::ready_this_thread;
 use crate::tvm::network::{Calls, Network};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use job::kept::{Kept, stamps};
+use job::serving::Serving;
 use job::{Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterSession};
 use measure::{HostClock, measure};
 use std::fs;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
 
 /// Answers jobs; keeps what the next job of the same program can use.
 pub struct Runner {
     process: RunnerProcess,
-    kept: Kept<Loaded>,
+    kept: Kept<Serving<Result<Measured>>>,
 }
 
 impl Runner {
@@ -37,48 +37,21 @@ impl Runner {
         let stamps = stamps(&[&executor::folder::description(&job.program), &job.inputs], &job.cpus);
         // Counters have to be there before the threads that they count.
         let is_counted = job.counters.backend != Backend::None;
-        let loaded = self.kept.take(&stamps).filter(|_| !is_counted);
-        let loaded = loaded.unwrap_or_else(|| Loaded::begin(self.process));
-        let measured = loaded.measure(job)?;
+        let serving = self.kept.take(&stamps).filter(|_| !is_counted);
+        let process = self.process;
+        let serving = serving.unwrap_or_else(|| {
+            Serving::begin(move |jobs, answers| {
+                // Whoever asked hears of the first failure; after it nothing is asked any more.
+                if let Err(error) = serve(process, jobs, answers) {
+                    let _ = answers.send(Err(error));
+                }
+            })
+        });
+        let measured = serving.ask(job).context("the measuring thread panicked")??;
         if !is_counted {
-            self.kept.put(stamps, loaded);
+            self.kept.put(stamps, serving);
         }
         Ok(RunReply::Measured(Box::new(measured)))
-    }
-}
-
-/// A thread with a program and a pool, which measures until it is let go.
-struct Loaded {
-    jobs: Option<Sender<NetworkJob>>,
-    answers: Receiver<Result<Measured>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Loaded {
-    fn begin(process: RunnerProcess) -> Loaded {
-        let (jobs, taken) = channel();
-        let (given, answers) = channel();
-        let thread = std::thread::spawn(move || {
-            // Whoever asked hears of the first failure; after it nothing is asked any more.
-            if let Err(error) = serve(process, &taken, &given) {
-                let _ = given.send(Err(error));
-            }
-        });
-        Loaded { jobs: Some(jobs), answers, thread: Some(thread) }
-    }
-
-    fn measure(&self, job: &NetworkJob) -> Result<Measured> {
-        // A thread that ended has said why, or panicked.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job.clone()).is_ok());
-        self.answers.recv().unwrap_or_else(|_| Err(anyhow!("the measuring thread panicked")))
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        self.jobs = None;
-        // Its memory is free before the next program is loaded. What it has to say was said.
-        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -25,6 +25,8 @@ pub struct RawConfig {
     pub sequence: Option<Vec<i64>>,
     /// Parts of a decoder's work, for models from `transformers`: `prefill`, `decode`.
     pub phase: Option<Vec<Phase>>,
+    /// Decoding steps one after the other, as one model.
+    pub steps: Option<i64>,
     /// What becomes of attention: `fused`, `split`, `both`.
     pub attention: Option<AttentionChoice>,
     /// Whether code is made for one size or for several at once: `default`, `vm`.
@@ -232,7 +234,10 @@ impl ModelRequest {
     pub fn label(&self) -> String {
         match self.tokens {
             None => self.name.clone(),
-            Some(Tokens { sequence, phase }) => transformers::label(&self.name, phase, sequence),
+            Some(Tokens { sequence, phase, steps: None }) => transformers::label(&self.name, phase, sequence),
+            Some(Tokens { sequence, phase, steps: Some(steps) }) => {
+                format!("{} steps {steps}", transformers::label(&self.name, phase, sequence))
+            }
         }
     }
 }
@@ -244,6 +249,9 @@ pub struct Tokens {
     pub sequence: i64,
     /// Which part of the work.
     pub phase: Phase,
+    /// So many decoding steps, each with the keys and values of those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<i64>,
 }
 
 /// A checked, complete configuration.
@@ -349,7 +357,8 @@ impl RawConfig {
         each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
         let batch = batches(&self.models, self.batch)?;
         self.models.iter().try_for_each(RawModel::check)?;
-        let tokens = tokens(&self.models, self.sequence, self.phase)?;
+        let steps = steps(self.steps, self.phase.as_deref(), self.executor)?;
+        let tokens = tokens(&self.models, self.sequence, self.phase, steps)?;
         let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
         each("models", &[runs], "models, batch sizes and sequences give at most 65536 together", |n| *n <= 1 << 16)?;
         let models = self.models.iter().flat_map(|model| {
@@ -433,11 +442,28 @@ fn batches(models: &[RawModel], batch: Option<Vec<i64>>) -> Result<Vec<Option<i6
     Ok(batch.into_iter().map(Some).collect())
 }
 
+/// The number of decoding steps, where there are several: each a graph of its own size.
+fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>) -> Result<Option<i64>, ConfigError> {
+    let Some(count) = steps else { return Ok(None) };
+    let refuse = |allowed: String| Err(ConfigError::OutOfRange { field: "steps", found: count.to_string(), allowed });
+    if !(1..=transformers::STEPS_MAX).contains(&count) {
+        return refuse(format!("allowed are 1 to {}", transformers::STEPS_MAX));
+    }
+    if phase != Some(&[Phase::Decode]) {
+        return refuse("only decoding goes in steps: give the phase `decode`, and no other".to_owned());
+    }
+    if executor == Some(Executor::Vm) {
+        return refuse("the executor `vm` has one step at every size".to_owned());
+    }
+    Ok(Some(count).filter(|count| *count > 1))
+}
+
 /// Every phase at every length of a sequence. Only transformers have them.
 fn tokens(
     models: &[RawModel],
     sequence: Option<Vec<i64>>,
     phase: Option<Vec<Phase>>,
+    steps: Option<i64>,
 ) -> Result<Vec<Tokens>, ConfigError> {
     let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
     let sequence = sequence.unwrap_or_else(|| vec![zoo::transformers::Options::default().sequence]);
@@ -449,7 +475,7 @@ fn tokens(
         let allowed = "only models from `transformers` have it".to_owned();
         return Err(ConfigError::OutOfRange { field, found, allowed });
     }
-    let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase }));
+    let runs = phase.iter().flat_map(|&phase| sequence.iter().map(move |&sequence| Tokens { sequence, phase, steps }));
     Ok(runs.collect())
 }
 

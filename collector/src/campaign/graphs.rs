@@ -82,7 +82,8 @@ fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
     if let Some(tokens) = request.tokens {
         (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
     }
-    let transformers::Loaded { graph, notes } = transformers::load(&request.name, &options)?;
+    let steps = request.tokens.and_then(|tokens| tokens.steps).unwrap_or(1);
+    let transformers::Loaded { graph, notes } = transformers::load_steps(&request.name, &options, steps)?;
     Ok(Loaded { graph, notes })
 }
 

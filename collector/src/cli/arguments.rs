@@ -138,6 +138,11 @@ pub struct Models {
     /// Only for `transformers`. A decoding step takes the keys and values of earlier tokens from outside.
     #[arg(long, value_enum, value_name = "PHASE", value_delimiter = ',')]
     pub phase: Vec<PhaseArgument>,
+    /// Decoding steps one after the other as one model, each with the keys and values of those before it [default: 1]
+    ///
+    /// Only for `--phase decode`. `--sequence` is what was read before the first step; each step is given its token.
+    #[arg(long, value_name = "N")]
+    pub steps: Option<i64>,
     /// Whether attention is one task, its parts, or both [default: fused]
     #[arg(long, value_enum)]
     pub attention: Option<AttentionArgument>,
@@ -316,6 +321,8 @@ pub enum VariantArgument {
     Best,
     /// ONNX Runtime's library, on the same model written as a file
     Onnxruntime,
+    /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
+    Torch,
 }
 
 /// How ways to run a model are compared.

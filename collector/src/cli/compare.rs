@@ -22,6 +22,7 @@ impl VariantArgument {
             VariantArgument::Default => "default",
             VariantArgument::Best => "best",
             VariantArgument::Onnxruntime => "onnxruntime",
+            VariantArgument::Torch => "torch",
         }
     }
 
@@ -29,6 +30,7 @@ impl VariantArgument {
         match self {
             VariantArgument::Default | VariantArgument::Best => Engine::Program,
             VariantArgument::Onnxruntime => Engine::OnnxRuntime,
+            VariantArgument::Torch => Engine::Torch,
         }
     }
 }
@@ -162,6 +164,7 @@ fn made(argument: VariantArgument, best: Option<&Best>, whole: &mut Whole) -> Re
             tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
         }
         (VariantArgument::Onnxruntime, _) => whole.write_onnx(&folder)?,
+        (VariantArgument::Torch, _) => whole.write_tasks(&folder)?,
         (VariantArgument::Default | VariantArgument::Best, _) => {
             let choose = |task: &Task| network::default_schedule(task, &target);
             tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);

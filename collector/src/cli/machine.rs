@@ -64,12 +64,17 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     if count == 0 && modules.is_empty() {
         return Ok(Versions::new());
     }
+    let what = match modules.first() {
+        Some(module) => format!("`{}` is TorchScript, which PyTorch's library runs", module.model.name),
+        None => format!("{count} of {} tasks belong to PyTorch's library (`{CPU_VENDOR}`)", tasks.len()),
+    };
+    library_worker(&what, bench)
+}
+
+/// What the worker of the library says about itself; `what` needs it.
+pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
-        let what = match modules.first() {
-            Some(module) => format!("`{}` is TorchScript, which PyTorch's library runs", module.model.name),
-            None => format!("{count} of {} tasks belong to PyTorch's library (`{CPU_VENDOR}`)", tasks.len()),
-        };
         let message = format!("{what}, and its worker `opcollect-torch` is not built");
         return Err(Failure::environment(message).with_hint(LIBRARY_HINT));
     }

@@ -71,6 +71,7 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
         };
         raw.phase = Some(models.phase.iter().map(phase).collect());
     }
+    raw.steps = models.steps.or(raw.steps);
     if let Some(attention) = models.attention {
         raw.attention = Some(match attention {
             AttentionArgument::Fused => AttentionChoice::Fused,

@@ -54,6 +54,9 @@ impl Whole {
         if asked.engines.contains(&Engine::OnnxRuntime) {
             machine::onnxruntime_versions(&mut runs.workers)?;
         }
+        if asked.engines.contains(&Engine::Torch) {
+            machine::library_worker("`--variant torch` runs the model through PyTorch's library", &mut runs.workers)?;
+        }
         let target = machine::target(&runs.config.target, &mut runs.workers)?;
         if target.kind != Kind::Llvm {
             return Err(not_on_cpus());
@@ -134,6 +137,12 @@ impl Whole {
         let bytes = readers::onnx::write(&self.graph)
             .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
         fs::write(folder.join(onnxruntime::MODEL), bytes).map_err(Failure::environment)
+    }
+
+    /// Writes the model as a program of tasks into a folder.
+    pub fn write_tasks(&self, folder: &Path) -> Result<()> {
+        let mut numbers = Numbers::of(&self.graph, &self.constants);
+        network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
     }
 
     /// A new folder of this name, for what is run here and now.

@@ -21,7 +21,7 @@ use executor::program::Numbers;
 use executor::{FolderError, Program, ProgramError, folder, program};
 use job::space::{Schedule, space};
 use job::target::Target;
-use job::{Artifact, BuildJob};
+use job::{Artifact, BuildJob, Packing};
 use models::{Plan, Task, TensorType};
 use reference::Tensor;
 use std::path::{Path, PathBuf};
@@ -111,6 +111,19 @@ pub fn make(
     let codes: Vec<&[u8]> = artifacts.iter().map(|artifact| artifact.object.as_slice()).collect();
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
     Ok(Made { program, schedules, artifacts })
+}
+
+/// Writes a model that was cut into calls as a program for a library, which compiles nothing: each code is its task as JSON,
+/// and constants are stored as they are.
+pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
+    let plain = |task: &Task| vec![Packing::Plain; task.parameters.len()];
+    let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();
+    let program = program(numbers.graph, plan, &packings)?;
+    let texts = plan.tasks.iter().map(|one| serde_json::to_vec(&one.task).expect("a task holds only JSON values"));
+    let texts: Vec<Vec<u8>> = texts.collect();
+    let codes: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
+    Ok(program)
 }
 
 /// Tensors of these types from their bytes, one after the other.

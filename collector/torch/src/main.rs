@@ -1,4 +1,4 @@
-//! Computes tasks and TorchScript files through PyTorch's library for `opcollect`, which starts it, speaks to it over a
+//! Computes tasks, whole models and TorchScript files through PyTorch's library for `opcollect`, which starts it, speaks to it over a
 //! socket and survives its end.
 //!
 //! A program of its own: the library brings its own pool of threads, and two pools in one process would disturb each
@@ -8,6 +8,7 @@ mod contraction;
 mod inputs;
 mod module;
 mod movement;
+mod network;
 mod normalise;
 mod operators;
 mod pointwise;
@@ -20,7 +21,6 @@ mod window;
 use run::Library;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use worker;
 
 fn main() -> ExitCode {
     worker::end(serve())

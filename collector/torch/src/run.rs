@@ -7,6 +7,7 @@
 
 use crate::inputs;
 use crate::module;
+use crate::network::Networks;
 use crate::operators;
 use crate::refusal::{self, Refusal};
 use crate::timing::Timing;
@@ -21,6 +22,7 @@ use worker::peak_resident_bytes;
 #[derive(Default)]
 pub struct Library {
     prepared: PreparedTasks,
+    networks: Networks,
 }
 
 impl Library {
@@ -29,6 +31,7 @@ impl Library {
         let reply = match job {
             LibraryJob::Task(job) => self.task(job),
             LibraryJob::Module(job) => on_a_thread(|| module::run(job)),
+            LibraryJob::Network(job) => self.networks.answer(job),
         };
         reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }

@@ -45,7 +45,7 @@ struct Description {
 pub struct Content {
     /// The program, which was checked.
     pub program: Program,
-    /// Object files, by their places in the calls.
+    /// Codes by their places in the calls: object files, or for a library that compiles nothing, tasks as JSON.
     pub codes: Vec<Vec<u8>>,
     /// Where each constant begins.
     pub offsets: Vec<u64>,

@@ -12,6 +12,7 @@ mod llama;
 mod net;
 mod pairs;
 mod rotary;
+mod steps;
 mod swin;
 #[cfg(test)]
 mod tests;
@@ -252,6 +253,27 @@ pub fn load(name: &str, options: &Options) -> Result<Loaded> {
         }
     }
     made(name, &fields, None, options)
+}
+
+/// The most steps that one graph has.
+pub const STEPS_MAX: i64 = 1024;
+
+/// So many decoding steps one after the other: each reads the keys and values of those before it.
+pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<Loaded> {
+    let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
+    if !(1..=STEPS_MAX).contains(&steps) {
+        return Err(refused(format!("{steps} steps must be from 1 to {STEPS_MAX}")));
+    }
+    if steps == 1 {
+        return load(name, options);
+    }
+    if options.phase != Phase::Decode {
+        return Err(refused("only decoding goes in steps".to_owned()));
+    }
+    let at = |step: i64| load(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
+    let mut loaded = (0..steps).map(at).collect::<Result<Vec<Loaded>>>()?;
+    let graphs: Vec<Graph> = loaded.iter().map(|one| one.graph.clone()).collect();
+    Ok(Loaded { graph: steps::chained(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
 }
 
 /// The graph of the text of a configuration, with the weights of a folder where it has some.

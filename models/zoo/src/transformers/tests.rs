@@ -120,6 +120,51 @@ fn check_case(folder: &Path, path: &Path, phase: Phase) -> Result<(), String> {
 }
 
 #[test]
+fn steps_answer_as_one_after_the_other() {
+    let gpt = "gpt2:n_layer=2,n_embd=16,n_head=2,vocab_size=20";
+    let llama = "llama-7b:num_hidden_layers=1,hidden_size=16,intermediate_size=24,num_attention_heads=2,\
+                 num_key_value_heads=1,vocab_size=20";
+    let whisper = "whisper:d_model=16,encoder_layers=1,decoder_layers=1,encoder_attention_heads=2,\
+                   decoder_attention_heads=2,encoder_ffn_dim=24,decoder_ffn_dim=24,vocab_size=20,max_source_positions=12";
+    for name in [gpt, llama, whisper] {
+        let options = Options { batch: 2, sequence: 3, phase: Phase::Decode };
+        let whole = load_steps(name, &options, 3).unwrap_or_else(|error| panic!("{name}: {error}")).graph;
+        let inputs = reference::graph_inputs(&whole, 7).unwrap();
+        let answers = reference::evaluate_graph(&whole, &inputs).unwrap();
+        let named = |name: &str| {
+            let place = whole.inputs.iter().position(|id| whole.value(*id).unwrap().name == name);
+            place.map(|place| inputs[place].clone())
+        };
+        let mut past: Vec<reference::Tensor> = Vec::new();
+        for step in 0..3 {
+            let single = load(name, &Options { sequence: 3 + step, ..options }).unwrap().graph;
+            let mut carried = past.drain(..);
+            let own: Vec<reference::Tensor> = single
+                .inputs
+                .iter()
+                .map(|id| single.value(*id).unwrap().name.as_str())
+                .map(|name| match name.starts_with("past_") && step > 0 {
+                    true => carried.next().unwrap(),
+                    false => named(name).or_else(|| named(&format!("{name}.{step}"))).unwrap(),
+                })
+                .collect();
+            drop(carried);
+            let mut found = reference::evaluate_graph(&single, &own).unwrap();
+            past = found.split_off(1);
+            assert_eq!(found[0], answers[usize::try_from(step).unwrap()], "{name}, step {step}");
+        }
+        assert_eq!(past, answers[3..], "{name}");
+        assert_eq!(whole.parameters(), load(name, &options).unwrap().graph.parameters(), "weights are there once");
+    }
+    let decode = Options { phase: Phase::Decode, ..Options::default() };
+    let refused = load_steps("t5-small", &decode, 2).unwrap_err().to_string();
+    assert!(refused.contains("one takes another `encoder_keys.0` than"), "{refused}");
+    let prefill = Options { phase: Phase::Prefill, ..Options::default() };
+    assert!(load_steps(gpt, &prefill, 2).unwrap_err().to_string().contains("only decoding goes in steps"));
+    assert!(load_steps(gpt, &prefill, 0).unwrap_err().to_string().contains("must be from 1 to 1024"));
+}
+
+#[test]
 fn no_two_configurations_share_a_spelling() {
     let spellings = list().iter().flat_map(|entry| names::spellings(entry.name, entry.aliases));
     let mut all: Vec<String> = spellings.map(names::bare).collect();

@@ -1,0 +1,208 @@
+//! Whole models: the calls of a program one after the other, each a task of the library, as its users run a model.
+//!
+//! Results have memory of the library's own and are let go after their last reader. A model is kept, with the thread that
+//! measures it, while folder, inputs and CPUs are the same.
+
+use crate::inputs;
+use crate::operators;
+use crate::refusal::{Refusal, Result};
+use crate::timing::Timing;
+use anyhow::Context;
+use executor::folder;
+use executor::program::{Argument, Place, Program};
+use job::kept::{Kept, stamps};
+use job::serving::Serving;
+use job::{Measured, NetworkJob, RunReply};
+use measure::counters::Backend;
+use models::{Task, TensorType};
+use std::collections::HashMap;
+use std::fs;
+use std::sync::mpsc::{Receiver, Sender};
+use tch::Tensor;
+use worker::peak_resident_bytes;
+
+/// Answers jobs of whole models; keeps the last one.
+#[derive(Default)]
+pub struct Networks(Kept<Serving<anyhow::Result<RunReply>>>);
+
+impl Networks {
+    /// Does one job.
+    pub fn answer(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
+        let stamps = stamps(&[&folder::description(&job.program), &job.inputs], &job.cpus);
+        // Counters have to be there before the threads that they count.
+        let is_counted = job.counters.backend != Backend::None;
+        let serving = self.0.take(&stamps).filter(|_| !is_counted);
+        let serving = serving.unwrap_or_else(|| {
+            Serving::begin(|jobs, answers| {
+                if let Err(error) = serve(jobs, answers) {
+                    // Whoever asked hears of the first failure; after it nothing is asked any more.
+                    let _ = answers.send(Err(error));
+                }
+            })
+        });
+        let reply = serving.ask(job).context("the measuring thread panicked")??;
+        if !is_counted && matches!(reply, RunReply::Measured(_)) {
+            self.0.put(stamps, serving);
+        }
+        Ok(reply)
+    }
+}
+
+/// Loads what the first job names, and measures that for it and for all that follow.
+fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
+    let Ok(mut job) = jobs.recv() else { return Ok(()) };
+    let _without_gradients = tch::no_grad_guard();
+    let mut timing = Timing::open(&job.cpus, &job.counters)?;
+    let network = match Network::load(&job)? {
+        Ok(network) => network,
+        Err(refusal) => {
+            let _ = answers.send(Ok(refused(refusal)));
+            return Ok(());
+        }
+    };
+    loop {
+        let reply = match timing.measure(&job.method, || network.run()) {
+            Err(refusal) => refused(refusal),
+            Ok((measurement, outputs)) => {
+                fs::write(&job.outputs, network.bytes(&outputs).map_err(|refusal| anyhow::anyhow!("{refusal}"))?)
+                    .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
+                RunReply::Measured(Box::new(Measured {
+                    measurement,
+                    check: None,
+                    peak_memory_bytes: peak_resident_bytes(),
+                    tvm_seconds: Vec::new(),
+                    is_runner_spent: false,
+                }))
+            }
+        };
+        if answers.send(Ok(reply)).is_err() {
+            return Ok(());
+        }
+        let Ok(next) = jobs.recv() else { return Ok(()) };
+        job = next;
+    }
+}
+
+fn refused(refusal: Refusal) -> RunReply {
+    match refusal {
+        Refusal::Unsupported(why) => RunReply::Unsupported(why),
+        Refusal::Failed(why) => RunReply::Failed(why),
+    }
+}
+
+/// A program with its tasks and tensors.
+struct Network {
+    program: Program,
+    tasks: Vec<(Task, Vec<Tensor>)>,
+    /// Inputs and constants.
+    given: HashMap<Place, Tensor>,
+    /// What is not read any more after each call.
+    last_read: Vec<Vec<Place>>,
+}
+
+impl Network {
+    /// The program of a job's folder, whose codes are tasks as JSON.
+    fn load(job: &NetworkJob) -> anyhow::Result<Result<Network>> {
+        let content = folder::read(&job.program)?;
+        let tasks = content.codes.iter().map(|text| {
+            let task: Task = serde_json::from_slice(text).context("its code is no task")?;
+            task.check()?;
+            Ok(task)
+        });
+        let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
+        let bytes = fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
+        Ok(Network::of(content, tasks, &bytes))
+    }
+
+    fn of(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<Network> {
+        let folder::Content { program, offsets, constants, .. } = content;
+        let mut given = HashMap::new();
+        for (place, (constant, offset)) in program.constants.iter().zip(&offsets).enumerate() {
+            let begin = usize::try_from(*offset).unwrap_or(usize::MAX);
+            given.insert(Place::Constant(place), tensor(&constant.ty, constants.get(begin..).unwrap_or_default())?);
+        }
+        let mut rest = inputs;
+        for (place, port) in program.inputs.iter().enumerate() {
+            given.insert(Place::Input(place), tensor(&port.ty, rest)?);
+            rest = rest.get(size(&port.ty)..).unwrap_or_default();
+        }
+        let with_constants = |task: Task| {
+            let constants = operators::constants(&task)?;
+            Ok((task, constants))
+        };
+        let tasks = tasks.into_iter().map(with_constants).collect::<Result<_>>()?;
+        Ok(Network { last_read: last_read(&program), tasks, given, program })
+    }
+
+    /// The outputs of one run.
+    fn run(&self) -> Result<Vec<Tensor>> {
+        let mut made: HashMap<Place, Tensor> = HashMap::new();
+        for (call, last_read) in self.program.calls.iter().zip(&self.last_read) {
+            let (task, constants) = &self.tasks[call.code];
+            let (result, operands) = call.arguments.split_last().expect("a checked program's calls have results");
+            let parameters =
+                operands.iter().map(|operand| self.seen(&made, operand)).collect::<Result<Vec<Tensor>>>()?;
+            let value = operators::run(task, &parameters, constants)?;
+            last_read.iter().for_each(|place| drop(made.remove(place)));
+            made.insert(result.place, value);
+        }
+        let outputs = self.program.outputs.iter().enumerate();
+        let outputs = outputs.map(|(place, port)| {
+            let place = port.same_as.unwrap_or(Place::Output(place));
+            let extents = port.ty.extents().unwrap_or_default();
+            self.seen(&made, &Argument { place, dtype: port.ty.dtype, extents })
+        });
+        outputs.collect()
+    }
+
+    /// What lies at a place, in the shape in which a call sees it.
+    fn seen(&self, made: &HashMap<Place, Tensor>, argument: &Argument) -> Result<Tensor> {
+        let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
+        let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
+        match there.size() == argument.extents {
+            true => Ok(there.shallow_clone()),
+            false => Ok(there.f_reshape(&argument.extents)?),
+        }
+    }
+
+    /// What outputs hold, one after the other.
+    fn bytes(&self, outputs: &[Tensor]) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        for (output, port) in outputs.iter().zip(&self.program.outputs) {
+            all.extend(inputs::bytes(&output.f_contiguous()?, &port.ty)?);
+        }
+        Ok(all)
+    }
+}
+
+fn size(ty: &TensorType) -> usize {
+    usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
+/// A tensor from the beginning of some bytes.
+fn tensor(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
+    let own = bytes.get(..size(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
+    let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());
+    inputs::tensor(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
+}
+
+/// The places of intermediate tensors that no later call reads before it is written again, by call.
+fn last_read(program: &Program) -> Vec<Vec<Place>> {
+    let is_own = |place: &Place| matches!(place, Place::Activation(_));
+    // Whether a later call reads what is at a place now.
+    let mut is_needed: HashMap<Place, bool> = HashMap::new();
+    is_needed.extend(program.outputs.iter().filter_map(|port| port.same_as).map(|place| (place, true)));
+    let mut found = vec![Vec::new(); program.calls.len()];
+    for (place, call) in program.calls.iter().enumerate().rev() {
+        let (result, operands) = call.arguments.split_last().expect("a checked program's calls have results");
+        is_needed.insert(result.place, false);
+        for operand in operands.iter().map(|operand| operand.place).filter(is_own) {
+            let is_last = !is_needed.insert(operand, true).unwrap_or(false);
+            // What is written anew over what it read stays.
+            if is_last && operand != result.place {
+                found[place].push(operand);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,112 @@
+//! Decoding steps one after the other as one graph: the keys and values that a step answers with are read by the next.
+//!
+//! Tokens are given for each step, what an encoder saw is given once, and weights are there once. What a step answers
+//! beside keys and values is an answer of the whole; keys and values are those of the last step.
+
+use models::error::{Error, Result};
+use models::graph::{Graph, Node, Value, ValueId};
+use std::collections::HashMap;
+
+/// Chains the graphs of single steps, each with one more token in its past than the one before.
+pub(super) fn chained(name: &str, steps: &[Graph]) -> Result<Graph> {
+    let mut chain = Chain {
+        graph: Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] },
+        known: HashMap::new(),
+        carried: Vec::new(),
+    };
+    for (step, graph) in steps.iter().enumerate() {
+        chain.add(step, graph)?;
+    }
+    chain.graph.outputs.append(&mut chain.carried);
+    chain.graph.check()?;
+    Ok(chain.graph)
+}
+
+struct Chain {
+    graph: Graph,
+    /// Constants, and inputs that every step is given alike, by their names.
+    known: HashMap<String, Vec<ValueId>>,
+    /// Keys and values after the last step, in the order in which a step takes and gives them.
+    carried: Vec<ValueId>,
+}
+
+impl Chain {
+    fn add(&mut self, step: usize, graph: &Graph) -> Result<()> {
+        let mut places: Vec<Option<ValueId>> = vec![None; graph.values.len()];
+        let mut past = std::mem::take(&mut self.carried).into_iter();
+        for &input in &graph.inputs {
+            let value = &graph.values[input.0 as usize];
+            places[input.0 as usize] = Some(match value.name.split('.').next().unwrap_or_default() {
+                "past_keys" | "past_values" if step > 0 => {
+                    let id = past.next().ok_or_else(|| self.unlike(&value.name))?;
+                    if self.graph.values[id.0 as usize].ty != value.ty {
+                        return Err(self.unlike(&value.name));
+                    }
+                    id
+                }
+                "past_keys" | "past_values" => self.given(value.clone()),
+                // An encoder's length is the sequence's in some families: then it is another one at each step.
+                "encoder_keys" | "encoder_values" if step > 0 && !self.has(value) => {
+                    return Err(self.unlike(&value.name));
+                }
+                "encoder_keys" | "encoder_values" => self.once(value, true),
+                _ => self.given(Value { name: format!("{}.{step}", value.name), ..value.clone() }),
+            });
+        }
+        for (id, value) in graph.values.iter().enumerate() {
+            if places[id].is_none() {
+                places[id] = Some(match value.data {
+                    Some(_) => self.once(value, false),
+                    None => self.push(value.clone()),
+                });
+            }
+        }
+        let placed = |ids: &[ValueId]| ids.iter().filter_map(|id| places[id.0 as usize]).collect::<Vec<ValueId>>();
+        for node in &graph.nodes {
+            let mut origin = node.origin.clone();
+            origin.scope = format!("step.{step}.{}", origin.scope);
+            let (inputs, outputs) = (placed(&node.inputs), placed(&node.outputs));
+            self.graph.nodes.push(Node { op: node.op.clone(), inputs, outputs, origin });
+        }
+        let is_past = |id: &&ValueId| graph.values[id.0 as usize].name.starts_with("past_");
+        let kept = graph.inputs.iter().filter(is_past).count();
+        let mut answers = placed(&graph.outputs);
+        self.carried = answers.split_off(answers.len().saturating_sub(kept));
+        self.graph.outputs.extend(answers);
+        Ok(())
+    }
+
+    fn push(&mut self, value: Value) -> ValueId {
+        let id = ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX));
+        self.graph.values.push(value);
+        id
+    }
+
+    fn given(&mut self, value: Value) -> ValueId {
+        let id = self.push(value);
+        self.graph.inputs.push(id);
+        id
+    }
+
+    /// A value that is there once, however many steps have it.
+    fn once(&mut self, value: &Value, is_input: bool) -> ValueId {
+        let mut same = self.known.get(&value.name).into_iter().flatten().copied();
+        if let Some(id) = same.find(|id| self.graph.values[id.0 as usize] == *value) {
+            return id;
+        }
+        let id = if is_input { self.given(value.clone()) } else { self.push(value.clone()) };
+        self.known.entry(value.name.clone()).or_default().push(id);
+        id
+    }
+
+    fn has(&self, value: &Value) -> bool {
+        let same = self.known.get(&value.name).into_iter().flatten();
+        same.copied().any(|id| self.graph.values[id.0 as usize] == *value)
+    }
+
+    fn unlike(&self, name: &str) -> Error {
+        let reason =
+            format!("its steps cannot follow each other: one takes another `{name}` than what the one before leaves");
+        Error::Model { model: self.graph.name.clone(), reason }
+    }
+}
