@@ -14,19 +14,22 @@ mod common;
 
 use bench::{Bench, Build, Prebuilt, Workers};
 use collector::doctor::{DoctorRequest, Status, doctor};
+use collector::network;
 use common::open;
 use cuda::cupti;
 use cuda::nvrtc::Nvrtc;
+use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
 use job::space::{self, Knobs, Schedule, Setting, Space};
 use job::target::{self, Target};
-use job::{Artifact, BuildJob, Measured, RunJob, RunReply};
+use job::{Artifact, BuildJob, Engine, Measured, NetworkJob, RunJob, RunReply};
 use measure::counters::{Backend, CounterRequest, Refusal, Step};
 use measure::{Cache, Method, Plan, Warning};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use tests::campaigns::{self, given};
+use zoo::transformers;
 
 const EMULATOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/emulator");
 /// The folder of the driver, for the process that has it in its loader's path.
@@ -36,6 +39,10 @@ const FOLDER_VARIABLE: &str = "OPCOLLECT_TEST_EMULATOR";
 const FAULT: &str = "fault";
 /// What it is to run.
 const JOBS: &str = "jobs.json";
+/// A whole model, its graph and the folder of its program.
+const MODEL: &str = "gpt2:n_layer=2,n_embd=32,n_head=4,vocab_size=50";
+const GRAPH: &str = "graph.json";
+const PROGRAM: &str = "program";
 /// The emulated CUPTI, where there are headers to compile it with, and its name while there is to be none.
 const PROFILER: &str = "libcupti.so";
 const HIDDEN: &str = "libcupti.hidden";
@@ -212,29 +219,101 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
         let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
         // The driver lets kernels of this name fail.
         let place = if place + 1 == tried.len() { FAULT.to_owned() } else { format!("task{place}") };
-        let place = place.as_str();
-        source.push_str(&emulated(place, &code.source));
-        for launch in &code.launches {
-            let name = in_place(place, &launch.kernel);
-            source.push_str(&format!(
-                "extern \"C\" int {name}_arguments;\nint {name}_arguments = {};\n",
-                launch.arguments.len()
-            ));
-        }
-        let rename = |name: &mut String| *name = in_place(place, name);
-        code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
-        code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
-        code.cubins[0].bytes = machine_code(&library);
+        source.push_str(&take(place.as_str(), &library, &mut code));
         for task in open::at_sizes(&common::task(text)) {
             let mut job = common::run_job(&task, Vec::new(), &[0]);
             job.device = Some(code.clone());
             jobs.push((format!("{label} as {}", task.to_text()), job));
         }
     }
+    source.push_str(&model(folder, &target, &library));
     let file = folder.join("kernels.cpp");
     fs::write(&file, source).expect("the kernels can be written");
     compile(&file, &library, &[Path::new(EMULATOR)]);
     jobs
+}
+
+/// Makes code for the emulated device of code for NVIDIA's; what has to be compiled for it.
+fn take(place: &str, library: &Path, code: &mut DeviceCode) -> String {
+    let mut source = emulated(place, &code.source);
+    for launch in &code.launches {
+        let name = in_place(place, &launch.kernel);
+        let count = launch.arguments.len();
+        source.push_str(&format!("extern \"C\" int {name}_arguments;\nint {name}_arguments = {count};\n"));
+    }
+    let rename = |name: &mut String| *name = in_place(place, name);
+    code.launches.iter_mut().for_each(|launch| rename(&mut launch.kernel));
+    code.cubins[0].kernels.iter_mut().for_each(|kernel| rename(&mut kernel.name));
+    code.cubins[0].bytes = machine_code(library);
+    source
+}
+
+/// Builds a whole model into a folder, its kernels for the emulated device; what has to be compiled for that.
+fn model(folder: &Path, target: &Target, library: &Path) -> String {
+    let options = transformers::Options { batch: 2, sequence: 5, ..transformers::Options::default() };
+    let graph = transformers::load(MODEL, &options).expect("a known family").graph;
+    let graph = passes::simplify(&graph).expect("a checked graph");
+    let plan = models::plan(&graph, models::Fuse::Epilogue).expect("a checked graph");
+    let choose = |task: &models::Task| network::default_schedule(task, target);
+    let mut workers = common::workers();
+    let jobs: Vec<BuildJob> =
+        plan.tasks.iter().map(|one| common::build_job(&one.task, target, &choose(&one.task))).collect();
+    let (mut source, mut builds) = (String::new(), Vec::new());
+    for (place, build) in workers.build(&jobs, &mut || {}).into_iter().enumerate() {
+        let Build::Built(mut artifact) = build else { panic!("{}: {build:?}", plan.tasks[place].task.describe()) };
+        let code = artifact.device.as_mut().expect("it is for a device");
+        source.push_str(&take(&format!("model{place}"), library, code));
+        builds.push(Build::Built(artifact));
+    }
+    let constants = reference::constants(&graph).expect("small constants");
+    let mut numbers = Numbers::of(&graph, &constants);
+    fs::create_dir(folder.join(PROGRAM)).expect("a new folder");
+    let mut bench = Prebuilt::new(&mut workers, given(builds));
+    let made = network::make(&mut numbers, &plan, target, &choose, &mut bench, &mut || (), &folder.join(PROGRAM));
+    made.expect("a program");
+    fs::write(folder.join(GRAPH), serde_json::to_vec(&graph).expect("plain data")).expect("it can be written");
+    source
+}
+
+/// The launches of a whole model give what the reference does, and what does not fit is refused.
+fn expect_model_runs(workers: &mut Workers, folder: &Path) {
+    let graph: models::Graph =
+        serde_json::from_slice(&fs::read(folder.join(GRAPH)).expect("it was written")).expect("plain data");
+    let inputs = reference::graph_inputs(&graph, 0).expect("numbers");
+    let wanted = reference::evaluate_graph(&graph, &inputs).expect("the reference computes it");
+    let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
+    let job = NetworkJob {
+        engine: Engine::Cuda,
+        program: folder.join(PROGRAM),
+        inputs: folder.join("inputs.bin"),
+        outputs: folder.join("outputs.bin"),
+        cpus: vec![0],
+        method: common::one_run(),
+        counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+    };
+    for _ in 0..2 {
+        fs::write(&job.inputs, &bytes).expect("inputs can be written");
+        match workers.run_network(&job, common::PATIENCE) {
+            Ok(RunReply::Measured(measured)) => assert!(measured.measurement.median_ns > 0.0),
+            other => panic!("{other:?}"),
+        }
+        let types = graph.outputs.iter().map(|id| &graph.values[id.0 as usize].ty);
+        let found = network::tensors(types, &fs::read(&job.outputs).expect("outputs")).expect("tensors");
+        let compared = network::compare(network::tolerance(&graph), &found, &wanted);
+        assert!(compared.is_right && compared.largest_output > 0.0, "{compared:?}");
+        fs::write(&job.inputs, &bytes[1..]).expect("inputs can be written");
+        match workers.run_network(&job, common::PATIENCE) {
+            Ok(RunReply::Failed(why)) => assert!(why.contains("is shorter than they are"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let code = folder.join(PROGRAM).join("code-0.o");
+    let whole = fs::read(&code).expect("code");
+    fs::write(&code, &whole[..whole.len() / 2]).expect("code can be cut");
+    match workers.run_network(&job, common::PATIENCE) {
+        Ok(RunReply::Failed(why)) => assert!(why.contains("is not what was written"), "{why}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.
@@ -303,6 +382,7 @@ fn on_emulated_device(folder: &Path) {
         ..jobs[0].1.counters.clone()
     };
     expect_false_code_refused(&mut workers, &jobs[0].1);
+    expect_model_runs(&mut workers, folder);
     expect_told(&mut workers, &RunJob { counters: all, method: cold(1 << 20), ..jobs[0].1.clone() });
     expect_old_driver_told(&mut workers, &jobs[0].1, folder);
     expect_campaign_goes_on(&mut workers, TASKS[0].0, [&jobs[0].1, &faulty, &jobs[0].1]);

@@ -4,6 +4,7 @@
 use datasets::{Choose, NETWORK, Origin, Outcome, Record, ScheduleSource, Source, Store};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use tests::workspace::root;
 use tests::{Bench, program, run, skip, stores};
@@ -295,7 +296,7 @@ fn a_comparison_that_cannot_be_is_told() {
         ("--executor vm", "`--executor vm` makes code for all sizes"),
         ("--attention both", "`--attention both` cuts a model in two ways"),
         ("--variations 2", "`--variations` makes tasks"),
-        ("--target cuda --arch sm_80", "whole models run on CPUs"),
+        ("--target cuda --arch sm_80", "on GPUs this version only runs whole models"),
         ("--backend torch", "a library computes tasks of this campaign"),
         ("--shard 1/2", "needs all of a campaign"),
     ] {
@@ -363,7 +364,6 @@ fn what_cannot_be_run_is_one_error() {
         (format!("{mlp} --input nowhere"), 2, "is not a name and a file"),
         (format!("{mlp} --input nowhere=text.npy"), 2, "has no input `nowhere`"),
         (format!("{mlp} --threads 4000"), 2, "threads"),
-        (format!("{mlp} --target cuda --arch sm_80"), 2, "whole models run on CPUs"),
         (format!("{mlp} --backend torch"), 2, "has no code to run"),
         (format!("{mlp} --executor vm"), 2, "`--executor vm` makes code for all sizes"),
         ("--modelsource local --modelname no-such-model".to_owned(), 2, "no-such-model"),
@@ -371,6 +371,23 @@ fn what_cannot_be_run_is_one_error() {
         let ran = run(bench.opcollect(&format!("model run {arguments}"))).expect(code);
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
         assert!(errors == 1 && ran.stderr.contains(wanted), "{arguments}: {ran}");
+    }
+    bench.write("small.toml", "[limits]\nrun_memory_mib = 64\n");
+    for large in ["--modelsource local --modelname resnet-50", "--modelsource transformers --modelname llama-7b"] {
+        let ran = run(bench.opcollect(&format!("model run {large} --config small.toml --store store"))).expect(3);
+        assert!(ran.stderr.contains("MiB, and a runner may take 64 MiB\nhint: raise `run_memory_mib`"), "{ran}");
+        assert!(!bench.path("store").exists());
+    }
+    let on_gpu = format!("{mlp} --target cuda --arch sm_80");
+    for command in [format!("model compare {on_gpu} --variant default"), format!("model build {on_gpu} --out built")] {
+        let ran = run(bench.opcollect(&command)).expect(2);
+        assert!(ran.stderr.contains("on GPUs this version only runs whole models"), "{ran}");
+    }
+    assert!(!bench.path("built").exists());
+    if !Path::new("/dev/nvidiactl").exists() {
+        let ran = run(bench.opcollect(&format!("model run {on_gpu} --store store"))).expect(3);
+        assert!(ran.stderr.contains("error: nothing can run on a GPU here: "), "{ran}");
+        assert!(!bench.path("store").exists());
     }
     let ran = run(bench.opcollect(&format!("model run {mlp} --input x=text.npy")));
     assert!(ran.stderr.contains("is no array in NumPy's format") || ran.stderr.contains("has no input"), "{ran}");

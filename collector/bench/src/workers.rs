@@ -63,6 +63,7 @@ struct Runners {
     gpu: Supervisor<RunJob, RunReply>,
     library: Supervisor<LibraryJob, RunReply>,
     network: Supervisor<NetworkJob, RunReply>,
+    gpu_network: Supervisor<NetworkJob, RunReply>,
     onnxruntime: Supervisor<NetworkJob, RunReply>,
 }
 
@@ -110,6 +111,7 @@ impl Workers {
         self.runners.gpu.recycle();
         self.runners.library.recycle();
         self.runners.network.recycle();
+        self.runners.gpu_network.recycle();
         self.runners.onnxruntime.recycle();
     }
 
@@ -161,9 +163,16 @@ impl Workers {
                 reply
             }
             Run::Network(job, deadline) => {
-                let Runners { library, network, onnxruntime, .. } = &mut self.runners;
+                let Runners { library, network, gpu_network, onnxruntime, .. } = &mut self.runners;
                 match job.engine {
                     Engine::Program => call(network, builders, &job.cpus, job, *deadline),
+                    Engine::Cuda => {
+                        let reply = call(gpu_network, builders, &job.cpus, job, *deadline);
+                        if is_spent(&reply, true) {
+                            gpu_network.recycle();
+                        }
+                        reply
+                    }
                     Engine::OnnxRuntime => call(onnxruntime, builders, &job.cpus, job, *deadline),
                     Engine::Torch => call(library, builders, &job.cpus, &LibraryJob::Network(job.clone()), *deadline),
                 }
@@ -230,6 +239,7 @@ impl Runners {
         let mut gpu = WorkerSpec { arguments: vec!["run-cuda".into()], ..cpu.clone() };
         // The driver reserves far more memory than it uses, so a limit on it would say nothing.
         gpu.limits.memory_bytes = None;
+        let gpu_network = WorkerSpec { arguments: vec!["run-cuda-network".into()], ..gpu.clone() };
         let mut library = WorkerSpec { arguments: Vec::new(), program: library_program(program), ..cpu.clone() };
         // Threads that wait for work would be charged to the next operator if they polled.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
@@ -242,6 +252,7 @@ impl Runners {
             gpu: Supervisor::new(gpu),
             library: Supervisor::new(library),
             network: Supervisor::new(network),
+            gpu_network: Supervisor::new(gpu_network),
             onnxruntime: Supervisor::new(onnxruntime),
         }
     }

@@ -353,6 +353,11 @@ impl DeviceBuffer<'_> {
         Ok(bytes)
     }
 
+    /// What begins so far inside, for a kernel; nothing where that is beyond the end.
+    pub fn part(&self, offset: u64) -> Option<Given<'_>> {
+        (offset <= self.bytes as u64).then_some(Given::Part(self, offset))
+    }
+
     /// Sets every byte to the same value.
     pub fn fill(&self, byte: u8) -> Result<()> {
         // SAFETY: the buffer has that many bytes.
@@ -373,6 +378,8 @@ impl Drop for DeviceBuffer<'_> {
 pub enum Given<'a> {
     /// A buffer, by its address.
     Buffer(&'a DeviceBuffer<'a>),
+    /// What begins so far inside of a buffer.
+    Part(&'a DeviceBuffer<'a>, u64),
     /// A whole number.
     Number(i64),
 }
@@ -381,6 +388,7 @@ impl Given<'_> {
     fn bits(&self) -> u64 {
         match self {
             Given::Buffer(buffer) => buffer.address,
+            Given::Part(buffer, offset) => buffer.address.saturating_add(*offset),
             Given::Number(number) => number.cast_unsigned(),
         }
     }

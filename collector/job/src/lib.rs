@@ -22,6 +22,7 @@ use crate::target::Target;
 use measure::counters::{Backend, CounterRequest};
 use measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -85,6 +86,16 @@ pub struct Artifact {
     pub codegen_ms: f64,
     /// What the scheduled program and its code say of their time, by name.
     pub features: BTreeMap<String, f64>,
+}
+
+impl Artifact {
+    /// The code as a program's folder holds it: the object file, or the device's kernels with their launches.
+    pub fn code(&self) -> Cow<'_, [u8]> {
+        match &self.device {
+            None => Cow::Borrowed(&self.object),
+            Some(code) => Cow::Owned(code.to_bytes()),
+        }
+    }
 }
 
 /// Run one artifact.
@@ -216,6 +227,8 @@ pub enum Engine {
     OnnxRuntime,
     /// PyTorch's library, from a program whose codes are tasks as JSON.
     Torch,
+    /// The program that was made of it, on a GPU.
+    Cuda,
 }
 
 /// Run a whole model.

@@ -102,6 +102,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         inputs: &Given::default(),
         is_checked: !arguments.no_check,
         engines: &engines,
+        may_use_gpu: false,
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
     let variants = make(&Wanted { variants: &wanted, best: best.as_ref() }, &mut whole)?;

@@ -75,6 +75,7 @@ fn of_model(model: &ModelRequest, config: &Config, store: &Path) -> Vec<Compared
         inputs: &Given::default(),
         is_checked: true,
         engines: &[Engine::Program],
+        may_use_gpu: false,
     });
     let mut whole = match whole {
         Ok(whole) => whole,

@@ -10,7 +10,7 @@ use crate::campaign::{Config, record};
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, RowError, ScheduleSource};
 use executor::Program;
-use job::{Engine, Measured, RunReply};
+use job::{Measured, RunReply};
 use measure::{Method, Plan};
 use models::Task;
 use reference::Tensor;
@@ -63,12 +63,13 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         threads: arguments.threads,
         inputs: &arguments.given,
         is_checked: !arguments.no_check,
-        engines: &[Engine::Program],
+        engines: &[],
+        may_use_gpu: true,
     })?;
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
     let config = &whole.runs.config;
-    let job = whole.runs.job(Engine::Program, folder.clone(), PROGRAM, method(config), config.counters.clone());
+    let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
     let _exclusive = machine::exclusive(arguments.wait)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let keeping = match &arguments.store {

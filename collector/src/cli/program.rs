@@ -41,6 +41,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
         inputs: &Default::default(),
         is_checked: !arguments.no_check,
         engines: &[Engine::Program],
+        may_use_gpu: false,
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
     let target = whole.target.clone();

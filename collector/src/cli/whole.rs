@@ -13,7 +13,7 @@ use crate::network::{self, Best, Comparison, Made, NetworkError};
 use datasets::{Choose, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
-use job::target::{Kind, Target};
+use job::target::{Kind, Target, is_cuda};
 use job::{Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
@@ -43,6 +43,8 @@ pub struct Asked<'a> {
     pub is_checked: bool,
     /// What is going to run it.
     pub engines: &'a [Engine],
+    /// Whether it may run on a GPU.
+    pub may_use_gpu: bool,
 }
 
 impl Whole {
@@ -50,7 +52,15 @@ impl Whole {
     pub fn of(asked: Asked<'_>) -> Result<Whole> {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
-        let mut runs = Runs::new(asked.config, asked.threads)?;
+        let is_on_gpu = is_cuda(&asked.config.target);
+        if is_on_gpu && !asked.may_use_gpu {
+            return Err(not_on_cpus());
+        }
+        // A GPU is fed by one thread.
+        let mut runs = Runs::new(asked.config, if is_on_gpu { Some(1) } else { asked.threads })?;
+        if is_on_gpu {
+            machine::device_versions(&mut runs.workers)?;
+        }
         if asked.engines.contains(&Engine::OnnxRuntime) {
             machine::onnxruntime_versions(&mut runs.workers)?;
         }
@@ -58,12 +68,10 @@ impl Whole {
             machine::library_worker("`--variant torch` runs the model through PyTorch's library", &mut runs.workers)?;
         }
         let target = machine::target(&runs.config.target, &mut runs.workers)?;
-        if target.kind != Kind::Llvm {
-            return Err(not_on_cpus());
-        }
         let loaded = graphs::load_with_notes(&request).map_err(|error| Failure::usage(chain(&error)))?;
         tell(&loaded.notes);
         let (graph, plan) = cut(&loaded.graph, &runs.config)?;
+        refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
             reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(chain(&error)))?;
         given::take(asked.inputs, &names(&graph), &mut inputs)?;
@@ -145,6 +153,14 @@ impl Whole {
         network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
     }
 
+    /// What runs its program.
+    pub fn engine(&self) -> Engine {
+        match self.target.kind {
+            Kind::Cuda => Engine::Cuda,
+            Kind::Llvm | Kind::Torch => Engine::Program,
+        }
+    }
+
     /// A new folder of this name, for what is run here and now.
     pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.runs.path(name);
@@ -172,6 +188,21 @@ fn only(config: &Config) -> Result<&ModelRequest> {
     }
 }
 
+/// Refuses a model whose constants alone are more than a runner may take, before any of them is read.
+fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) -> Result<()> {
+    let constants = graph.values.iter().filter(|value| value.data.is_some());
+    let bytes = constants.filter_map(|value| value.ty.bytes()).fold(0, u64::saturating_add);
+    match bytes > run_memory_mib.saturating_mul(1 << 20) {
+        false => Ok(()),
+        true => Err(Failure::environment(format!(
+            "the constants of `{}` take {} MiB, and a runner may take {run_memory_mib} MiB",
+            request.label(),
+            bytes.div_ceil(1 << 20),
+        ))
+        .with_hint("raise `run_memory_mib` in `[limits]` of a `--config`, where the machine has as much")),
+    }
+}
+
 /// A build of a model that was given up.
 pub fn not_built(error: NetworkError) -> Failure {
     Failure::usage(chain(&error))
@@ -179,7 +210,8 @@ pub fn not_built(error: NetworkError) -> Failure {
 
 /// What is said of other targets.
 pub fn not_on_cpus() -> Failure {
-    Failure::usage("whole models run on CPUs in this version").with_hint("give `--target llvm`")
+    Failure::usage("on GPUs this version only runs whole models")
+        .with_hint("give `--target llvm`, or use `opcollect model run`")
 }
 
 /// What makes several of a model has no meaning where one is run.

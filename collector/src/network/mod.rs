@@ -108,7 +108,8 @@ pub fn make(
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
     let program = program(numbers.graph, plan, &packings)?;
-    let codes: Vec<&[u8]> = artifacts.iter().map(|artifact| artifact.object.as_slice()).collect();
+    let texts: Vec<_> = artifacts.iter().map(Artifact::code).collect();
+    let codes: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
     Ok(Made { program, schedules, artifacts })
 }

@@ -10,7 +10,7 @@ use super::launch_costs::{graph_ns, median_ns};
 use super::told::Told;
 use super::watch::Watch;
 use crate::Image;
-use crate::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Given, Prepared};
+use crate::driver::{Device, DeviceBuffer, DeviceFacts, DeviceModule, DriverError, Event, Given, Graph, Prepared};
 use anyhow::{Context, Result, ensure};
 use job::device::{Argument, Cubin, DeviceCode, Launches, is_too_new};
 use job::prepared::Prepared as PreparedTask;
@@ -28,12 +28,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     code.check(inputs.len() + 1).map_err(anyhow::Error::msg)?;
     let device = &gpu.device;
     let facts = device.facts()?;
-    let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
-    let cubin = fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
-        let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
-        format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
-    })?;
-    let module = load(gpu, cubin, &facts.driver_cuda)?;
+    let module = load(gpu, fitting(code, &facts)?, &facts.driver_cuda)?;
     let output_bytes = usize::try_from(output.bytes().context("a dimension is a symbol")?)?;
     let tensors = tensors(device, inputs, output_bytes)?;
     let extents = inputs.iter().map(|input| input.ty().extents()).chain([output.extents()]).collect::<Option<Vec<_>>>();
@@ -43,7 +38,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         Ok(device.allocate(usize::try_from(bytes)?)?)
     });
     let workspaces = workspaces.collect::<Result<Vec<DeviceBuffer>>>()?;
-    let kernels = prepare(&module, &launches, &tensors, &workspaces)?;
+    let kernels = prepare(&module, &launches, &given(&tensors), &workspaces)?;
     let flush = match &job.method {
         Method::Sample(plan) => match plan.cache {
             Cache::Cold { flush_bytes } => {
@@ -53,19 +48,11 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         },
         Method::Evaluate(_) => None,
     };
-    let timer = Timer {
-        device,
-        kernels: &kernels,
-        flush,
-        start: device.event()?,
-        end: device.event()?,
-        ahead_ns: Cell::new(0),
-        watch: gpu.watch(),
-    };
+    let timer = Timer::new(gpu, &kernels, None, flush, [device.event()?, device.event()?]);
     let mut call = |times: u32| timer.batch(times);
     // The host's counters would say nothing about a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
-    let mut clock = DeviceClock { host: HostClock::new(), timer: &timer, is_sampling: false };
+    let mut clock = DeviceClock::new(HostClock::new(), &timer);
     let mut measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
     let result = tensors.last().expect("the output was put last");
     let check = if job.is_checked { Some(prepared.check(result.read()?, code.rounding)?) } else { None };
@@ -100,8 +87,17 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
+/// The machine code for this device, of what there is.
+pub(super) fn fitting<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Result<&'a Cubin> {
+    let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
+    fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
+        let made_for: Vec<String> = code.cubins.iter().map(|cubin| cubin.architecture.to_string()).collect();
+        format!("`{}` is sm_{}, the code is for {}", facts.name, facts.capability, made_for.join(", "))
+    })
+}
+
 /// Loads machine code. What a driver older than the compiler says of it is short, so more is said here.
-fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
+pub(super) fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load(Image::cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
         let needed = cubin.compiler.split('.').next().unwrap_or_default();
@@ -173,15 +169,20 @@ fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Re
     Ok(tensors)
 }
 
-/// The launches of one run on these buffers.
-fn prepare<'a>(
+/// Whole buffers, for kernels.
+fn given<'a>(tensors: &'a [DeviceBuffer<'a>]) -> Vec<Given<'a>> {
+    tensors.iter().map(Given::Buffer).collect()
+}
+
+/// The launches of one run on these tensors.
+pub(super) fn prepare<'a>(
     module: &'a DeviceModule<'a>,
     launches: &Launches,
-    tensors: &'a [DeviceBuffer<'a>],
+    tensors: &[Given<'a>],
     workspaces: &'a [DeviceBuffer<'a>],
 ) -> Result<Vec<Prepared<'a>>> {
     let given = |argument: &Argument| match argument {
-        Argument::Tensor(place) => Ok(Given::Buffer(&tensors[*place])),
+        Argument::Tensor(place) => Ok(tensors[*place]),
         Argument::Workspace(place) => Ok(Given::Buffer(&workspaces[*place])),
         Argument::Number(number) => number.known().map(Given::Number).context("a number of the launch is a symbol"),
     };
@@ -213,16 +214,18 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Resul
         return Ok(None);
     }
     let copies = (0..copies).map(|_| tensors(device, of.inputs, of.output_bytes)).collect::<Result<Vec<_>>>()?;
-    let kernels = copies.iter().map(|tensors| prepare(of.module, of.launches, tensors, of.workspaces));
+    let kernels = copies.iter().map(|tensors| prepare(of.module, of.launches, &given(tensors), of.workspaces));
     let kernels = kernels.collect::<Result<Vec<_>>>()?;
     let all_ns = median_ns(marks, || kernels.iter().flatten().try_for_each(Prepared::launch))?;
     Ok(Some(all_ns / copies.len() as f64))
 }
 
 /// Launches batches between two marks.
-struct Timer<'a> {
+pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
+    /// The same as one, where that is launched instead.
+    graph: Option<&'a Graph<'a>>,
     /// Written before each batch where the caches are to be cold.
     flush: Option<DeviceBuffer<'a>>,
     start: Event<'a>,
@@ -233,8 +236,20 @@ struct Timer<'a> {
     watch: Watch<'a>,
 }
 
-impl Timer<'_> {
-    fn batch(&self, times: u32) -> Result<(), DriverError> {
+impl<'a> Timer<'a> {
+    /// Nothing was timed yet.
+    pub(super) fn new(
+        gpu: &'a Gpu,
+        kernels: &'a [Prepared<'a>],
+        graph: Option<&'a Graph<'a>>,
+        flush: Option<DeviceBuffer<'a>>,
+        [start, end]: [Event<'a>; 2],
+    ) -> Timer<'a> {
+        Timer { device: &gpu.device, kernels, graph, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.watch() }
+    }
+
+    /// Runs so many times, between two marks.
+    pub(super) fn batch(&self, times: u32) -> Result<(), DriverError> {
         let begin = Instant::now();
         if let Some(flush) = &self.flush {
             flush.fill(times as u8)?;
@@ -242,7 +257,10 @@ impl Timer<'_> {
         }
         self.start.record()?;
         for _ in 0..times {
-            self.kernels.iter().try_for_each(Prepared::launch)?;
+            match self.graph {
+                Some(graph) => graph.launch()?,
+                None => self.kernels.iter().try_for_each(Prepared::launch)?,
+            }
         }
         self.end.record()?;
         self.end.wait()?;
@@ -256,10 +274,16 @@ impl Timer<'_> {
 
 /// The host's clock, set back after each batch by what the batch took on the host beyond the device's own time: the
 /// difference of two readings around a batch is the device's time.
-struct DeviceClock<'a> {
+pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,
     is_sampling: bool,
+}
+
+impl<'a> DeviceClock<'a> {
+    pub(super) fn new(host: HostClock, timer: &'a Timer<'a>) -> DeviceClock<'a> {
+        DeviceClock { host, timer, is_sampling: false }
+    }
 }
 
 /// The smallest difference two marks can show, by NVIDIA's documentation.

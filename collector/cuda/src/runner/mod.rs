@@ -3,6 +3,7 @@
 mod device;
 mod gpu;
 mod launch_costs;
+mod network;
 mod profiling;
 mod told;
 mod watch;
@@ -12,7 +13,7 @@ pub use gpu::Gpu;
 use crate::driver::DriverError;
 use anyhow::{Context, Result};
 use job::prepared::PreparedTasks;
-use job::{RunJob, RunReply};
+use job::{NetworkJob, RunJob, RunReply};
 use worker::RunnerProcess;
 
 /// Answers run jobs; keeps what the next job of the same task can use.
@@ -35,6 +36,11 @@ impl Runner {
     /// Does one job.
     pub fn answer(&mut self, job: &RunJob) -> RunReply {
         self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    }
+
+    /// Does one job of a whole model.
+    pub fn answer_network(&mut self, job: &NetworkJob) -> RunReply {
+        network::run(&self.gpu, job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
     fn run(&mut self, job: &RunJob) -> Result<RunReply> {

@@ -203,6 +203,16 @@ impl Cubin {
 }
 
 impl DeviceCode {
+    /// As a file holds it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("it is plain data")
+    }
+
+    /// What a file holds. It is checked before anything of it is launched.
+    pub fn from_bytes(bytes: &[u8]) -> Result<DeviceCode, String> {
+        postcard::from_bytes(bytes).map_err(|error| format!("this is no code for a device: {error}"))
+    }
+
     /// The launches for tensors of these extents, the output's last: all numbers known and within the limits.
     pub fn at(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.at(extents).map(Count::Known).map_err(|error| error.to_string());

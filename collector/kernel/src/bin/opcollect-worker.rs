@@ -2,10 +2,12 @@
 //!
 //! A program of its own, so that the orchestrator is linked without TVM.
 
+use job::RunReply;
 use kernel::builder::Builder;
 use kernel::network;
 use kernel::runner::Runner;
 use kernel::tvm::{compile, library, names::Role};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use worker::Entry;
@@ -29,10 +31,12 @@ fn serve() -> anyhow::Result<()> {
             let mut runner = network::Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
-        Some("run-cuda") => serve_device(),
+        Some("run-cuda") => serve_device(cuda::Runner::answer),
+        Some("run-cuda-network") => serve_device(cuda::Runner::answer_network),
         Some("run-onnxruntime") => serve_onnxruntime(),
         _ => anyhow::bail!(
-            "usage: `opcollect-worker build|run|run-network|run-cuda|run-onnxruntime`, started by `opcollect`"
+            "usage: `opcollect-worker build|run|run-network|run-cuda|run-cuda-network|run-onnxruntime`, started by \
+             `opcollect`"
         ),
     }
 }
@@ -49,7 +53,7 @@ fn serve_with_tvm(role: Role, serve: impl FnOnce(Entry, Versions) -> anyhow::Res
 }
 
 /// A runner that needs the driver and nothing of TVM.
-fn serve_device() -> anyhow::Result<()> {
+fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> RunReply) -> anyhow::Result<()> {
     let entry = worker::enter()?;
     let process = entry.become_runner();
     let mut runner = cuda::Runner::open(process)?;
@@ -59,7 +63,7 @@ fn serve_device() -> anyhow::Result<()> {
         ("capability".to_owned(), facts.capability.to_string()),
         ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
     ]);
-    entry.serve(versions, |job| runner.answer(&job))?;
+    entry.serve(versions, |job| answer(&mut runner, &job))?;
     Ok(())
 }
 
