@@ -57,6 +57,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
         | Op::ConvTranspose { strides, pads, groups, .. } => {
             let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
             let channels = output.get(1).copied().unwrap_or(1);
+            let taps = taps(task);
             Extents {
                 channels,
                 rows: if strides.len() > 1 { output[rank - 2] } else { 1 },
@@ -64,7 +65,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 depth: input_extent(task, 1),
                 is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
                 is_conv: true,
-                has_windows: input_kernel(task) > 1,
+                summed: input_extent_of(task, 1, 1) * taps,
+                is_dense: strides.iter().all(|&stride| stride == 1),
+                is_pointwise: taps == 1 && strides.iter().all(|&stride| stride == 1),
                 blocking: match groups {
                     _ if is_transposed => Blocking::None,
                     1 if is_constant => Blocking::Padded,
@@ -79,7 +82,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
             is_padded: false,
             is_conv: false,
-            has_windows: false,
+            summed: 1,
+            is_dense: true,
+            is_pointwise: false,
             blocking: match op {
                 Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
                 // Columns of an unpacked transposed operand cannot be read as a vector.
@@ -93,7 +98,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
 }
 
 /// How many places of the input one of the result reads.
-fn input_kernel(task: &Task) -> i64 {
+fn taps(task: &Task) -> i64 {
     let extents = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
     extents.iter().skip(2).product()
 }
@@ -117,7 +122,12 @@ pub(super) struct Extents {
     pub(super) depth: i64,
     is_padded: bool,
     is_conv: bool,
-    has_windows: bool,
+    /// Numbers that a number of the result is the sum of.
+    summed: i64,
+    /// Whether neighbours of the result come from neighbours of the input.
+    is_dense: bool,
+    /// Whether a place of the result comes from one place of the input, the same.
+    is_pointwise: bool,
     blocking: Blocking,
 }
 
@@ -152,7 +162,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
         "channel blocks (blocked) or channels (plain) in one register tile",
         upto(extents.channels, &[1, 2, 3, 4, 6, 8]),
     ));
-    axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4])));
+    axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
     axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
     axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
@@ -188,9 +198,17 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
+    let lanes = machine.vector_lanes;
     let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
-    let tile =
-        if is_depthwise { depthwise_tile(machine, extents) } else { best_tile(machine, extents, blocks, may_block) };
+    let is_shallow = extents.is_pointwise && extents.summed <= 4 * lanes && extents.columns % lanes == 0;
+    let may_block = may_block && !is_shallow;
+    let tile = if is_depthwise {
+        depthwise_tile(machine, extents)
+    } else if is_shallow {
+        shallow_tile(machine, extents)
+    } else {
+        best_tile(machine, extents, blocks, may_block)
+    };
     let mut knobs = BTreeMap::new();
     let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
     set("layout", choice(if may_block { "blocked" } else { "plain" }));
@@ -211,7 +229,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
         // A channel that is read by one channel only is padded where it is used.
         set("pad_at", choice(if is_depthwise { "outer" } else { "root" }));
     }
-    set("vectorize", choice("yes"));
+    // The compiler's own vectors read every second element better.
+    set("vectorize", choice(if is_depthwise && !extents.is_dense { "no" } else { "yes" }));
     Knobs(knobs)
 }
 
@@ -248,9 +267,11 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                         continue;
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
-                    let cost = loads * waste(machine, extents, block, columns, may_block);
-                    // Of tiles that load as often the one whose weights lie together; wide blocks are for products.
-                    let is_wide = block > 2 * lanes && extents.is_conv && extents.has_windows;
+                    let steps =
+                        if extents.is_conv { conv_steps(extents, loads, vectors * broadcasts, columns) } else { loads };
+                    let cost = steps * waste(machine, extents, block, columns, may_block);
+                    // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
+                    let is_wide = block > 2 * lanes && extents.is_conv && !extents.is_pointwise;
                     if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
                     }
@@ -261,10 +282,33 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
     best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
 }
 
+/// Steps that a vector of a convolution's result takes, as they were seen on one core with vectors of 512 bits: those of
+/// the sum, slower where loads are not hidden or registers run out, and those of putting channels apart at the end.
+fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
+    const HIDDEN_LOADS: f64 = 0.5;
+    const EASY_ACCUMULATORS: i64 = 16;
+    const LONG_SUM: i64 = 64;
+    let is_crowded = accumulators > EASY_ACCUMULATORS && extents.summed > LONG_SUM;
+    let crowded = if is_crowded { 1.4 } else { 1.0 };
+    let uneven = if columns % 4 == 0 { 1.0 } else { 1.5 };
+    let apart = 16.0 * (1.0 + 8.0 / columns as f64) * uneven;
+    extents.summed as f64 * (loads / HIDDEN_LOADS).max(1.0) * crowded + apart
+}
+
+/// A vector of columns and as many channels as share it: where sums are short, channels are not worth to be put apart.
+fn shallow_tile(machine: &Cpu, extents: &Extents) -> Tile {
+    let channels = upto(extents.channels, &[1, 2, 3, 4, 6, 8]).max().unwrap_or(1);
+    let rows = upto(extents.rows, &[1, 2]).max().unwrap_or(1);
+    Tile { block: 1, channels, rows, columns: machine.vector_lanes }
+}
+
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
 fn depthwise_tile(machine: &Cpu, extents: &Extents) -> Tile {
+    if !extents.is_dense {
+        return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
+    }
     let columns = divisors(extents.columns).filter(|&columns| columns <= machine.vector_lanes).max().unwrap_or(1);
-    let rows = upto(extents.rows, &[1, 2, 4]).max().unwrap_or(1);
+    let rows = upto(extents.rows, &[1, 2, 4, 7]).max().unwrap_or(1);
     Tile { block: 1, channels: 1, rows, columns }
 }
 
