@@ -1,5 +1,6 @@
 //! How the parameters of built code are stored.
 
+use crate::space::dots::QUAD;
 use crate::winograd::{KERNEL, transforms};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,12 @@ pub enum Packing {
     /// `[o, …]` as `[o / block, …, block]`, with zeros up to a whole block.
     Blocked {
         /// Extent of the innermost dimension.
+        block: i64,
+    },
+    /// `[o, c, …]`, of bytes with a sign, as rows `[o / block, 1 + … · c / 4, 4 · block]`: four neighbours along `c` in a row,
+    /// of a whole block of `o` (where `c` is 1, along the last dimension), and before all of them the sum of what follows as a number of 32 bits for each `o`.
+    Quads {
+        /// Rows of the tensor that lie together.
         block: i64,
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
@@ -31,7 +38,7 @@ impl Packing {
         const LARGEST: i64 = 65_536;
         match *self {
             Packing::Plain | Packing::Rows => true,
-            Packing::Blocked { block } => (1..=LARGEST).contains(&block),
+            Packing::Blocked { block } | Packing::Quads { block } => (1..=LARGEST).contains(&block),
             Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
         }
     }
@@ -46,6 +53,10 @@ impl Packing {
                 stored.push(block);
                 stored
             }
+            Packing::Quads { block } => {
+                let [_, taps, depth] = taps_and_depth(extents);
+                vec![(extents[0] + block - 1) / block, 1 + taps * ((depth + QUAD - 1) / QUAD), QUAD * block]
+            }
             Packing::Rows => vec![extents[0], extents[1..].iter().product()],
             Packing::Winograd { tile, block } => {
                 let window = tile + KERNEL as i64 - 1;
@@ -58,6 +69,8 @@ impl Packing {
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         let block = match self {
             Packing::Plain | Packing::Rows => return bytes.to_vec(),
+            Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
+            Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
             Packing::Blocked { block } => usize::try_from(block).expect("a block is a positive extent"),
         };
@@ -103,6 +116,47 @@ fn transformed(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> 
     packed
 }
 
+/// Whether quads lie along the last dimension, how many taps a row has, and how many neighbours quads are made of.
+fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
+    let depth = extents.get(1).copied().unwrap_or(1);
+    let taps = extents.iter().skip(2);
+    match extents {
+        [_, 1, rows @ .., last] => [1, rows.iter().product(), *last],
+        _ => [0, taps.product(), depth],
+    }
+}
+
+/// Rows of bytes by their sums and their quads.
+fn quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
+    const WIDTH: usize = QUAD as usize;
+    let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
+    let ([is_along, taps, depth], block) = (taps_and_depth(extents).map(size), size(block));
+    let row = depth * taps;
+    // From tap to tap, and from neighbour to neighbour.
+    let [next_tap, next] = if is_along == 1 { [depth, 1] } else { [1, taps] };
+    let mut packed = Vec::with_capacity(bytes.len() + bytes.len() / 2);
+    for group in bytes.chunks((block * row).max(1)) {
+        let rows: Vec<&[u8]> = (0..block).map(|lane| group.get(lane * row..(lane + 1) * row).unwrap_or(&[])).collect();
+        for row in &rows {
+            let sum: i32 = row.iter().map(|&byte| i32::from(byte.cast_signed())).sum();
+            packed.extend(sum.to_le_bytes());
+        }
+        for tap in 0..taps {
+            for first in (0..depth).step_by(WIDTH) {
+                for row in &rows {
+                    let channels = first..first + WIDTH;
+                    packed.extend(
+                        channels.map(|c| {
+                            if c < depth { row.get(c * next + tap * next_tap).copied().unwrap_or(0) } else { 0 }
+                        }),
+                    );
+                }
+            }
+        }
+    }
+    packed
+}
+
 #[cfg(test)]
 mod tests {
     use super::Packing;
@@ -136,5 +190,33 @@ mod tests {
             [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
         );
         assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
+    }
+
+    #[test]
+    fn quads_come_after_the_sum_of_their_row() {
+        // Three outputs of five inputs at two places; the second output is negative.
+        let plain: Vec<u8> =
+            (0..10).chain((1..=10).map(|number| (-number as i8).cast_unsigned())).chain([100; 10]).collect();
+        let single = Packing::Quads { block: 1 };
+        assert_eq!(single.extents(&[3, 5, 2]), [3, 5, 4]);
+        let packed = single.pack(&[3, 5, 2], 1, &plain);
+        assert_eq!(packed.len(), 3 * 5 * 4);
+        assert_eq!(packed[..20], [45, 0, 0, 0, 0, 2, 4, 6, 8, 0, 0, 0, 1, 3, 5, 7, 9, 0, 0, 0]);
+        assert_eq!(packed[20..24], (-55i32).to_le_bytes());
+        assert_eq!(packed[40..44], 1000i32.to_le_bytes());
+        let pairs = Packing::Quads { block: 2 };
+        assert_eq!(pairs.extents(&[3, 5, 2]), [2, 5, 8]);
+        let packed = pairs.pack(&[3, 5, 2], 1, &plain);
+        assert_eq!(packed.len(), 2 * 5 * 8);
+        assert_eq!(packed[..4], 45i32.to_le_bytes());
+        assert_eq!(packed[4..8], (-55i32).to_le_bytes());
+        assert_eq!(packed[8..16], [0, 2, 4, 6, 255, 253, 251, 249]);
+        assert_eq!(packed[40..48], [232, 3, 0, 0, 0, 0, 0, 0], "there is no fourth output");
+        // Windows of one channel have their quads along a row.
+        let window = Packing::Quads { block: 1 };
+        assert_eq!(window.extents(&[1, 1, 2, 3]), [1, 3, 4]);
+        assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
+        // A weight of a dense layer has no places.
+        assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]), [7, 0, 0, 0, 3, 4, 0, 0]);
     }
 }

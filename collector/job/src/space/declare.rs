@@ -2,12 +2,13 @@
 
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::template::{has_functions, summed};
-use super::{Knobs, Limits, Setting, Space, Template, is_vector, template, winograd};
+use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
 use crate::target::Cpu;
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
-const UNLIMITED: Limits = Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None };
+const UNLIMITED: Limits =
+    Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None, sums: i64::MAX };
 
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
@@ -17,6 +18,9 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
         Template::Contraction => {
             let mut space = contraction(machine, &contraction_extents(task, &output));
             winograd::extend(&mut space, task, machine);
+            if let Some(dots) = dots::dots(task) {
+                dots::add_to(&mut space, machine, &dots);
+            }
             space
         }
         Template::Rows => match &anchor.op {
@@ -180,6 +184,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
         tiles: None,
+        sums: dots::registers(machine),
     };
     Space { template: Template::Contraction, axes, default, limits }
 }

@@ -6,6 +6,7 @@
 
 mod axes;
 mod declare;
+pub mod dots;
 pub mod gpu;
 mod sample;
 mod schedule;
@@ -74,6 +75,8 @@ enum Limits {
         unrolled_elements: i64,
         /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
         tiles: Option<[i64; 2]>,
+        /// Registers for sums of products of bytes.
+        sums: i64,
     },
     /// Those of a GPU.
     Device(gpu::Limits),
@@ -95,12 +98,15 @@ impl Space {
 
     /// Whether a point obeys the limits.
     pub fn allows(&self, knobs: &Knobs) -> bool {
-        let (tile_elements, unrolled_elements, tiles) = match &self.limits {
+        let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
             Limits::Device(limits) => return limits.allow(knobs),
-            Limits::Registers { tile_elements, unrolled_elements, tiles } => {
-                (*tile_elements, *unrolled_elements, *tiles)
+            Limits::Registers { tile_elements, unrolled_elements, tiles, sums } => {
+                (*tile_elements, *unrolled_elements, *tiles, *sums)
             }
         };
+        if knobs.choice("layout") == Some("dots") {
+            return dots::allows(knobs, sums);
+        }
         let number = |name: &str| knobs.number(name).unwrap_or(1);
         if let Some(tile) = knobs.winograd_tile() {
             let tiles = tiles.map_or(0, |[two, four]| if tile == 2 { two } else { four });

@@ -1,7 +1,7 @@
 //! Draws schedules from a space.
 
 use super::gpu::{sum, tensor};
-use super::{Knobs, Space};
+use super::{Knobs, Space, dots};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
@@ -63,6 +63,7 @@ fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.choice("layout") == Some("plain") {
         knobs.0.remove("block");
     }
+    dots::canonical(&mut knobs);
     if knobs.choice("stage") == Some("global") {
         knobs.0.remove("fetch");
         knobs.0.remove("pad_rows");

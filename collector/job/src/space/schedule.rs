@@ -16,6 +16,13 @@ pub enum Layout {
         /// Extent of the innermost dimension.
         block: i64,
     },
+    /// Four neighbours along the depth in one number, for instructions that multiply bytes.
+    Dots {
+        /// The columns of the result are computed up to a multiple of this.
+        columns: i64,
+        /// Whether data has a sign in products.
+        is_signed: bool,
+    },
     /// A convolution as a product of matrices: of its weights, and of its windows as columns.
     Columns {
         /// Zeros make the number of columns a multiple of this.
@@ -159,6 +166,10 @@ impl Schedule {
             Schedule::Template { knobs } if knobs.choice("layout") == Some("blocked") => {
                 Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
             }
+            Schedule::Template { knobs } if knobs.choice("layout") == Some("dots") => Layout::Dots {
+                columns: knobs.number("dots_x").unwrap_or(1),
+                is_signed: knobs.choice("bytes") == Some("signed"),
+            },
             Schedule::Template { knobs } if knobs.choice("unit") == Some("tensor") => {
                 Layout::Columns { multiple: tensor::columns(knobs) }
             }

@@ -2,6 +2,7 @@
 
 mod attention;
 mod contraction;
+mod dots;
 mod gpu;
 mod rows;
 mod spatial;
@@ -71,6 +72,9 @@ pub fn apply(
             match template(task) {
                 Template::Contraction if knobs.winograd_tile().is_some() => {
                     winograd::apply(knobs.winograd_tile().unwrap_or_default(), lowered, knobs, &moves)?
+                }
+                Template::Contraction if knobs.choice("layout") == Some("dots") => {
+                    dots::apply(task, lowered, knobs, &moves)?
                 }
                 Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
                 Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,

@@ -66,7 +66,9 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             let places = writer.number(&places)?;
             (Extent::Known((places + block - 1) / block * block), true)
         }
-        Layout::Plain | Layout::Columns { .. } | Layout::Winograd { .. } => (places.clone(), false),
+        Layout::Plain | Layout::Columns { .. } | Layout::Winograd { .. } | Layout::Dots { .. } => {
+            (places.clone(), false)
+        }
     };
     let is_padded = is_turned && !stored.is(writer.number(&places)?);
     let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };

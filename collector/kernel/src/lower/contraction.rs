@@ -7,7 +7,7 @@
 //! two matrices, for tensor cores: the weight as it is stored, and the windows, made by a block that schedules keep in
 //! pieces; a last block puts the result back.
 
-use super::{LowerError, Output, Part, Result, Writer, known};
+use super::{LowerError, Output, Part, Result, Writer, dots, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::Layout;
@@ -23,6 +23,11 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             conv(writer, &shape, &inputs[0], &inputs[1], output)
         }
         Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
+            if let Layout::Dots { columns, is_signed } = writer.layout {
+                let window = dots::Window { strides, pads, dilations, groups: *groups, zero: *x_zero };
+                let tile = dots::Tile { columns, is_signed };
+                return dots::conv(writer, op, &window, &tile, (&inputs[0], &inputs[1]), output);
+            }
             let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: [*x_zero, *w_zero] };
             conv(writer, &shape, &inputs[0], &inputs[1], output)
         }

@@ -6,6 +6,7 @@
 
 mod attention;
 mod contraction;
+mod dots;
 mod index;
 mod movement;
 mod normalise;
@@ -50,6 +51,8 @@ pub struct Block {
 pub enum Part {
     /// Surrounds an input with its padding, or reads it in another order.
     Pad,
+    /// Puts four bytes into one number, for products of bytes.
+    Quads,
     /// The windows of a convolution as a matrix.
     Windows,
     /// Helps the anchor, such as the maximum of a softmax.
@@ -58,6 +61,8 @@ pub enum Part {
     Anchor,
     /// Elementwise work on the anchor's result.
     Epilogue,
+    /// Takes from columns that fill whole tiles those that the result has.
+    Cut,
 }
 
 /// In what products of half precision are summed.
@@ -94,6 +99,8 @@ pub(crate) struct Writer {
     operator: &'static str,
     /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
     kernel: Vec<i64>,
+    /// What later steps compute in the place of their outputs, until all are cut to those.
+    padded: Option<Vec<Extent>>,
 }
 
 impl Writer {
@@ -145,7 +152,8 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
-    let mut writer = Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor, kernel };
+    let mut writer =
+        Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor, kernel, padded: None };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
@@ -153,7 +161,7 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         let packing = packing_of(task, place, layout);
         let stored = match packing {
             Packing::Plain => extents,
-            Packing::Blocked { .. } | Packing::Rows | Packing::Winograd { .. } => {
+            Packing::Blocked { .. } | Packing::Quads { .. } | Packing::Rows | Packing::Winograd { .. } => {
                 known(&packing.extents(&writer.numbers(&extents)?))
             }
         };
@@ -173,13 +181,20 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         writer.operator = step.op.name();
         outputs.push(lower_step(&mut writer, place, step, &inputs)?);
     }
-    let output = outputs.last().expect("a task has at least one step");
-    let module = expression::module(&parameters, output)?;
+    let mut output = outputs.pop().expect("a task has at least one step");
+    if writer.padded.is_some() {
+        let extents = writer.extents(&task.steps[task.steps.len() - 1].output)?;
+        output = dots::cut(&mut writer, &output, &extents)?;
+    }
+    let module = expression::module(&parameters, &output)?;
     Ok(Lowered { module, blocks: writer.blocks, packings })
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
-    let extents = writer.extents(&step.output)?;
+    let extents = match &writer.padded {
+        Some(padded) => padded.clone(),
+        None => writer.extents(&step.output)?,
+    };
     let output = Output { dtype: step.output.dtype, extents, place };
     match &step.op {
         Op::Conv { .. }
@@ -287,8 +302,13 @@ fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
         && task.parameters[place].is_constant;
     match layout {
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
+        Layout::Dots { .. } if is_weight => Packing::Quads { block: 1 },
         Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
         Layout::Winograd { tile, block } if is_weight && is_conv => Packing::Winograd { tile, block },
-        Layout::Blocked { .. } | Layout::Plain | Layout::Columns { .. } | Layout::Winograd { .. } => Packing::Plain,
+        Layout::Blocked { .. }
+        | Layout::Plain
+        | Layout::Columns { .. }
+        | Layout::Winograd { .. }
+        | Layout::Dots { .. } => Packing::Plain,
     }
 }

@@ -5,8 +5,8 @@
 
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
-use super::functions;
 use super::names::{self, Name};
+use super::{dots, functions};
 use job::device::Architecture;
 use job::space::Functions;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -124,7 +124,7 @@ const LAST: &[Name] = &[
 /// Lowers and compiles a module for a CPU, with functions of this kind.
 pub fn compile(module: &Module, target: &CompileTarget, kind: Functions) -> Result<Object> {
     let start = Instant::now();
-    let lowered = functions::with(kind, || lower(module, target))?;
+    let lowered = functions::with(kind, dots::instruction(&target.value)?, || lower(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
     let bytes = write_object(&built)?;

@@ -194,6 +194,13 @@ one_operand! {
 }
 
 impl Expression {
+    /// Itself, mostly true: loops may be cut where it changes.
+    pub fn likely(&self) -> Result<Expression> {
+        self.function("prim.likely", DType::Bool)
+    }
+}
+
+impl Expression {
     /// `self` as another type.
     pub fn cast(&self, dtype: DType) -> Result<Expression> {
         call!(names::CAST, call!(names::PRIM_TYPE, dtype)?, &self.0, Value::none()).map(Expression)
@@ -254,21 +261,38 @@ impl Tensor {
 
 /// The body of a reduction over `axes`; only at the top of a computed element.
 pub fn reduce(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
+    let identity = match how {
+        Reduction::Sum => constant(dtype, 0.0)?,
+        Reduction::Max => lowest(dtype)?,
+        Reduction::Min => highest(dtype)?,
+        Reduction::Product => constant(dtype, 1.0)?,
+    };
+    reduce_by(&identity, dtype, source, axes, |left, right| match how {
+        Reduction::Sum => left.add(right),
+        Reduction::Max => left.max(right),
+        Reduction::Min => left.min(right),
+        Reduction::Product => left.mul(right),
+    })
+}
+
+/// The body of a reduction that combines in this way.
+pub(in crate::tvm) fn reduce_by(
+    identity: &Expression,
+    dtype: DType,
+    source: &Expression,
+    axes: &[Axis],
+    combine: impl FnOnce(&Expression, &Expression) -> Result<Expression>,
+) -> Result<Expression> {
     let kind = call!(names::PRIM_TYPE, dtype)?;
     let left = Expression(call!(names::VARIABLE, "x", &kind, Value::none())?);
     let right = Expression(call!(names::VARIABLE, "y", &kind, Value::none())?);
-    let (combined, identity) = match how {
-        Reduction::Sum => (left.add(&right)?, constant(dtype, 0.0)?),
-        Reduction::Max => (left.max(&right)?, lowest(dtype)?),
-        Reduction::Min => (left.min(&right)?, highest(dtype)?),
-        Reduction::Product => (left.mul(&right)?, constant(dtype, 1.0)?),
-    };
+    let combined = combine(&left, &right)?;
     let reducer = call!(
         names::COMMUTATIVE_REDUCER,
         vec![left.0.clone()],
         vec![right.0.clone()],
         vec![combined.0],
-        vec![identity.0],
+        vec![identity.0.clone()],
         Value::none()
     )?;
     let axes: Vec<Value> = axes.iter().map(|axis| axis.iterator.clone()).collect();

@@ -9,6 +9,7 @@ pub mod call;
 pub mod compile;
 pub mod device;
 mod device_function;
+pub mod dots;
 pub mod expression;
 pub mod features;
 mod functions;

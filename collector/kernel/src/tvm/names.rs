@@ -179,6 +179,7 @@ names! {
     TARGET = "target.Target", 1, Builder;
     TARGET_WITH_HOST = "target.WithHost", 2, Builder;
     BUILD_LLVM = "target.build.llvm", 2, Builder;
+    TARGET_HAS_FEATURE = "target.target_has_feature", 2, Builder;
     SYSTEM_CPU = "target.llvm_get_system_cpu", 0, Builder;
     SYSTEM_TRIPLE = "target.llvm_get_system_triple", 0, Builder;
     IS_VALID_CPU = "target.llvm_is_valid_cpu", 2, Builder;

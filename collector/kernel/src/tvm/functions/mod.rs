@@ -10,6 +10,7 @@ mod body;
 mod formulas;
 
 use super::call::{TvmError, Value, call, call_function};
+use super::dots::{self, Instruction};
 use super::expression::Module;
 use super::names;
 use body::Number;
@@ -33,6 +34,9 @@ const FORMULAS: &[(&str, Formula)] = &[
     ("tirx.tanh", formulas::tanh),
 ];
 
+/// What LLVM rounds vectors by, and TVM single elements only.
+const ROUNDING: &[&str] = &["tirx.nearbyint"];
+
 const RULE: &str = "llvm.FLowerIntrinsic";
 const RULE_OF_ALL: &str = "default.FLowerIntrinsic";
 const IS_OF_VECTORS: &str = "TVectorizable";
@@ -44,18 +48,24 @@ thread_local! {
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with functions of this kind, and gives the module those that it calls.
-pub(super) fn with(functions: Functions, lower: impl FnOnce() -> Result<Module>) -> Result<Module> {
+/// Lowers with functions of this kind, and gives the module those that it calls, among them products of bytes.
+pub(super) fn with(
+    functions: Functions,
+    instruction: Instruction,
+    lower: impl FnOnce() -> Result<Module>,
+) -> Result<Module> {
     register()?;
+    dots::forget();
     let before = CHOSEN.replace(functions);
     CALLED.take();
     let module = lower();
     CHOSEN.set(before);
-    let definitions: String = CALLED
+    let mut definitions: String = CALLED
         .take()
         .into_iter()
         .map(|(place, lanes)| body::function(&name(place, lanes), lanes, FORMULAS[place].1))
         .collect();
+    definitions.push_str(&dots::definitions(instruction));
     if definitions.is_empty() { module } else { with_definitions(&module?, &definitions) }
 }
 
@@ -81,7 +91,14 @@ fn name(place: usize, lanes: u16) -> String {
 /// Registers the answers, once per process.
 fn register() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
-    REGISTERED.get_or_init(|| (0..FORMULAS.len()).try_for_each(answer)).clone()
+    REGISTERED
+        .get_or_init(|| {
+            (0..FORMULAS.len()).try_for_each(answer)?;
+            ROUNDING
+                .iter()
+                .try_for_each(|operator| call!(names::SET_ATTRIBUTE, *operator, IS_OF_VECTORS, true, LEVEL).map(drop))
+        })
+        .clone()
 }
 
 /// Of two registrations the one of the higher level counts; TVM's own have 10.

@@ -5,6 +5,7 @@
 
 use super::super::call::TvmError;
 use super::super::compile::{self, CompileTarget};
+use super::super::dots::Instruction;
 use super::super::kernel::Buffer;
 use super::super::memory::Placement;
 use super::super::names::Role;
@@ -191,7 +192,7 @@ fn wide_floats_and_chosen_libraries_have_the_library() {
 fn the_choice_ends_with_what_it_was_made_for() {
     library::open(Role::Builder).expect("TVM is there");
     let mut chosen = None;
-    let lowered = super::with(Functions::Library, || {
+    let lowered = super::with(Functions::Library, Instruction::None, || {
         chosen = Some(super::CHOSEN.get());
         Err(TvmError::new("a test", "nothing is lowered"))
     });

@@ -1,0 +1,136 @@
+//! Register tiles for products of quads: vectors of columns, a broadcast weight for each channel.
+//!
+//! The quads of the data are put together for a whole tile of columns, or before all tiles; the sums of a tile live in
+//! registers for the whole reduction, and what follows them is computed before they leave.
+
+use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, single_epilogue};
+use crate::lower::{Lowered, Part};
+use crate::tvm::TvmError;
+use crate::tvm::expression::{Expression, index};
+use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::dots::is_flat;
+use models::Task;
+
+pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let known = |extents: Option<Vec<i64>>| extents.expect("products have known sizes");
+    let extents = known(task.steps[0].output.extents());
+    let kernel = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
+    let is_flat = is_flat(&task.steps[0].op, kernel.get(2..).unwrap_or_default());
+    let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("products have an anchor");
+    let quads = block_of_part(lowered, moves, Part::Quads)?.expect("products have quads");
+    let pads = lowered.blocks.iter().rev().filter(|block| block.part == Part::Pad);
+    let pads = pads.map(|block| moves.block(&block.name)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let cut = block_of_part(lowered, moves, Part::Cut)?;
+    let result = single_epilogue(lowered, moves, &anchor)?;
+    let (lanes, channels, columns) = (number(knobs, "vector")?, number(knobs, "dots_c")?, number(knobs, "dots_x")?);
+    if is_flat && cut.is_none() {
+        in_one_row(moves, &result, &extents)?;
+    }
+    let loops = moves.loops(&result)?;
+    let (column, others) = loops.split_last().expect("a convolution has places");
+    let channel = moves.split(&others[1], &[None, Some(channels)])?;
+    let column = moves.split(column, &[None, Some(columns / lanes), Some(lanes)])?;
+    let rows = &others[2..];
+    let quads_at = choice(knobs, "quads_at")?;
+    let mut outer = vec![others[0].clone()];
+    if choice(knobs, "outer")? == "space" {
+        outer.extend(rows.iter().cloned().chain([column[0].clone(), channel[0].clone()]));
+    } else {
+        outer.extend([channel[0].clone()].into_iter().chain(rows.iter().cloned()).chain([column[0].clone()]));
+    }
+    let inner = [channel[1].clone(), column[1].clone(), column[2].clone()];
+    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    moves.compute_at(&anchor, outer.last().expect("just filled"))?;
+    let reduction = sums(moves, &anchor, (outer.len(), extents.len()), lanes)?;
+    vector_of(moves, &inner)?;
+    // All loops are one that goes to the pool, but for those inside of which quads are put together.
+    let parallel = match quads_at {
+        "outer" => outer.len() - 1,
+        "channel" => 2,
+        _ => outer.len(),
+    };
+    let fused = fuse_parallel(moves, &outer, parallel)?;
+    let is_inside = quads_at != "root";
+    for (block, width) in [(&quads, lanes)].into_iter().chain(pads.iter().map(|pad| (pad, 1))) {
+        if is_inside {
+            moves.compute_at(block, &fused)?;
+        }
+        let own = moves.loops(block)?;
+        let (last, around) = own.split_last().expect("quads have columns");
+        if width > 1 {
+            moves.vectorize(&moves.split(last, &[None, Some(width)])?[1])?;
+        } else {
+            moves.annotate_loop(last, "pragma_loop_partition_hint", 1)?;
+        }
+        if !is_inside {
+            fuse_parallel(moves, around, around.len().min(3))?;
+        }
+    }
+    if let Some(cut) = cut {
+        plain_rows(moves, &cut, &extents, is_flat)?;
+    }
+    // Last, because loops around a decomposed reduction can no longer be marked.
+    let start = moves.decompose_reduction(&anchor, &reduction)?;
+    let loops = moves.loops(&start)?;
+    vector_of(moves, &loops[loops.len() - 3..])
+}
+
+/// The places of a result in one row.
+fn in_one_row(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
+    moves.remap(block, |i| Ok(vec![i[0].clone(), i[1].clone(), column(&i[2..], &extents[2..])?]))?;
+    Ok(())
+}
+
+fn column(places: &[Expression], extents: &[i64]) -> std::result::Result<Expression, TvmError> {
+    let mut column = places[0].clone();
+    for (place, &extent) in places[1..].iter().zip(&extents[1..]) {
+        column = column.mul(&index(extent)?)?.add(place)?;
+    }
+    Ok(column)
+}
+
+/// The loops of the sums inside of a tile: what is reduced, then channels and vectors. Returns the outermost reduction loop.
+fn sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), lanes: i64) -> Result<Loop> {
+    let loops = moves.loops(anchor)?;
+    // A tile has one image and one row.
+    let own = loops[outer..outer + spatial].to_vec();
+    let reduction = loops[outer + spatial..].to_vec();
+    let (column, others) = own.split_last().expect("counted above");
+    let column = moves.split(column, &[None, Some(lanes)])?;
+    let channel = &others[1];
+    let order: Vec<Loop> = [&others[0]]
+        .into_iter()
+        .chain(&others[2..])
+        .chain(&reduction)
+        .chain([channel, &column[0], &column[1]])
+        .cloned()
+        .collect();
+    moves.reorder(&order)?;
+    vector_of(moves, &[channel.clone(), column[0].clone(), column[1].clone()])?;
+    Ok(reduction[0].clone())
+}
+
+/// Writes loops out, and makes the last one a vector.
+fn vector_of(moves: &Moves, loops: &[Loop]) -> Result<()> {
+    let (last, others) = loops.split_last().expect("a tile has loops");
+    moves.vectorize(last)?;
+    others.iter().try_for_each(|target| moves.unroll(target))?;
+    Ok(())
+}
+
+/// Copies what is wanted, a row at once where that is short.
+fn plain_rows(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Result<()> {
+    const AT_ONCE: i64 = 256;
+    let mut row = extents[extents.len() - 1];
+    if is_flat {
+        in_one_row(moves, cut, extents)?;
+        row = extents[2..].iter().product();
+    }
+    let loops = moves.loops(cut)?;
+    let (last, around) = loops.split_last().expect("a result has columns");
+    if row <= AT_ONCE {
+        moves.vectorize(last)?;
+    }
+    fuse_parallel(moves, around, 2)?;
+    Ok(())
+}

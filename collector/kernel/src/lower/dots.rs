@@ -1,0 +1,385 @@
+//! Convolutions of bytes as products of quads: four neighbours along the depth in one number of 32 bits.
+//!
+//! A first block puts the quads of the data together, padded with its zero point, and gives the bytes the sign that the
+//! processor wants. The weight is packed as quads already, with the sum of each row before them: what a zero point adds
+//! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
+//! follows is computed for all of them, and a last block takes those that are wanted.
+
+use super::{Output, Part, Result, Writer, known};
+use crate::tvm::TvmError;
+use crate::tvm::dots::{Pair, sum};
+use crate::tvm::expression::{Axis, Expression, Extent, Tensor, axis, constant, index};
+use job::space::dots::{QUAD, is_flat};
+use models::{DType, Op};
+
+type Element = std::result::Result<Expression, TvmError>;
+
+/// A convolution whose weight has no zero point.
+pub(super) struct Window<'a> {
+    pub(super) strides: &'a [i64],
+    pub(super) pads: &'a [i64],
+    pub(super) dilations: &'a [i64],
+    pub(super) groups: i64,
+    pub(super) zero: i64,
+}
+
+/// How the columns are computed.
+pub(super) struct Tile {
+    /// Their number is a multiple of this.
+    pub(super) columns: i64,
+    /// Whether data has a sign in products.
+    pub(super) is_signed: bool,
+}
+
+/// What turns the sign of all bytes of a quad.
+const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
+
+pub(super) fn conv(
+    writer: &mut Writer,
+    op: &Op,
+    window: &Window<'_>,
+    tile: &Tile,
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let kernel = writer.kernel.clone();
+    let extents = writer.numbers(&output.extents)?;
+    let depth = writer.number(&data.extents[1])? / window.groups;
+    let is_flat = is_flat(op, &kernel);
+    let mut places = extents[2..].to_vec();
+    if is_flat {
+        places = vec![1; kernel.len()];
+        places[kernel.len() - 1] = extents[2..].iter().product();
+    }
+    let columns = places[places.len() - 1];
+    let padded = (columns + tile.columns - 1) / tile.columns * tile.columns;
+    let shape = Shape { places: &places, kernel: &kernel, depth, padded, window, is_signed: tile.is_signed };
+    let quads = match (is_flat, depth) {
+        (true, _) => shape.flat_quads(writer, data, &output.name("quads"))?,
+        (false, 1) => shape.quads_of_columns(writer, data, output)?,
+        (false, _) => shape.quads_of_depth(writer, data, output)?,
+    };
+    let wide: Vec<i64> = extents[..2].iter().chain(&places[..places.len() - 1]).chain([&padded]).copied().collect();
+    let axes = shape.axes()?;
+    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &known(&wide)), |i| {
+        let pair = Pair { data: &quads.at(&shape.at(i, &axes, extents[1])?)?, is_signed: tile.is_signed };
+        sum(&pair, &stored_quad(weight, &i[1], &shape.row(&axes)?)?, &axes)
+    })?;
+    let zero = constant(DType::I32, shape.zero(data.dtype) as f64)?;
+    let less_zero = |element: Expression, channel: &Expression| -> Element {
+        element.sub(&zero.mul(&stored_quad(weight, channel, &index(0)?)?)?)
+    };
+    if padded == columns {
+        return writer.block(&output.name("less_zero"), Part::Epilogue, output.like(), |i| {
+            less_zero(sums.at(&place_in(&wide, i, &extents)?)?, &i[1])
+        });
+    }
+    let wide = known(&wide);
+    let result = writer
+        .block(&output.name("less_zero"), Part::Epilogue, (output.dtype, &wide), |i| less_zero(sums.at(i)?, &i[1]))?;
+    writer.padded = Some(wide);
+    Ok(result)
+}
+
+/// Of columns that were padded, those that are wanted.
+pub(super) fn cut(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
+    let (numbers, wide) = (writer.numbers(extents)?, writer.numbers(&padded.extents)?);
+    writer.block("cut", Part::Cut, (padded.dtype, extents), |i| padded.at(&place_in(&wide, i, &numbers)?))
+}
+
+/// The place of an element of a result among sums that may have its places in one row.
+fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let last = wide.len() - 1;
+    if wide[2..last] == extents[2..last] {
+        return Ok(at.to_vec());
+    }
+    let mut column = at[2].clone();
+    for (place, &extent) in at[3..].iter().zip(&extents[3..]) {
+        column = column.mul(&index(extent)?)?.add(place)?;
+    }
+    let mut place = at[..2].to_vec();
+    place.extend((2..last).map(|_| index(0)).collect::<std::result::Result<Vec<_>, _>>()?);
+    place.push(column);
+    Ok(place)
+}
+
+/// Four bytes of a packed weight.
+fn stored_quad(weight: &Tensor, row: &Expression, place: &Expression) -> Element {
+    quad(|byte| weight.at(&[row.clone(), place.clone(), index(byte)?]))
+}
+
+/// Four bytes as one number, the first one lowest.
+fn quad(mut byte: impl FnMut(i64) -> Element) -> Element {
+    const BITS: i64 = 8;
+    let mut whole: Option<Expression> = None;
+    for place in 0..QUAD {
+        let mut wide = byte(place)?.cast(DType::U8)?.cast(DType::I32)?;
+        if place > 0 {
+            wide = wide.shift_left(&constant(DType::I32, (BITS * place) as f64)?)?;
+        }
+        whole = Some(match whole {
+            Some(whole) => whole.bit_or(&wide)?,
+            None => wide,
+        });
+    }
+    Ok(whole.expect("a quad has bytes"))
+}
+
+struct Shape<'a> {
+    /// Extents of the result's places.
+    places: &'a [i64],
+    kernel: &'a [i64],
+    /// Channels that one of the result reads.
+    depth: i64,
+    /// The last extent of the places, filled up to whole tiles.
+    padded: i64,
+    window: &'a Window<'a>,
+    is_signed: bool,
+}
+
+impl Shape<'_> {
+    /// What is added to each byte so that it has the sign that products want.
+    fn shift(&self, dtype: DType) -> i64 {
+        const SHIFT: i64 = 128;
+        match (dtype, self.is_signed) {
+            (DType::I8, false) => SHIFT,
+            (DType::I8, true) | (_, false) => 0,
+            (_, true) => -SHIFT,
+        }
+    }
+
+    /// The zero point as products see it.
+    fn zero(&self, dtype: DType) -> i64 {
+        self.window.zero + self.shift(dtype)
+    }
+
+    fn last(&self) -> usize {
+        self.kernel.len() - 1
+    }
+
+    /// Whether quads are neighbours of a row, because there are none along the depth.
+    fn has_columns(&self) -> bool {
+        self.depth == 1
+    }
+
+    /// Quads that one place of the window has, or one row of it.
+    fn groups(&self) -> i64 {
+        let along = if self.has_columns() { self.kernel[self.last()] } else { self.depth };
+        (along + QUAD - 1) / QUAD
+    }
+
+    /// What is summed: the taps of the window, and quads.
+    fn axes(&self) -> std::result::Result<Vec<Axis>, TvmError> {
+        let taps = if self.has_columns() { self.last() } else { self.kernel.len() };
+        let taps = self.kernel[..taps].iter().enumerate();
+        let mut axes = taps
+            .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        axes.push(axis("rc", &Extent::Known(self.groups()), true)?);
+        Ok(axes)
+    }
+
+    /// Where a packed weight has the quad of these axes.
+    fn row(&self, axes: &[Axis]) -> Element {
+        let mut row = index(0)?;
+        for (axis, extent) in axes.iter().zip(self.kernel.iter().copied()).take(axes.len() - 1) {
+            row = row.mul(&index(extent)?)?.add(&axis.variable)?;
+        }
+        row.mul(&index(self.groups())?)?.add(&axes[axes.len() - 1].variable)?.add(&index(1)?)
+    }
+
+    fn stride(&self) -> i64 {
+        self.window.strides[self.last()]
+    }
+
+    /// How far behind the first place of a row the last one lies that a column reads.
+    fn reach(&self) -> i64 {
+        let taps = if self.has_columns() { self.groups() * QUAD } else { self.kernel[self.last()] };
+        (taps - 1) * self.window.dilations[self.last()]
+    }
+
+    /// The row of the data that a row of the result reads, of all dimensions but the last.
+    fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
+        (0..self.last())
+            .map(|d| {
+                let tap = taps[d].variable.mul(&index(self.window.dilations[d])?)?;
+                i[2 + d].mul(&index(self.window.strides[d])?)?.add(&tap)
+            })
+            .collect()
+    }
+
+    /// Phase of the stride and place in it, so many places behind those of a column.
+    fn phase(&self, behind: &Expression, column: &Expression) -> std::result::Result<[Expression; 2], TvmError> {
+        let stride = index(self.stride())?;
+        Ok([behind.floor_mod(&stride)?, column.add(&behind.floor_div(&stride)?)?])
+    }
+
+    /// Where a product finds its quad.
+    fn at(&self, i: &[Expression], axes: &[Axis], channels: i64) -> std::result::Result<Vec<Expression>, TvmError> {
+        let (group, last) = (&axes[axes.len() - 1].variable, self.last());
+        let per_group = channels / self.window.groups;
+        let source = match (self.window.groups, per_group) {
+            (1, _) => index(0)?,
+            (_, 1) => i[1].clone(),
+            _ => i[1].floor_div(&index(per_group)?)?,
+        };
+        let mut at = vec![i[0].clone()];
+        if self.has_columns() {
+            at.push(source);
+            at.extend(self.rows_at(i, axes)?);
+            at.extend([group.clone(), i[2 + last].clone()]);
+            return Ok(at);
+        }
+        at.push(source.mul(&index(self.groups())?)?.add(group)?);
+        at.extend(self.rows_at(i, axes)?);
+        let behind = axes[last].variable.mul(&index(self.window.dilations[last])?)?;
+        at.extend(self.phase(&behind, &i[2 + last])?);
+        Ok(at)
+    }
+
+    /// Quads without a sign or with one, as products want them.
+    fn turned(&self, whole: Expression, dtype: DType) -> Element {
+        if self.shift(dtype) == 0 { Ok(whole) } else { whole.bit_xor(&constant(DType::I32, SIGNS as f64)?) }
+    }
+
+    /// A byte of a channel where there is one.
+    fn byte_of_depth(
+        &self,
+        data: &Tensor,
+        (image, group): (&Expression, &Expression),
+        byte: i64,
+        place: &[Expression],
+    ) -> Element {
+        let groups = index(self.groups())?;
+        let within = group.floor_mod(&groups)?.mul(&index(QUAD)?)?.add(&index(byte)?)?;
+        let channel = group.floor_div(&groups)?.mul(&index(self.depth)?)?.add(&within)?;
+        let mut at = vec![image.clone(), channel];
+        at.extend_from_slice(place);
+        let element = data.at(&at)?;
+        if self.depth % QUAD == 0 {
+            return Ok(element);
+        }
+        within.less(&index(self.depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+    }
+
+    /// Quads along the depth of places that are one row: `[n, depth / 4, 1…, column]`.
+    fn flat_quads(&self, writer: &mut Writer, data: &Tensor, name: &str) -> Result<Tensor> {
+        let read = writer.numbers(&data.extents)?;
+        let whole = self.places[self.last()];
+        let mut extents = vec![read[0], self.window.groups * self.groups()];
+        extents.extend(self.places[..self.last()].iter().chain([&1, &self.padded]));
+        writer.block(name, Part::Quads, (DType::I32, &known(&extents)), |i| {
+            let column = &i[extents.len() - 1];
+            let place = digits(column, &read[2..])?;
+            let quad = quad(|byte| self.byte_of_depth(data, (&i[0], &i[1]), byte, &place))?;
+            let quad = self.turned(quad, data.dtype)?;
+            if self.padded == whole {
+                return Ok(quad);
+            }
+            column.less(&index(whole)?)?.if_then_else(&quad, &constant(DType::I32, 0.0)?)
+        })
+    }
+
+    /// Quads along the depth: `[n, depth / 4, rows…, column % stride, column / stride]`.
+    fn quads_of_depth(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
+        let bytes = self.padded_bytes(writer, data, output)?;
+        let mut extents = writer.numbers(&bytes.extents)?;
+        extents[1] = self.window.groups * self.groups();
+        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &known(&extents)), |i| {
+            let quad = quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
+            self.turned(quad, data.dtype)
+        })
+    }
+
+    /// Quads along a row: `[n, channel, rows…, four columns, column]`.
+    fn quads_of_columns(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
+        let bytes = self.padded_bytes(writer, data, output)?;
+        let read = writer.numbers(&bytes.extents)?;
+        let rows = 2 + self.last();
+        let mut extents = read[..rows].to_vec();
+        extents.extend([self.groups(), self.padded]);
+        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &known(&extents)), |i| {
+            let quad = quad(|byte| {
+                let tap = i[rows].mul(&index(QUAD)?)?.add(&index(byte)?)?;
+                let behind = tap.mul(&index(self.window.dilations[self.last()])?)?;
+                let mut at = i[..rows].to_vec();
+                at.extend(self.phase(&behind, &i[rows + 1])?);
+                bytes.at(&at)
+            })?;
+            self.turned(quad, data.dtype)
+        })
+    }
+
+    /// The data surrounded by its zero point, each row by the phases of its stride:
+    /// `[n, channel, rows…, column % stride, column / stride]`.
+    fn padded_bytes(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
+        let read = writer.numbers(&data.extents)?;
+        let (stride, rows) = (self.stride(), 2 + self.last());
+        let mut extents = read[..2].to_vec();
+        for d in 0..self.last() {
+            let reach = (self.kernel[d] - 1) * self.window.dilations[d] + 1;
+            extents.push((self.places[d] - 1) * self.window.strides[d] + reach);
+        }
+        let phases = [stride.min(self.reach() + 1), self.padded + self.reach() / stride];
+        if stride == 1 {
+            extents.extend(phases);
+            return self.surrounded(writer, data, &output.name("pad_temp"), &extents, |i| {
+                [&i[..rows], &i[rows + 1..]].concat()
+            });
+        }
+        extents.push(phases[1] * stride);
+        let bytes = self.surrounded(writer, data, &output.name("pad_temp"), &extents, <[Expression]>::to_vec)?;
+        extents.pop();
+        extents.extend(phases);
+        writer.block(&output.name("phases"), Part::Pad, (data.dtype, &known(&extents)), |i| {
+            let mut at = i[..rows].to_vec();
+            at.push(i[rows + 1].mul(&index(stride)?)?.add(&i[rows])?);
+            bytes.at(&at)
+        })
+    }
+
+    /// The data surrounded by its zero point, where `place` says which place of it an element is.
+    fn surrounded(
+        &self,
+        writer: &mut Writer,
+        data: &Tensor,
+        name: &str,
+        extents: &[i64],
+        place: impl Fn(&[Expression]) -> Vec<Expression>,
+    ) -> Result<Tensor> {
+        let read = writer.numbers(&data.extents)?;
+        let zero = constant(data.dtype, self.window.zero as f64)?;
+        writer.block(name, Part::Pad, (data.dtype, &known(extents)), |i| {
+            let mut at = place(i);
+            let mut inside: Option<Expression> = None;
+            for (d, at) in at[2..].iter_mut().enumerate() {
+                let (head, last) = (self.window.pads[d], d == self.last());
+                let extent = if last { extents[extents.len() - 1] } else { extents[2 + d] };
+                *at = at.sub(&index(head)?)?;
+                if head > 0 {
+                    inside = Some(super::movement::both(inside, at.at_least(&index(0)?)?.likely()?)?);
+                }
+                if extent - head > read[2 + d] {
+                    inside = Some(super::movement::both(inside, at.less(&index(read[2 + d])?)?.likely()?)?);
+                }
+            }
+            let element = data.at(&at)?;
+            match inside {
+                Some(inside) => inside.if_then_else(&element, &zero),
+                None => Ok(element),
+            }
+        })
+    }
+}
+
+/// The indices of the place of this number among places of these extents.
+fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut rest = number.clone();
+    let mut place = Vec::new();
+    for (d, &extent) in extents.iter().enumerate().rev() {
+        let extent = index(extent)?;
+        place.insert(0, if d == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
+        rest = rest.floor_div(&extent)?;
+    }
+    Ok(place)
+}

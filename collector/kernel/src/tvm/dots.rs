@@ -1,0 +1,231 @@
+//! Sums of products of four bytes, by the instruction that the processor has for them.
+//!
+//! A reduction adds pairs of quads: numbers of 32 bits that are four bytes each. Its body is two operators of our own that
+//! every pass takes for functions. TVM's last pass asks how they are written, and the answer is the call of one function of
+//! a sum and two quads, which LLVM gets with the module and puts in the place of its call: vectors of so many lanes, or
+//! single numbers where a loop has no vectors.
+
+use super::call::{TvmError, Value, call};
+use super::expression::{Axis, Expression, constant, reduce_by};
+use super::names;
+use models::DType;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::OnceLock;
+use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// Adds a pair to a sum.
+const ADD: &str = "opcollect.add_dot";
+/// Two quads, the first one of bytes without a sign.
+const UNSIGNED: &str = "opcollect.pair";
+/// Two quads of bytes with a sign.
+const SIGNED: &str = "opcollect.signed_pair";
+
+const RULE: &str = "llvm.FLowerIntrinsic";
+
+/// The quad of data in a product.
+pub struct Pair<'a> {
+    /// Four bytes.
+    pub data: &'a Expression,
+    /// Whether they have a sign.
+    pub is_signed: bool,
+}
+
+/// The sum over `axes` of the products of data and weights; only at the top of a computed element.
+pub fn sum(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<Expression> {
+    register()?;
+    let operator = if data.is_signed { SIGNED } else { UNSIGNED };
+    let pair = data.data.function_with(operator, weight, DType::I32)?;
+    let add = |sum: &Expression, pair: &Expression| sum.function_with(ADD, pair, DType::I32);
+    reduce_by(&constant(DType::I32, 0.0)?, DType::I32, &pair, axes, add)
+}
+
+/// What multiplies bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instruction {
+    /// `vpdpbusd` of 16 lanes and, with `vl`, of 8 and 4.
+    Avx512Vnni,
+    /// `vpdpbusd` of 8 and 4 lanes.
+    AvxVnni,
+    /// `sdot` of 4 lanes.
+    NeonDot,
+    /// What LLVM makes of products and sums.
+    None,
+}
+
+/// What a target has.
+pub(super) fn instruction(target: &Value) -> Result<Instruction> {
+    let has = |feature: &str| call!(names::TARGET_HAS_FEATURE, feature, target)?.boolean();
+    Ok(if has("avx512vnni")? && has("avx512vl")? {
+        Instruction::Avx512Vnni
+    } else if has("avxvnni")? {
+        Instruction::AvxVnni
+    } else if has("dotprod")? {
+        Instruction::NeonDot
+    } else {
+        Instruction::None
+    })
+}
+
+thread_local! {
+    /// Which functions were called: whether data has a sign, and of how many lanes.
+    static CALLED: RefCell<BTreeSet<(bool, u16)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Forgets what was called.
+pub(super) fn forget() {
+    CALLED.take();
+}
+
+/// The functions that were called since.
+pub(super) fn definitions(instruction: Instruction) -> String {
+    let called = CALLED.take();
+    let needs =
+        |wanted: u16| called.iter().any(|&(is_signed, lanes)| native(instruction, is_signed, lanes) == Some(wanted));
+    let declared = [4, 8, 16].into_iter().filter(|&lanes| needs(lanes));
+    let mut text: String = declared.map(|lanes| declaration(instruction, lanes)).collect();
+    for &(is_signed, lanes) in &called {
+        text.push_str(&function(instruction, is_signed, lanes));
+    }
+    text
+}
+
+/// Registers the operators, once per process.
+fn register() -> Result<()> {
+    static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
+    REGISTERED
+        .get_or_init(|| {
+            /// It reads state: nobody computes equal ones once, for then a sum would not see its pair.
+            const READS: i64 = 2;
+            const LEVEL: i64 = 11;
+            for operator in [ADD, UNSIGNED, SIGNED] {
+                call!(names::REGISTER_OPERATOR, operator, "products of bytes")?;
+                call!(names::SET_ATTRIBUTE, operator, "TVectorizable", true, LEVEL)?;
+                call!(names::SET_ATTRIBUTE, operator, "TCallEffectKind", READS, LEVEL)?;
+            }
+            let rule = |arguments: &[AnyView]| {
+                let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
+                let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
+                write(&asked).map(|answer| answer.0).map_err(failed)
+            };
+            call!(names::SET_ATTRIBUTE, ADD, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
+            Ok(())
+        })
+        .clone()
+}
+
+/// The call of a function in the place of an addition.
+fn write(asked: &Value) -> Result<Value> {
+    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert("element type")?;
+    let [sum, pair] = two(asked)?;
+    let operator = pair.field("op")?.field("name")?.text()?;
+    let is_signed = operator == SIGNED;
+    if !is_signed && operator != UNSIGNED {
+        return Err(TvmError::new(ADD, format!("`{operator}` is no pair")));
+    }
+    let [data, weight] = two(&pair)?;
+    CALLED.with_borrow_mut(|called| called.insert((is_signed, kind.lanes)));
+    let name = call!(names::STRING_IMMEDIATE, name(is_signed, kind.lanes).as_str(), Value::none())?;
+    let extern_call = call!(names::GET_OPERATOR, "tirx.call_pure_extern")?;
+    let of = call!(names::PRIM_TYPE, Value(Any::from(kind)))?;
+    let arguments = vec![name, sum, data, weight];
+    call!(names::CALL_OPERATOR, of, extern_call, arguments, Value::none(), Vec::new(), Value::none())
+}
+
+fn two(call: &Value) -> Result<[Value; 2]> {
+    let arguments = call.field("args")?.items()?;
+    arguments.try_into().map_err(|_| TvmError::new(RULE, "a product of bytes has two arguments"))
+}
+
+fn name(is_signed: bool, lanes: u16) -> String {
+    format!("opcollect.{}.{lanes}", if is_signed { "signed_dot" } else { "dot" })
+}
+
+/// The lanes of the instruction that does a vector of so many: the narrowest that has them.
+fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> {
+    let widths: &[u16] = match (instruction, is_signed) {
+        (Instruction::Avx512Vnni, false) => &[4, 8, 16],
+        (Instruction::AvxVnni, false) => &[4, 8],
+        (Instruction::NeonDot, true) => &[4],
+        _ => &[],
+    };
+    widths.iter().copied().find(|&width| lanes > 1 && width >= lanes)
+}
+
+/// LLVM's name of an instruction, and the type of its quads.
+fn intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
+    match instruction {
+        Instruction::NeonDot => ("llvm.aarch64.neon.sdot.v4i32.v16i8".to_owned(), "<16 x i8>".to_owned()),
+        // LLVM reads the older form, whose quads are numbers of 32 bits, in every version.
+        _ => (format!("llvm.x86.avx512.vpdpbusd.{}", 32 * lanes), format!("<{lanes} x i32>")),
+    }
+}
+
+fn declaration(instruction: Instruction, lanes: u16) -> String {
+    let (name, quads) = intrinsic(instruction, lanes);
+    format!("declare <{lanes} x i32> @{name}(<{lanes} x i32>, {quads}, {quads})\n")
+}
+
+fn function(instruction: Instruction, is_signed: bool, lanes: u16) -> String {
+    let kind = if lanes == 1 { "i32".to_owned() } else { format!("<{lanes} x i32>") };
+    let head = format!(
+        "define {kind} @\"{}\"({kind} %s, {kind} %a, {kind} %b) alwaysinline nounwind willreturn memory(none) {{\n",
+        name(is_signed, lanes)
+    );
+    let body = match native(instruction, is_signed, lanes) {
+        Some(width) => by_instruction(instruction, lanes, width),
+        None => by_products(is_signed, lanes, &kind),
+    };
+    format!("{head}{body}}}\n")
+}
+
+/// By one instruction of at least as many lanes.
+fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
+    let mut text = String::new();
+    let list = |count: u16, used: u16| {
+        let places = (0..count).map(|lane| if lane < used { format!("i32 {lane}") } else { "i32 poison".to_owned() });
+        places.collect::<Vec<_>>().join(", ")
+    };
+    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    for value in ["s", "a", "b"] {
+        let places = list(width, lanes);
+        line(format!(
+            "%{value}1 = shufflevector <{lanes} x i32> %{value}, <{lanes} x i32> poison, <{width} x i32> <{places}>"
+        ));
+    }
+    let (intrinsic, quads) = intrinsic(instruction, width);
+    for value in ["a", "b"] {
+        line(format!("%{value}2 = bitcast <{width} x i32> %{value}1 to {quads}"));
+    }
+    line(format!("%r1 = call <{width} x i32> @{intrinsic}(<{width} x i32> %s1, {quads} %a2, {quads} %b2)"));
+    line(format!(
+        "%r = shufflevector <{width} x i32> %r1, <{width} x i32> poison, <{lanes} x i32> <{}>",
+        list(lanes, lanes)
+    ));
+    line(format!("ret <{lanes} x i32> %r"));
+    text
+}
+
+/// By products of numbers of 32 bits, a byte of each quad at a time.
+fn by_products(is_signed: bool, lanes: u16, kind: &str) -> String {
+    let mut text = String::new();
+    let splat = |number: u16| if lanes == 1 { number.to_string() } else { format!("splat (i32 {number})") };
+    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    let mut sum = "%s".to_owned();
+    for byte in 0..4_u16 {
+        for (value, has_sign) in [("a", is_signed), ("b", true)] {
+            // Up to the highest bits, and down again with the sign or without.
+            line(format!("%{value}{byte}u = shl {kind} %{value}, {}", splat(24 - 8 * byte)));
+            let down = if has_sign { "ashr" } else { "lshr" };
+            line(format!("%{value}{byte} = {down} {kind} %{value}{byte}u, {}", splat(24)));
+        }
+        line(format!("%p{byte} = mul {kind} %a{byte}, %b{byte}"));
+        line(format!("%r{byte} = add {kind} {sum}, %p{byte}"));
+        sum = format!("%r{byte}");
+    }
+    line(format!("ret {kind} {sum}"));
+    text
+}
