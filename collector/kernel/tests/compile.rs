@@ -1,11 +1,11 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
 use job::space::{self, Schedule};
-use job::target::{self, Target};
+use job::target::{self, Cpu, Machine, Target};
 use kernel::apply::SpaceCache;
 use kernel::lower::{Sums, lower};
 use kernel::tvm::names::Role;
-use kernel::tvm::{compile, library, trace};
+use kernel::tvm::{compile, library, object, trace};
 use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
 
 fn parameter(extents: &[i64], is_constant: bool) -> Parameter {
@@ -68,6 +68,39 @@ fn target() -> (Target, compile::CompileTarget) {
     let target = target::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
     let compiled = compile::CompileTarget::from_json(&target.text).unwrap();
     (target, compiled)
+}
+
+/// A layer of bytes, by its default schedule on processors that are described here.
+fn bytes_on(target: &str, machine: Cpu) -> Vec<u8> {
+    let text = "q_conv(u8[1,24,9,9], const i8[16,24,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0";
+    let task = Task::from_text(text).unwrap();
+    let schedule = Schedule::Template { knobs: space::space(&task, &Machine::Cpu(machine)).default };
+    let target = compile::CompileTarget::from_json(target).unwrap();
+    let lowered = lower(&task, schedule.layout(), Sums::Own).unwrap();
+    let moves = kernel::apply::apply(&task, &lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
+    compile::compile(&moves.module().unwrap(), &target, schedule.functions()).unwrap().bytes
+}
+
+#[test]
+fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
+    library::open(Role::Builder).unwrap();
+    let sets = |bytes: &[u8]| {
+        let functions = object::functions(bytes).unwrap();
+        kernel::code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()))
+    };
+    let wide = Cpu { vector_lanes: 16, vector_registers: 32, cores: 2 };
+    let server = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "cascadelake"}"#, wide));
+    assert!(server.iter().any(|set| set == "avx512_vnni"), "{server:?}");
+    let half = Cpu { vector_lanes: 8, vector_registers: 16, cores: 2 };
+    let client = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "alderlake"}"#, half));
+    assert!(client.iter().any(|set| set == "avx_vnni"), "{client:?}");
+    let old = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "haswell"}"#, half));
+    assert!(old.iter().all(|set| !set.ends_with("vnni")), "{old:?}");
+    // `sdot v, v, v` of Arm's processors, wherever its registers are.
+    let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}"#;
+    let object = bytes_on(arm, Cpu { vector_lanes: 4, vector_registers: 32, cores: 2 });
+    let words = object.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    assert!(words.filter(|word| word & 0xffe0_fc00 == 0x4e80_9400).count() > 4);
 }
 
 #[test]

@@ -12,8 +12,9 @@ use job::space::dots::is_flat;
 use models::Task;
 
 pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let known = |extents: Option<Vec<i64>>| extents.expect("products have known sizes");
-    let extents = known(task.steps[0].output.extents());
+    // A number of images that stays open decides nothing here.
+    let task = &task.with_sizes(|_| 1);
+    let extents = task.steps[0].output.extents().expect("sizes were just given");
     let kernel = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
     let is_flat = is_flat(&task.steps[0].op, kernel.get(2..).unwrap_or_default());
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("products have an anchor");

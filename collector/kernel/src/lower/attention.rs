@@ -61,14 +61,11 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
         None => None,
     };
     // Turned keys can be read as vectors of places; zeros make these a multiple of the vector.
-    let (stored, is_turned) = match writer.layout {
-        Layout::Blocked { block } => {
-            let places = writer.number(&places)?;
-            (Extent::Known((places + block - 1) / block * block), true)
-        }
-        Layout::Plain | Layout::Columns { .. } | Layout::Winograd { .. } | Layout::Dots { .. } => {
-            (places.clone(), false)
-        }
+    let (stored, is_turned) = if let Layout::Blocked { block } = writer.layout {
+        let places = writer.number(&places)?;
+        (Extent::Known((places + block - 1) / block * block), true)
+    } else {
+        (places.clone(), false)
     };
     let is_padded = is_turned && !stored.is(writer.number(&places)?);
     let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };

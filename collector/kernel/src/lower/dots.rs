@@ -43,13 +43,13 @@ pub(super) fn conv(
     output: &Output,
 ) -> Result<Tensor> {
     let kernel = writer.kernel.clone();
-    let extents = writer.numbers(&output.extents)?;
+    let extents = places_of(writer, &output.extents)?;
     let depth = writer.number(&data.extents[1])? / window.groups;
     let is_flat = is_flat(op, &kernel);
-    let mut places = extents[2..].to_vec();
+    let mut places = extents.clone();
     if is_flat {
         places = vec![1; kernel.len()];
-        places[kernel.len() - 1] = extents[2..].iter().product();
+        places[kernel.len() - 1] = extents.iter().product();
     }
     let columns = places[places.len() - 1];
     let padded = (columns + tile.columns - 1) / tile.columns * tile.columns;
@@ -59,10 +59,13 @@ pub(super) fn conv(
         (false, 1) => shape.quads_of_columns(writer, data, output)?,
         (false, _) => shape.quads_of_depth(writer, data, output)?,
     };
-    let wide: Vec<i64> = extents[..2].iter().chain(&places[..places.len() - 1]).chain([&padded]).copied().collect();
+    let mut wide = places.clone();
+    wide[kernel.len() - 1] = padded;
+    let whole = with_channels(&output.extents[0], output.extents[1].clone(), &wide);
     let axes = shape.axes()?;
-    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &known(&wide)), |i| {
-        let pair = Pair { data: &quads.at(&shape.at(i, &axes, extents[1])?)?, is_signed: tile.is_signed };
+    let channels = writer.number(&output.extents[1])?;
+    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &whole), |i| {
+        let pair = Pair { data: &quads.at(&shape.at(i, &axes, channels)?)?, is_signed: tile.is_signed };
         sum(&pair, &stored_quad(weight, &i[1], &shape.row(&axes)?)?, &axes)
     })?;
     let zero = constant(DType::I32, shape.zero(data.dtype) as f64)?;
@@ -74,31 +77,40 @@ pub(super) fn conv(
             less_zero(sums.at(&place_in(&wide, i, &extents)?)?, &i[1])
         });
     }
-    let wide = known(&wide);
     let result = writer
-        .block(&output.name("less_zero"), Part::Epilogue, (output.dtype, &wide), |i| less_zero(sums.at(i)?, &i[1]))?;
-    writer.padded = Some(wide);
+        .block(&output.name("less_zero"), Part::Epilogue, (output.dtype, &whole), |i| less_zero(sums.at(i)?, &i[1]))?;
+    writer.padded = Some(whole);
     Ok(result)
 }
 
 /// Of columns that were padded, those that are wanted.
 pub(super) fn cut(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
-    let (numbers, wide) = (writer.numbers(extents)?, writer.numbers(&padded.extents)?);
+    let (numbers, wide) = (places_of(writer, extents)?, places_of(writer, &padded.extents)?);
     writer.block("cut", Part::Cut, (padded.dtype, extents), |i| padded.at(&place_in(&wide, i, &numbers)?))
+}
+
+/// The extents of a convolution's places.
+fn places_of(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
+    writer.numbers(&extents[2..])
+}
+
+/// Images, channels, and the rest.
+fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent> {
+    [images.clone(), channels].into_iter().chain(known(rest)).collect()
 }
 
 /// The place of an element of a result among sums that may have its places in one row.
 fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let last = wide.len() - 1;
-    if wide[2..last] == extents[2..last] {
+    if wide[..last] == extents[..last] {
         return Ok(at.to_vec());
     }
     let mut column = at[2].clone();
-    for (place, &extent) in at[3..].iter().zip(&extents[3..]) {
+    for (place, &extent) in at[3..].iter().zip(&extents[1..]) {
         column = column.mul(&index(extent)?)?.add(place)?;
     }
     let mut place = at[..2].to_vec();
-    place.extend((2..last).map(|_| index(0)).collect::<std::result::Result<Vec<_>, _>>()?);
+    place.extend((0..last).map(|_| index(0)).collect::<std::result::Result<Vec<_>, _>>()?);
     place.push(column);
     Ok(place)
 }
@@ -188,6 +200,11 @@ impl Shape<'_> {
         row.mul(&index(self.groups())?)?.add(&axes[axes.len() - 1].variable)?.add(&index(1)?)
     }
 
+    /// Quads along the depth of all groups.
+    fn all_groups(&self) -> Extent {
+        Extent::Known(self.window.groups * self.groups())
+    }
+
     fn stride(&self) -> i64 {
         self.window.strides[self.last()]
     }
@@ -264,13 +281,13 @@ impl Shape<'_> {
 
     /// Quads along the depth of places that are one row: `[n, depth / 4, 1…, column]`.
     fn flat_quads(&self, writer: &mut Writer, data: &Tensor, name: &str) -> Result<Tensor> {
-        let read = writer.numbers(&data.extents)?;
+        let read = places_of(writer, &data.extents)?;
         let whole = self.places[self.last()];
-        let mut extents = vec![read[0], self.window.groups * self.groups()];
-        extents.extend(self.places[..self.last()].iter().chain([&1, &self.padded]));
-        writer.block(name, Part::Quads, (DType::I32, &known(&extents)), |i| {
+        let rest = [&self.places[..self.last()], &[1, self.padded]].concat();
+        let extents = with_channels(&data.extents[0], self.all_groups(), &rest);
+        writer.block(name, Part::Quads, (DType::I32, &extents), |i| {
             let column = &i[extents.len() - 1];
-            let place = digits(column, &read[2..])?;
+            let place = digits(column, &read)?;
             let quad = quad(|byte| self.byte_of_depth(data, (&i[0], &i[1]), byte, &place))?;
             let quad = self.turned(quad, data.dtype)?;
             if self.padded == whole {
@@ -283,9 +300,9 @@ impl Shape<'_> {
     /// Quads along the depth: `[n, depth / 4, rows…, column % stride, column / stride]`.
     fn quads_of_depth(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
-        let mut extents = writer.numbers(&bytes.extents)?;
-        extents[1] = self.window.groups * self.groups();
-        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &known(&extents)), |i| {
+        let mut extents = bytes.extents.clone();
+        extents[1] = self.all_groups();
+        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
             let quad = quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
             self.turned(quad, data.dtype)
         })
@@ -294,11 +311,10 @@ impl Shape<'_> {
     /// Quads along a row: `[n, channel, rows…, four columns, column]`.
     fn quads_of_columns(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
-        let read = writer.numbers(&bytes.extents)?;
         let rows = 2 + self.last();
-        let mut extents = read[..rows].to_vec();
-        extents.extend([self.groups(), self.padded]);
-        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &known(&extents)), |i| {
+        let mut extents = bytes.extents[..rows].to_vec();
+        extents.extend(known(&[self.groups(), self.padded]));
+        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
             let quad = quad(|byte| {
                 let tap = i[rows].mul(&index(QUAD)?)?.add(&index(byte)?)?;
                 let behind = tap.mul(&index(self.window.dilations[self.last()])?)?;
@@ -313,9 +329,9 @@ impl Shape<'_> {
     /// The data surrounded by its zero point, each row by the phases of its stride:
     /// `[n, channel, rows…, column % stride, column / stride]`.
     fn padded_bytes(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
-        let read = writer.numbers(&data.extents)?;
         let (stride, rows) = (self.stride(), 2 + self.last());
-        let mut extents = read[..2].to_vec();
+        let all = |rest: &[i64]| with_channels(&data.extents[0], data.extents[1].clone(), rest);
+        let mut extents = Vec::new();
         for d in 0..self.last() {
             let reach = (self.kernel[d] - 1) * self.window.dilations[d] + 1;
             extents.push((self.places[d] - 1) * self.window.strides[d] + reach);
@@ -323,15 +339,15 @@ impl Shape<'_> {
         let phases = [stride.min(self.reach() + 1), self.padded + self.reach() / stride];
         if stride == 1 {
             extents.extend(phases);
-            return self.surrounded(writer, data, &output.name("pad_temp"), &extents, |i| {
+            return self.surrounded(writer, data, &output.name("pad_temp"), &all(&extents), |i| {
                 [&i[..rows], &i[rows + 1..]].concat()
             });
         }
         extents.push(phases[1] * stride);
-        let bytes = self.surrounded(writer, data, &output.name("pad_temp"), &extents, <[Expression]>::to_vec)?;
+        let bytes = self.surrounded(writer, data, &output.name("pad_temp"), &all(&extents), <[Expression]>::to_vec)?;
         extents.pop();
         extents.extend(phases);
-        writer.block(&output.name("phases"), Part::Pad, (data.dtype, &known(&extents)), |i| {
+        writer.block(&output.name("phases"), Part::Pad, (data.dtype, &all(&extents)), |i| {
             let mut at = i[..rows].to_vec();
             at.push(i[rows + 1].mul(&index(stride)?)?.add(&i[rows])?);
             bytes.at(&at)
@@ -344,23 +360,23 @@ impl Shape<'_> {
         writer: &mut Writer,
         data: &Tensor,
         name: &str,
-        extents: &[i64],
+        extents: &[Extent],
         place: impl Fn(&[Expression]) -> Vec<Expression>,
     ) -> Result<Tensor> {
-        let read = writer.numbers(&data.extents)?;
+        let (read, padded) = (places_of(writer, &data.extents)?, places_of(writer, extents)?);
         let zero = constant(data.dtype, self.window.zero as f64)?;
-        writer.block(name, Part::Pad, (data.dtype, &known(extents)), |i| {
+        writer.block(name, Part::Pad, (data.dtype, extents), |i| {
             let mut at = place(i);
             let mut inside: Option<Expression> = None;
             for (d, at) in at[2..].iter_mut().enumerate() {
-                let (head, last) = (self.window.pads[d], d == self.last());
-                let extent = if last { extents[extents.len() - 1] } else { extents[2 + d] };
+                let head = self.window.pads[d];
+                let extent = if d == self.last() { padded[padded.len() - 1] } else { padded[d] };
                 *at = at.sub(&index(head)?)?;
                 if head > 0 {
                     inside = Some(super::movement::both(inside, at.at_least(&index(0)?)?.likely()?)?);
                 }
-                if extent - head > read[2 + d] {
-                    inside = Some(super::movement::both(inside, at.less(&index(read[2 + d])?)?.likely()?)?);
+                if extent - head > read[d] {
+                    inside = Some(super::movement::both(inside, at.less(&index(read[d])?)?.likely()?)?);
                 }
             }
             let element = data.at(&at)?;

@@ -9,6 +9,8 @@ pub const PRODUCTS: &[&str] = &[
     "mat_mul(f32[n,4,m,16], f32[n,4,m,16]) transpose_a=false transpose_b=true",
     "mat_mul(f32[4,m,n], f32[4,n,16]) transpose_a=false transpose_b=false",
     "conv(f32[n,3,9,9], const f32[8,3,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1",
+    "q_conv(i8[n,3,9,9], const i8[8,3,3,3]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=3 w_zero=0",
+    "q_conv(i8[n,4,4,4], const i8[8,4,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1 x_zero=3 w_zero=0",
     "q_dense(u8[n,24], const i8[40,24]) x_zero=7 w_zero=0 | requantize(_, const f32[]) axis=0 high=255 low=0 to=\"u8\" zero=3",
 ];
 
