@@ -71,10 +71,8 @@ struct Best {
 /// Costs are counted in floating-point operations of a product of matrices; these were seen on one core with vectors of
 /// 512 bits.
 mod cost {
-    /// Of a byte of the filters beyond those that the nearest caches keep.
-    pub(super) const FAR_BYTE: f64 = 5.0;
-    /// Bytes that they keep.
-    pub(super) const NEAR_BYTES: f64 = 1e6;
+    /// Of a byte of the filters: in a whole model they come from far away.
+    pub(super) const BYTE: f64 = 15.0;
     /// Of transforming an element of the input or the result.
     pub(super) const ELEMENT: [f64; 2] = [150.0, 110.0];
     /// Loads per product of a register tile that hides them.
@@ -92,8 +90,7 @@ impl Shape {
 
     /// What bringing in filters costs.
     fn filters(&self, numbers: i64) -> f64 {
-        let bytes = (numbers * self.sources * self.channels * 4) as f64;
-        (bytes - cost::NEAR_BYTES).max(0.0) * cost::FAR_BYTE
+        (numbers * self.sources * self.channels * 4) as f64 * cost::BYTE
     }
 
     fn direct(&self) -> f64 {
