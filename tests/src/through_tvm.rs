@@ -75,7 +75,7 @@ impl Tasks {
             let built = workers.build(&jobs, &mut || {});
             for (task, build) in tasks.iter().zip(built) {
                 let wrong = match build {
-                    Build::Built(artifact) => run(&mut workers, task, artifact, cpus),
+                    Build::Built(artifact) => run(&mut workers, task, *artifact, cpus),
                     Build::Failed(why) => Some(format!("not built: {why}")),
                     other => Some(format!("not built: {other:?}")),
                 };

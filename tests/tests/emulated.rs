@@ -548,7 +548,7 @@ fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
 /// A failed launch breaks the device for its process: it costs one record, and the next is measured by another process.
 fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]) {
     let built = |job: &RunJob| {
-        Build::Built(Artifact {
+        Build::Built(Box::new(Artifact {
             object: Vec::new(),
             instruction_sets: Vec::new(),
             device: job.device.clone(),
@@ -559,7 +559,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             lower_ms: 1.0,
             codegen_ms: 1.0,
             features: Default::default(),
-        })
+        }))
     };
     let target = target::cuda(&target::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());

@@ -214,7 +214,7 @@ fn cpu() -> Target {
 
 fn built(deed: &str) -> Build {
     let object = kernel(deed);
-    Build::Built(Artifact {
+    Build::Built(Box::new(Artifact {
         code_bytes: object.len() as u64,
         object,
         instruction_sets: Vec::new(),
@@ -225,7 +225,7 @@ fn built(deed: &str) -> Build {
         lower_ms: 1.0,
         codegen_ms: 1.0,
         features: Default::default(),
-    })
+    }))
 }
 
 #[test]

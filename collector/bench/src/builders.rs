@@ -10,7 +10,7 @@ use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
 #[derive(Clone, Debug)]
 pub enum Build {
     /// Built code.
-    Built(Artifact),
+    Built(Box<Artifact>),
     /// TVM refused.
     Failed(String),
     /// The space has no schedule at this draw.
@@ -122,7 +122,7 @@ impl Builders {
         let seat = &mut self.seats[place];
         let number = seat.number.take().expect("a builder that owes an answer has a job");
         let build = match seat.supervisor.receive() {
-            Ok(BuildReply::Built(artifact)) => Build::Built(*artifact),
+            Ok(BuildReply::Built(artifact)) => Build::Built(artifact),
             Ok(BuildReply::Failed(why)) => Build::Failed(why),
             Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
             Err(fault) => Build::Fault(fault),

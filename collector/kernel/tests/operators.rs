@@ -41,7 +41,7 @@ fn check(texts: &[&str], schedules: usize) {
     let mut failures = Vec::new();
     for ((task, job), build) in tried.iter().zip(built) {
         let wrong = match build {
-            Build::Built(artifact) => run(&mut workers, task, artifact, cpus),
+            Build::Built(artifact) => run(&mut workers, task, *artifact, cpus),
             other => Some(format!("{other:?}")),
         };
         failures.extend(wrong.map(|why| format!("{}\n  {}\n  {why}", task.to_text(), job.schedule)));

@@ -211,7 +211,7 @@ fn read_builds(dir: &Path, plan: &Plan) -> Result<Builds> {
         let planned = &plan.tasks[built.task];
         let build = match (&built.object, &built.device) {
             (None, None) => Build::Failed(built.failure.clone().unwrap_or_default()),
-            (object, device) => Build::Built(Artifact {
+            (object, device) => Build::Built(Box::new(Artifact {
                 object: object.as_ref().map(|name| read_code(dir, name, "o")).transpose()?.unwrap_or_default(),
                 // What a loader does not ask for.
                 instruction_sets: Vec::new(),
@@ -223,7 +223,7 @@ fn read_builds(dir: &Path, plan: &Plan) -> Result<Builds> {
                 lower_ms: built.lower_ms,
                 codegen_ms: built.codegen_ms,
                 features: built.features.clone(),
-            }),
+            })),
         };
         builds.insert((planned.compiled_json().to_owned(), built.schedule.clone()), build);
     }

@@ -97,7 +97,7 @@ pub fn make(
     for (build, one) in bench.build(&jobs, done).into_iter().zip(&plan.tasks) {
         let why = match build {
             Build::Built(artifact) => {
-                artifacts.push(artifact);
+                artifacts.push(*artifact);
                 continue;
             }
             Build::Failed(why) | Build::Rejected(why) => why,

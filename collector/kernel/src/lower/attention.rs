@@ -82,18 +82,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
         super::movement::both(seen, place.less(&places.expression()?)?).map(Some)
     };
     let width = axis("d", &q.extents[3], true)?;
-    let keys = if is_turned {
-        let turned = [batch.clone(), k.extents[1].clone(), q.extents[3].clone(), stored.clone()];
-        writer.block(&output.name("attention_keys"), Part::Helper, (dtype, &turned), |i| {
-            let at = [i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()];
-            if !is_padded {
-                return k.at(&at);
-            }
-            i[3].less(&places.expression()?)?.if_then_else(&k.at(&at)?, &constant(dtype, 0.0)?)
-        })?
-    } else {
-        k.clone()
-    };
+    let keys = if is_turned { turned(writer, &output.name("attention_keys"), k, &stored)? } else { k.clone() };
     let products = writer.block(&output.name("attention_products"), Part::Helper, (dtype, &all), |i| {
         let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let (place, part) = (i[3].clone(), width.variable.clone());
@@ -153,6 +142,19 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
             sum
         };
         weighted.at(i)?.div(&sum)
+    })
+}
+
+/// Keys with their places last, and zeros behind them.
+fn turned(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent) -> Result<Tensor> {
+    let places = writer.number(&keys.extents[2])?;
+    let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];
+    writer.block(name, Part::Helper, (keys.dtype, &extents), |i| {
+        let key = keys.at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
+        if stored.is(places) {
+            return Ok(key);
+        }
+        i[3].less(&index(places)?)?.if_then_else(&key, &constant(keys.dtype, 0.0)?)
     })
 }
 
