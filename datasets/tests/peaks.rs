@@ -96,6 +96,13 @@ fn only_what_surely_is_moved_counts() {
         (1, 0),
         "steps may leave pixels out"
     );
+    let saving = serde_json::json!({"from": "template", "knobs": {"algorithm": "winograd4", "block": 32, "tile_p": 7}});
+    let saving = Json::new(&saving).expect("JSON");
+    assert_eq!(
+        of(Record { op_kind: "conv2d".to_owned(), schedule: Some(saving), ..product(10.0, None) }),
+        (0, 0),
+        "fewer products than are counted"
+    );
     assert_eq!(of(plain("relu", 8192)), (0, 1));
     assert_eq!(of(plain("slice", 0)), (0, 0));
     assert_eq!(of(plain("max_pool", 100)), (0, 0), "fewer operations than elements");

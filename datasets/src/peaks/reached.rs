@@ -20,7 +20,7 @@ impl Reached {
         let is_alone = is_alone && !record.is_network();
         let (true, Some(median_ns)) = (is_alone && record.is_known_well(), record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
-        if record.macs > Some(0) && record.dtype.as_deref() == Some("f32") {
+        if record.macs > Some(0) && !record.saves_products() && record.dtype.as_deref() == Some("f32") {
             let best = self.compute.entry(threads).or_default();
             *best = best.max(number(record.flops) / median_ns * 1e9);
         }

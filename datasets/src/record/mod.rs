@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod json;
 pub mod key;
 pub mod network;
+mod products;
 pub(crate) mod serial;
 pub mod table;
 pub mod words;

@@ -35,6 +35,8 @@ pub struct Row {
     pub gflops: f64,
     /// Attainable time over median, if the peaks are known.
     pub roofline: Option<f64>,
+    /// Whether the best schedule saves some of the products that are counted.
+    pub saves_products: bool,
     /// Part of the model's time.
     pub share: f64,
     /// Half the width of that part's interval; nothing where an operator has none.
@@ -184,6 +186,7 @@ fn best_row(
         spread: best.uncertainty(),
         gflops: flops / median_ns,
         roofline: attainable.map(|attainable| attainable / median_ns),
+        saves_products: best.saves_products(),
         share: 0.0,
         share_spread: None,
         default_over_best: default.map(|(_, default)| default / median_ns),
@@ -206,9 +209,13 @@ fn by_upper_end(left: &(&Record, f64), right: &(&Record, f64)) -> Ordering {
 
 /// Why some operators seem faster than the host can be: its peaks are at least what any operator that is known well reached.
 fn above_roofline(summary: &Summary) -> String {
-    let above: Vec<&Row> = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0)).collect();
+    let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
+    let (saving, above): (Vec<&Row>, Vec<&Row>) = above.partition(|row| row.saves_products);
     let uncertain = above.iter().filter(|row| !row.is_known_well()).count();
     let mut text = String::new();
+    if !saving.is_empty() {
+        text.push_str(&format!("\nroofline above 100 % in {}: not all counted products are computed", saving.len()));
+    }
     if uncertain > 0 {
         text.push_str(&format!("\nroofline above 100 % in {uncertain}: medians known badly raise no peak"));
     }

@@ -16,6 +16,7 @@ fn summary() -> Summary {
         spread: Some(0.008),
         gflops: 220.4,
         roofline: Some(0.72),
+        saves_products: false,
         share: 0.984,
         share_spread: Some(0.012),
         default_over_best: Some(1.9),
@@ -140,4 +141,26 @@ fn what_is_known_badly_and_what_is_slow_stand_out() {
     assert!(text.contains("\u{1b}[33m209.0 %\u{1b}[0m"), "{text:?}");
     assert!(text.contains("\u{1b}[31m11 %\u{1b}[0m"), "{text:?}");
     assert!(!text.contains("m0.8 %"), "{text:?}");
+}
+
+#[test]
+fn a_rate_above_the_peak_has_its_reason() {
+    let mut summary = summary();
+    summary.rows[0].roofline = Some(1.8);
+    let text = |summary: &Summary| render(summary, &Paper::plain(200));
+    assert!(
+        text(&summary).contains("roofline above 100 % in 1: not all counted bytes must move"),
+        "{}",
+        text(&summary)
+    );
+    summary.rows[0].saves_products = true;
+    assert!(text(&summary).contains("above 100 % in 1: not all counted products are computed"), "{}", text(&summary));
+    // As a campaign writes it.
+    let knobs =
+        job::space::Knobs([("algorithm".to_owned(), job::space::Setting::Choice("winograd2".to_owned()))].into());
+    let schedule = Schedule::Template { knobs }.to_json();
+    let schedule = serde_json::from_str::<serde_json::Value>(&schedule).expect("JSON");
+    let record = Record { schedule: Some(datasets::Json::from(schedule)), ..Record::default() };
+    assert!(record.saves_products());
+    assert!(!Record::default().saves_products());
 }
