@@ -19,11 +19,13 @@ pub use packing::Packing;
 use crate::device::DeviceCode;
 use crate::space::Schedule;
 use crate::target::Target;
+use anyhow::Context;
 use measure::counters::{Backend, CounterRequest};
 use measure::{Evaluator, Measurement, Method};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -251,6 +253,16 @@ pub struct NetworkJob {
 }
 
 impl NetworkJob {
+    /// The bytes of its inputs.
+    pub fn read_inputs(&self) -> anyhow::Result<Vec<u8>> {
+        fs::read(&self.inputs).with_context(|| format!("cannot read `{}`", self.inputs.display()))
+    }
+
+    /// Puts the bytes of its outputs where they are wanted.
+    pub fn write_outputs(&self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+        fs::write(&self.outputs, bytes).with_context(|| format!("cannot write `{}`", self.outputs.display()))
+    }
+
     /// How long it may take.
     pub fn deadline(&self, slack: Duration) -> Duration {
         rule_limit(&self.method) + slack
@@ -270,6 +282,13 @@ pub struct Measured {
     pub tvm_seconds: Vec<f64>,
     /// Whether something failed after measuring, so that the next job needs a runner of its own.
     pub is_runner_spent: bool,
+}
+
+impl Measured {
+    /// What was measured by our own rule, in a runner that can go on.
+    pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
+        Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false }
+    }
 }
 
 /// How far a result is from the reference computation.

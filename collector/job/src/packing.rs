@@ -1,7 +1,7 @@
 //! How the parameters of built code are stored.
 
 use crate::space::dots::QUAD;
-use crate::winograd::{KERNEL, transforms};
+use crate::winograd::{KERNEL, reached, transforms};
 use serde::{Deserialize, Serialize};
 
 /// How a parameter is stored.
@@ -59,7 +59,7 @@ impl Packing {
             }
             Packing::Rows => vec![extents[0], extents[1..].iter().product()],
             Packing::Winograd { tile, block } => {
-                let window = tile + KERNEL as i64 - 1;
+                let window = reached(tile);
                 vec![window, window, (extents[0] + block - 1) / block, extents[1], block]
             }
         }

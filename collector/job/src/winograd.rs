@@ -8,6 +8,9 @@
 /// Extent of the filters.
 pub const KERNEL: usize = 3;
 
+/// Elements of a vector, of channels or places: there are as many input channels, or a multiple.
+pub const LANES: i64 = 16;
+
 /// The matrices of one extent of tiles, row by row.
 #[derive(Debug)]
 pub struct Transforms {
@@ -71,10 +74,15 @@ pub fn transforms(tile: i64) -> Option<&'static Transforms> {
     [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
 }
 
+/// How many places of the input so many places of the result read.
+pub fn reached(places: i64) -> i64 {
+    places + KERNEL as i64 - 1
+}
+
 impl Transforms {
     /// Extent of a window, and of what becomes of it.
     pub fn window_extent(&self) -> i64 {
-        self.tile + KERNEL as i64 - 1
+        reached(self.tile)
     }
 
     /// `G g Gᵀ`, row by row.

@@ -6,13 +6,13 @@
 
 use crate::measuring::ready_this_thread;
 use crate::tvm::network::{Calls, Network};
-use anyhow::{Context, Result};
-use job::kept::{Kept, stamps};
+use anyhow::Result;
+use job::kept::Kept;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, RunReply};
-use measure::counters::{Backend, CounterSession};
+use measure::counters::CounterSession;
 use measure::{HostClock, measure};
-use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
 
@@ -34,23 +34,9 @@ impl Runner {
     }
 
     fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
-        let stamps = stamps(&[&executor::folder::description(&job.program), &job.inputs], &job.cpus);
-        // Counters have to be there before the threads that they count.
-        let is_counted = job.counters.backend != Backend::None;
-        let serving = self.kept.take(&stamps).filter(|_| !is_counted);
         let process = self.process;
-        let serving = serving.unwrap_or_else(|| {
-            Serving::begin(move |jobs, answers| {
-                // Whoever asked hears of the first failure; after it nothing is asked any more.
-                if let Err(error) = serve(process, jobs, answers) {
-                    let _ = answers.send(Err(error));
-                }
-            })
-        });
-        let measured = serving.ask(job).context("the measuring thread panicked")??;
-        if !is_counted {
-            self.kept.put(stamps, serving);
-        }
+        let files: [&Path; 2] = [&executor::folder::description(&job.program), &job.inputs];
+        let measured = self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)?;
         Ok(RunReply::Measured(Box::new(measured)))
     }
 }
@@ -63,8 +49,7 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
-    let inputs = fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
-    network.write_inputs(&inputs)?;
+    network.write_inputs(&job.read_inputs()?)?;
     let calls = network.calls();
     loop {
         let measured = measured(&network, &calls, &job, &mut counters)?;
@@ -79,13 +64,6 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
 fn measured(network: &Network, calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<Measured> {
     network.poison_outputs()?;
     let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
-    fs::write(&job.outputs, network.read_outputs()?)
-        .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
-    Ok(Measured {
-        measurement,
-        check: None,
-        peak_memory_bytes: peak_resident_bytes(),
-        tvm_seconds: Vec::new(),
-        is_runner_spent: false,
-    })
+    job.write_outputs(network.read_outputs()?)?;
+    Ok(Measured::new(measurement, None, peak_resident_bytes()))
 }

@@ -93,8 +93,7 @@ fn run_on_this_thread(
         Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
         None => Vec::new(),
     };
-    let measured =
-        Measured { measurement, check, peak_memory_bytes: peak_resident_bytes(), tvm_seconds, is_runner_spent: false };
+    let measured = Measured { tvm_seconds, ..Measured::new(measurement, check, peak_resident_bytes()) };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 

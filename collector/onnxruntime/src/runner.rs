@@ -5,12 +5,11 @@
 
 use crate::MODEL;
 use crate::session::{Runtime, RuntimeError, Session};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use job::kept::{Kept, stamps};
 use job::{Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, affinity, measure};
-use std::fs;
 use worker::{RunnerProcess, peak_resident_bytes};
 
 /// Answers jobs; keeps what the next job of the same model can use.
@@ -47,26 +46,17 @@ impl Runner {
             Some(session) => session,
             None => {
                 let mut session = Session::load(self.process, &self.runtime, &model, &job.cpus)?;
-                let inputs =
-                    fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
-                session.write_inputs(&inputs)?;
+                session.write_inputs(&job.read_inputs()?)?;
                 session
             }
         };
         affinity::pin(&job.cpus[..1])?;
         session.poison_outputs();
         let measurement = measure(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
-        fs::write(&job.outputs, session.read_outputs())
-            .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
+        job.write_outputs(session.read_outputs())?;
         if !is_counted {
             self.kept.put(stamps, session);
         }
-        Ok(RunReply::Measured(Box::new(Measured {
-            measurement,
-            check: None,
-            peak_memory_bytes: peak_resident_bytes(),
-            tvm_seconds: Vec::new(),
-            is_runner_spent: false,
-        })))
+        Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
     }
 }

@@ -401,6 +401,19 @@ pub struct ModelBuild {
     pub json: bool,
 }
 
+/// How long a model is run, on what, and where its outputs go.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Running {
+    /// Stop repeating when the median is known to this part of itself [default: 0.01]
+    #[arg(long, value_name = "PART")]
+    pub precision: Option<f64>,
+    #[command(flatten)]
+    pub given: Given,
+    /// Write each output to a file of NumPy's format in this folder
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
 /// How the program of a folder is run. Folders of artifacts take none of it.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Programs of whole models")]
@@ -411,14 +424,8 @@ pub struct ProgramRun {
     /// Seed of input values [default: that of the expected outputs]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Stop repeating when the median is known to this part of itself [default: 0.01]
-    #[arg(long, value_name = "PART")]
-    pub precision: Option<f64>,
     #[command(flatten)]
-    pub given: Given,
-    /// Write each output to a file of NumPy's format in this folder
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
+    pub running: Running,
 }
 
 /// How a whole model is run.
@@ -432,14 +439,8 @@ pub struct ModelRun {
     /// Seed of input values [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Stop repeating when the median is known to this part of itself [default: 0.01]
-    #[arg(long, value_name = "PART")]
-    pub precision: Option<f64>,
     #[command(flatten)]
-    pub given: Given,
-    /// Write each output to a file of NumPy's format in this folder
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
+    pub running: Running,
     /// Write a record of the kind `network` to this store, which is made if needed; each run is one more attempt
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,

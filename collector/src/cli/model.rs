@@ -55,13 +55,13 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
-        precision: arguments.precision,
+        precision: arguments.running.precision,
         ..Sweep::default()
     };
     let mut whole = Whole::of(Asked {
         config: settings::config(&arguments.models, &sweep)?,
         threads: arguments.threads,
-        inputs: &arguments.given,
+        inputs: &arguments.running.given,
         is_checked: !arguments.no_check,
         engines: &[],
         may_use_gpu: true,
@@ -75,7 +75,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     let keeping = match &arguments.store {
         Some(store) => {
             let schedules = (whole.schedules(&choose), ScheduleSource::Default);
-            Some(Keeping::begin(store, &mut whole, (&schedules.0, schedules.1), &job.method, &arguments.given)?)
+            Some(Keeping::begin(store, &mut whole, (&schedules.0, schedules.1), &job.method, &arguments.running.given)?)
         }
         None => None,
     };
@@ -110,7 +110,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         check,
         kept,
     };
-    tell(&ran, &found, arguments.output.as_deref(), arguments.json)
+    tell(&ran, &found, arguments.running.output.as_deref(), arguments.json)
 }
 
 /// Keeps a record where one is wanted.

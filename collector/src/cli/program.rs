@@ -117,10 +117,10 @@ pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     let given = [
         ("--threads", program.threads.is_some()),
         ("--seed", program.seed.is_some()),
-        ("--precision", program.precision.is_some()),
-        ("--input", !program.given.input.is_empty()),
-        ("--inputs", program.given.inputs.is_some()),
-        ("--output", program.output.is_some()),
+        ("--precision", program.running.precision.is_some()),
+        ("--input", !program.running.given.input.is_empty()),
+        ("--inputs", program.running.given.inputs.is_some()),
+        ("--output", program.running.output.is_some()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
@@ -167,15 +167,15 @@ pub fn run(
             .with_hint("build it on this machine, or with `--target` for this one's processor"));
     }
     let mut raw = RawConfig { threads: arguments.threads.map(|threads| vec![threads]), ..RawConfig::default() };
-    raw.measure.precision = arguments.precision.unwrap_or(raw.measure.precision);
+    raw.measure.precision = arguments.running.precision.unwrap_or(raw.measure.precision);
     let config = raw.check(settings::allowed_cpus()?.len()).map_err(Failure::usage)?;
     let seed = arguments.seed.unwrap_or(portable.seed);
     let types = program.inputs.iter().map(|port| &port.ty);
     let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
         .map_err(|error| Failure::usage(chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    given::take(&arguments.given, &names, &mut inputs)?;
-    let is_known = seed == portable.seed && arguments.given.is_nothing();
+    given::take(&arguments.running.given, &names, &mut inputs)?;
+    let is_known = seed == portable.seed && arguments.running.given.is_nothing();
     if expected.is_some() && !is_known {
         let known = portable.seed;
         tell(&[format!("outputs are not compared: the folder has those of inputs that seed {known} draws")]);
@@ -206,5 +206,5 @@ pub fn run(
         check,
         kept: None,
     };
-    model::tell(&ran, &found, arguments.output.as_deref(), as_json)
+    model::tell(&ran, &found, arguments.running.output.as_deref(), as_json)
 }

@@ -26,10 +26,7 @@ pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
     module.f_set_eval()?;
     drop(content);
     let (measurement, _) = timing.measure(&job.method, || -> Result<IValue> { Ok(module.forward_is(&inputs)?) })?;
-    let peak_memory_bytes = peak_resident_bytes();
-    let measured =
-        Measured { measurement, check: None, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
-    Ok(RunReply::Measured(Box::new(measured)))
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
 }
 
 /// Random values; whole numbers are small and not negative, so that they can be indices.

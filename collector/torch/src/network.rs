@@ -10,13 +10,12 @@ use crate::timing::Timing;
 use anyhow::Context;
 use executor::folder;
 use executor::program::{Argument, Place, Program};
-use job::kept::{Kept, stamps};
+use job::kept::Kept;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, RunReply};
-use measure::counters::Backend;
 use models::{Task, TensorType};
 use std::collections::HashMap;
-use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 use tch::Tensor;
 use worker::peak_resident_bytes;
@@ -28,23 +27,8 @@ pub struct Networks(Kept<Serving<anyhow::Result<RunReply>>>);
 impl Networks {
     /// Does one job.
     pub fn answer(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
-        let stamps = stamps(&[&folder::description(&job.program), &job.inputs], &job.cpus);
-        // Counters have to be there before the threads that they count.
-        let is_counted = job.counters.backend != Backend::None;
-        let serving = self.0.take(&stamps).filter(|_| !is_counted);
-        let serving = serving.unwrap_or_else(|| {
-            Serving::begin(|jobs, answers| {
-                if let Err(error) = serve(jobs, answers) {
-                    // Whoever asked hears of the first failure; after it nothing is asked any more.
-                    let _ = answers.send(Err(error));
-                }
-            })
-        });
-        let reply = serving.ask(job).context("the measuring thread panicked")??;
-        if !is_counted && matches!(reply, RunReply::Measured(_)) {
-            self.0.put(stamps, serving);
-        }
-        Ok(reply)
+        let files: [&Path; 2] = [&folder::description(&job.program), &job.inputs];
+        self.0.ask(job, &files, serve, |reply| matches!(reply, RunReply::Measured(_)))
     }
 }
 
@@ -64,15 +48,8 @@ fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>
         let reply = match timing.measure(&job.method, || network.run()) {
             Err(refusal) => refused(refusal),
             Ok((measurement, outputs)) => {
-                fs::write(&job.outputs, network.bytes(&outputs).map_err(|refusal| anyhow::anyhow!("{refusal}"))?)
-                    .with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
-                RunReply::Measured(Box::new(Measured {
-                    measurement,
-                    check: None,
-                    peak_memory_bytes: peak_resident_bytes(),
-                    tvm_seconds: Vec::new(),
-                    is_runner_spent: false,
-                }))
+                job.write_outputs(network.bytes(&outputs).map_err(|refusal| anyhow::anyhow!("{refusal}"))?)?;
+                RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes())))
             }
         };
         if answers.send(Ok(reply)).is_err() {
@@ -110,8 +87,7 @@ impl Network {
             Ok(task)
         });
         let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
-        let bytes = fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
-        Ok(Network::of(content, tasks, &bytes))
+        Ok(Network::of(content, tasks, &job.read_inputs()?))
     }
 
     fn of(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<Network> {

@@ -64,7 +64,5 @@ fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
-    let peak_memory_bytes = peak_resident_bytes();
-    let measured = Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false };
-    Ok(RunReply::Measured(Box::new(measured)))
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, peak_resident_bytes()))))
 }

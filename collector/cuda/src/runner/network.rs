@@ -14,13 +14,12 @@ use job::device::{DeviceCode, Launches};
 use job::{Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, Method, measure};
-use std::fs;
 
 /// Runs the program of a folder on the inputs of a file.
 pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let device = &gpu.device;
     let content = folder::read(&job.program)?;
-    let inputs = fs::read(&job.inputs).with_context(|| format!("cannot read `{}`", job.inputs.display()))?;
+    let inputs = job.read_inputs()?;
     let codes = content.codes.iter().map(|bytes| DeviceCode::from_bytes(bytes).map_err(anyhow::Error::msg));
     let codes = codes.collect::<Result<Vec<DeviceCode>>>()?;
     let facts = device.facts()?;
@@ -55,14 +54,8 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     for (place, port) in content.program.outputs.iter().enumerate() {
         outputs.extend(memory.read(port, place)?);
     }
-    fs::write(&job.outputs, outputs).with_context(|| format!("cannot write `{}`", job.outputs.display()))?;
-    Ok(RunReply::Measured(Box::new(Measured {
-        measurement,
-        check: None,
-        peak_memory_bytes: worker::peak_resident_bytes(),
-        tvm_seconds: Vec::new(),
-        is_runner_spent: false,
-    })))
+    job.write_outputs(outputs)?;
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, worker::peak_resident_bytes()))))
 }
 
 /// What is launched for a call.

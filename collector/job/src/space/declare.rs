@@ -103,18 +103,21 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
 
 /// How many places of the input one of the result reads.
 fn taps(task: &Task) -> i64 {
-    let extents = task.parameters.get(1).and_then(|weight| weight.ty.extents()).unwrap_or_default();
-    extents.iter().skip(2).product()
+    parameter_extents(task, 1).iter().skip(2).product()
+}
+
+/// The extents of one of a task's parameters, none where they are not known.
+fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
+    task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }
 
 /// An extent of one of a task's parameters.
 fn input_extent_of(task: &Task, parameter: usize, dimension: usize) -> i64 {
-    let extents = task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
-    extents.get(dimension).copied().unwrap_or(1)
+    parameter_extents(task, parameter).get(dimension).copied().unwrap_or(1)
 }
 
 pub(super) fn input_extent(task: &Task, dimension: i64) -> i64 {
-    let extents = task.parameters.first().and_then(|parameter| parameter.ty.extents()).unwrap_or_default();
+    let extents = parameter_extents(task, 0);
     let place = if dimension < 0 { extents.len().checked_sub(1) } else { usize::try_from(dimension).ok() };
     place.and_then(|place| extents.get(place)).copied().unwrap_or(1)
 }

@@ -158,22 +158,18 @@ impl Schedule {
 
     /// The layout the task must be lowered in.
     pub fn layout(&self) -> Layout {
-        match self {
-            Schedule::Template { knobs } if knobs.winograd_tile().is_some() => Layout::Winograd {
-                tile: knobs.winograd_tile().unwrap_or_default(),
-                block: knobs.number("block").unwrap_or(1),
-            },
-            Schedule::Template { knobs } if knobs.choice("layout") == Some("blocked") => {
-                Layout::Blocked { block: knobs.number("block").unwrap_or(1) }
+        let Schedule::Template { knobs } = self else { return Layout::Plain };
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        if let Some(tile) = knobs.winograd_tile() {
+            return Layout::Winograd { tile, block: number("block") };
+        }
+        match (knobs.choice("layout"), knobs.choice("unit")) {
+            (Some("blocked"), _) => Layout::Blocked { block: number("block") },
+            (Some("dots"), _) => {
+                Layout::Dots { columns: number("dots_x"), is_signed: knobs.choice("bytes") == Some("signed") }
             }
-            Schedule::Template { knobs } if knobs.choice("layout") == Some("dots") => Layout::Dots {
-                columns: knobs.number("dots_x").unwrap_or(1),
-                is_signed: knobs.choice("bytes") == Some("signed"),
-            },
-            Schedule::Template { knobs } if knobs.choice("unit") == Some("tensor") => {
-                Layout::Columns { multiple: tensor::columns(knobs) }
-            }
-            Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Layout::Plain,
+            (_, Some("tensor")) => Layout::Columns { multiple: tensor::columns(knobs) },
+            _ => Layout::Plain,
         }
     }
 

@@ -3,11 +3,9 @@
 use super::axes::{choice, choices, divisors, numbers};
 use super::{Limits, Setting, Space};
 use crate::target::Cpu;
-use crate::winograd::{KERNEL, transforms};
+use crate::winograd::{KERNEL, LANES, transforms};
 use models::{DType, Op, Task};
 
-/// Channels are read as vectors of this extent.
-const LANES: i64 = 16;
 /// Tiles that fit the registers together with a block of channels.
 const MOST_TILES: i64 = 28;
 

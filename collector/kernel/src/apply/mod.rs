@@ -13,7 +13,7 @@ use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
 use job::space::gpu::sized;
-use job::space::{Knobs, Schedule, Template, template};
+use job::space::{Knobs, Layout, Schedule, Template, template};
 use models::{Op, Task};
 
 /// Why a schedule cannot be applied.
@@ -69,19 +69,15 @@ pub fn apply(
             if task.steps[0].output.rank() == 0 {
                 return Ok(moves);
             }
-            match template(task) {
-                Template::Contraction if knobs.winograd_tile().is_some() => {
-                    winograd::apply(knobs.winograd_tile().unwrap_or_default(), lowered, knobs, &moves)?
+            match (template(task), schedule.layout()) {
+                (Template::Contraction, Layout::Winograd { tile, .. }) => {
+                    winograd::apply(tile, lowered, knobs, &moves)?
                 }
-                Template::Contraction if knobs.choice("layout") == Some("dots") => {
-                    dots::apply(task, lowered, knobs, &moves)?
-                }
-                Template::Contraction => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
-                Template::Spatial => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
-                Template::Rows if knobs.choice("layout") == Some("blocked") => {
-                    attention::apply(lowered, knobs, &moves)?
-                }
-                Template::Rows => rows::apply(task, lowered, knobs, &moves)?,
+                (Template::Contraction, Layout::Dots { .. }) => dots::apply(task, lowered, knobs, &moves)?,
+                (Template::Contraction, _) => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
+                (Template::Spatial, _) => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
+                (Template::Rows, Layout::Blocked { .. }) => attention::apply(lowered, knobs, &moves)?,
+                (Template::Rows, _) => rows::apply(task, lowered, knobs, &moves)?,
             }
             Ok(moves)
         }

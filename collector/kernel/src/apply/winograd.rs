@@ -3,9 +3,7 @@
 use super::{Knobs, Result, block_of_part, fuse_parallel, number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-
-/// Elements of a vector, of channels or places.
-const LANES: i64 = 16;
+use job::winograd::LANES;
 
 pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let pad = block_of_part(lowered, moves, Part::Pad)?.expect("Winograd's input is padded");

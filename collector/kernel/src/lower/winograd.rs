@@ -7,7 +7,7 @@
 use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
-use job::winograd::{KERNEL, transforms};
+use job::winograd::{KERNEL, reached, transforms};
 use models::DType;
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -28,7 +28,7 @@ pub(super) fn conv(
     let extents = writer.numbers(&output.extents)?;
     let blocks = (extents[1] + block - 1) / block;
     let tiles = [extents[2], extents[3]].map(|places| (places + tile - 1) / tile);
-    let reached = tiles.map(|tiles| tiles * tile + KERNEL as i64 - 1);
+    let reached = tiles.map(|tiles| reached(tiles * tile));
 
     let padded = form.padded(writer, data, pads, &[images, reached[0], reached[1], sources])?;
     let like = known(&[window, images, tiles[0], reached[1], sources]);
