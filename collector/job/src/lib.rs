@@ -4,6 +4,7 @@
 //! targets and schedules travel as the JSON text a record keeps.
 
 pub mod device;
+pub mod flat;
 pub mod kept;
 mod packing;
 pub mod prepared;
@@ -76,7 +77,7 @@ pub struct Artifact {
     pub device: Option<DeviceCode>,
     /// Bytes of machine code, of the first architecture where there are several.
     pub code_bytes: u64,
-    /// How each parameter must be stored.
+    /// How each parameter must be stored and, last, how the result is.
     pub packings: Vec<Packing>,
     /// The schedule's moves, when asked for.
     pub trace: Option<String>,
@@ -111,7 +112,7 @@ pub struct RunJob {
     pub object: Vec<u8>,
     /// The artifact's kernels, where it is for a device.
     pub device: Option<DeviceCode>,
-    /// How each parameter must be stored.
+    /// How each parameter must be stored and, last, how the result is.
     pub packings: Vec<Packing>,
     /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,

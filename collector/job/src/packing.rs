@@ -22,6 +22,11 @@ pub enum Packing {
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
     Rows,
+    /// The last dimensions as one row, and 1 for each of the others: no byte moves.
+    Row {
+        /// How many dimensions.
+        dimensions: usize,
+    },
     /// Filters `[o, i, 3, 3]` of 32-bit floats as Winograd's `[window, window, o / block, i, block]`, with zeros up to a
     /// whole block.
     Winograd {
@@ -38,6 +43,7 @@ impl Packing {
         const LARGEST: i64 = 65_536;
         match *self {
             Packing::Plain | Packing::Rows => true,
+            Packing::Row { dimensions } => dimensions > 0,
             Packing::Blocked { block } | Packing::Quads { block } => (1..=LARGEST).contains(&block),
             Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
         }
@@ -58,6 +64,14 @@ impl Packing {
                 vec![(extents[0] + block - 1) / block, 1 + taps * ((depth + QUAD - 1) / QUAD), QUAD * block]
             }
             Packing::Rows => vec![extents[0], extents[1..].iter().product()],
+            Packing::Row { dimensions } => {
+                let (leading, row) = extents.split_at(extents.len().saturating_sub(dimensions));
+                let mut stored = [leading, &vec![1; row.len()]].concat();
+                if let Some(last) = stored.last_mut().filter(|_| !row.is_empty()) {
+                    *last = row.iter().product();
+                }
+                stored
+            }
             Packing::Winograd { tile, block } => {
                 let window = reached(tile);
                 vec![window, window, (extents[0] + block - 1) / block, extents[1], block]
@@ -68,7 +82,7 @@ impl Packing {
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         let block = match self {
-            Packing::Plain | Packing::Rows => return bytes.to_vec(),
+            Packing::Plain | Packing::Rows | Packing::Row { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
@@ -174,6 +188,16 @@ mod tests {
         assert_eq!(numbers.len(), 64);
         assert_eq!(numbers[5 * 4..7 * 4], [0.25, 0.5, 0.75, 0.0, -0.25, -0.5, -0.75, 0.0]);
         assert_eq!(numbers[..5 * 4], [0.0; 20]);
+    }
+
+    #[test]
+    fn a_row_is_seen_and_not_made() {
+        let row = Packing::Row { dimensions: 2 };
+        assert_eq!(row.extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
+        assert_eq!(row.extents(&[4, 5]), [1, 20]);
+        assert_eq!(row.extents(&[5]), [5]);
+        assert_eq!(row.extents(&[]), [0; 0]);
+        assert_eq!(row.pack(&[2, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

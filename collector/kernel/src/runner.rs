@@ -7,7 +7,7 @@
 use crate::measuring::on_fresh_thread;
 use crate::tvm::kernel::{Buffer, Kernel};
 use crate::tvm::memory::Placement;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use job::prepared::{Prepared, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
 use measure::counters::CounterSession;
@@ -55,7 +55,10 @@ impl Runner {
 
 /// Native tensors for the arguments and, last, the output.
 fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
-    ensure!(packings.len() == prepared.inputs.len(), "the artifact takes another number of parameters than the task");
+    let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())
+    else {
+        bail!("the artifact takes another number of parameters than the task");
+    };
     let mut buffers = Vec::with_capacity(packings.len() + 1);
     for (input, packing) in prepared.inputs.iter().zip(packings) {
         let extents = input.ty().extents().context("a dimension is a symbol")?;
@@ -67,7 +70,7 @@ fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
     }
     let output = prepared.output();
     let extents = output.extents().context("a dimension is a symbol")?;
-    buffers.push(Buffer::new(output.dtype, &extents, Placement::Guarded)?);
+    buffers.push(Buffer::new(output.dtype, &result.extents(&extents), Placement::Guarded)?);
     Ok(buffers)
 }
 

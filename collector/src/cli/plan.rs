@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// The file that says what is in the folder.
 pub const PLAN: &str = "plan.json";
 /// Format 2 says for which capability a space was made, and which compiler made machine code; in format 3 numbers of
-/// launches may follow from extents; format 4 says which code the program made that built.
-pub const FORMAT: u32 = 4;
+/// launches may follow from extents; format 4 says which code the program made that built, format 5 how results are stored.
+pub const FORMAT: u32 = 5;
 
 /// Everything about a folder of artifacts but the code.
 #[derive(Serialize, Deserialize)]
@@ -194,7 +194,7 @@ mod tests {
             object: Some("0123456789abcdef0123456789abcdef.o".to_owned()),
             device: None,
             failure: None,
-            packings: vec![Packing::Plain, Packing::Blocked { block: 8 }, Packing::Plain],
+            packings: vec![Packing::Plain, Packing::Blocked { block: 8 }, Packing::Plain, Packing::Plain],
             trace: None,
             code_bytes: 10,
             schedule_ms: 1.0,

@@ -117,7 +117,7 @@ pub fn make(
 /// Writes a model that was cut into calls as a program for a library, which compiles nothing: each code is its task as JSON,
 /// and constants are stored as they are.
 pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
-    let plain = |task: &Task| vec![Packing::Plain; task.parameters.len()];
+    let plain = |task: &Task| vec![Packing::Plain; task.parameters.len() + 1];
     let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();
     let program = program(numbers.graph, plan, &packings)?;
     let texts = plan.tasks.iter().map(|one| serde_json::to_vec(&one.task).expect("a task holds only JSON values"));

@@ -8,7 +8,8 @@ use std::io::Seek;
 fn small() -> (models::Graph, Program) {
     let graph = passes::simplify(&zoo::build("mlp", 2).expect("a model")).expect("a simple model");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
-    let packings: Vec<_> = cut.tasks.iter().map(|one| vec![job::Packing::Plain; one.task.parameters.len()]).collect();
+    let packings: Vec<_> =
+        cut.tasks.iter().map(|one| vec![job::Packing::Plain; one.task.parameters.len() + 1]).collect();
     let made = program(&graph, &cut, &packings).expect("a program");
     (graph, made)
 }

@@ -106,7 +106,7 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// The program of a graph that was cut into calls, whose tasks' codes want their operands stored so.
+/// The program of a graph that was cut into calls, whose tasks' codes want their operands, and last their result, stored so.
 pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<Program> {
     let values = Values::of(graph)?;
     let mut writer = Writer { values: &values, constants: Vec::new(), places: HashMap::new() };
@@ -126,15 +126,15 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
     let mut calls = Vec::with_capacity(plan.calls.len());
     for call in &plan.calls {
         let stored = &packings[call.task];
-        if stored.len() != call.arguments.len() {
-            let (found, wanted) = (stored.len(), call.arguments.len());
+        let (found, wanted) = (stored.len(), call.arguments.len() + 1);
+        let Some((result, stored)) = stored.split_last().filter(|_| found == wanted) else {
             return Err(ProgramError::Operands { task: call.task, found, wanted });
-        }
+        };
         let mut arguments = Vec::with_capacity(call.arguments.len() + 1);
         for (id, packing) in call.arguments.iter().zip(stored) {
             arguments.push(writer.argument(*id, *packing)?);
         }
-        arguments.push(writer.argument(call.result, Packing::Plain)?);
+        arguments.push(writer.argument(call.result, *result)?);
         let scope = call.nodes.first().map_or(String::new(), |node| graph.nodes[*node].origin.scope.clone());
         calls.push(Call { code: call.task, arguments, scope });
     }

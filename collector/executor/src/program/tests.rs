@@ -7,7 +7,7 @@ use models::{GraphBuilder, Op, UnaryOp};
 fn cut(graph: &Graph) -> (Plan, Program) {
     let cut = plan(graph, Fuse::Epilogue).expect("calls");
     let packings: Vec<Vec<Packing>> =
-        cut.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len()]).collect();
+        cut.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
     let made = program(graph, &cut, &packings).expect("a program");
     (cut, made)
 }

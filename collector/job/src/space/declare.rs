@@ -3,6 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::template::{has_functions, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
+use crate::flat::flat;
 use crate::target::Cpu;
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ const UNLIMITED: Limits =
 
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
+    let flat = flat(task);
+    let task = flat.as_ref().unwrap_or(task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {

@@ -161,9 +161,11 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         let packing = packing_of(task, place, layout);
         let stored = match packing {
             Packing::Plain => extents,
-            Packing::Blocked { .. } | Packing::Quads { .. } | Packing::Rows | Packing::Winograd { .. } => {
-                known(&packing.extents(&writer.numbers(&extents)?))
-            }
+            Packing::Blocked { .. }
+            | Packing::Quads { .. }
+            | Packing::Rows
+            | Packing::Row { .. }
+            | Packing::Winograd { .. } => known(&packing.extents(&writer.numbers(&extents)?)),
         };
         parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
         packings.push(packing);

@@ -109,7 +109,7 @@ pub fn one_run() -> Method {
 /// A checked run without counters.
 pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
     let text = serde_json::to_string(task).expect("a task holds only JSON values");
-    let packings = vec![job::Packing::Plain; task.parameters.len()];
+    let packings = vec![job::Packing::Plain; task.parameters.len() + 1];
     RunJob { seed: 7, object, packings, ..RunJob::new(text, cpus.to_vec(), one_run()) }
 }
 

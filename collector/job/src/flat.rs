@@ -1,0 +1,164 @@
+//! Convolutions of single places as products: each place of the result reads the place of the same number, so that all
+//! places of an image are one row, which vectors and tiles divide better than they divide its width.
+
+use models::{Dim, Op, Operand, Task, TensorType};
+
+/// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places
+/// and what follows it. Nothing moves in memory.
+pub fn flat(task: &Task) -> Option<Task> {
+    let (anchor, followers) = task.steps.split_first()?;
+    let (strides, pads) = match &anchor.op {
+        Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => (strides, pads),
+        _ => return None,
+    };
+    let spatial = strides.len();
+    let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
+    let is_single = weight.shape.iter().skip(2).all(|extent| *extent == Dim::Known(1));
+    if !is_single || strides.iter().any(|&stride| stride != 1) || pads.iter().any(|&pad| pad != 0) {
+        return None;
+    }
+    let image = Image { shape: &anchor.output.shape, spatial };
+    // Rows of an extent that a call decides, or one row already.
+    let [.., Dim::Known(columns)] = image.shape else { return None };
+    if image.places()? == *columns {
+        return None;
+    }
+    let mut flat = task.clone();
+    let ways: Vec<Broadcast> = followers.iter().map(|step| broadcast(&step.op)).collect::<Option<_>>()?;
+    for (place, parameter) in flat.parameters.iter_mut().enumerate() {
+        let reads = |step: &&Step| step.inputs.contains(&Operand::Parameter(place));
+        let mut users = followers.iter().zip(&ways).filter(|(step, _)| reads(step));
+        let is_of_channels = parameter.ty.rank() <= 1 && users.all(|(_, way)| *way == Broadcast::AlongChannels);
+        if !is_of_channels {
+            parameter.ty = image.flat(&parameter.ty)?;
+        }
+    }
+    for step in &mut flat.steps {
+        let is_image = step.output.shape == image.shape;
+        step.output = image.flat(&step.output).filter(|_| is_image)?;
+    }
+    Some(flat)
+}
+
+/// How an operator that treats all places alike brings its other operands to the shape of its first one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Broadcast {
+    /// A number for each channel, or one for all.
+    AlongChannels,
+    /// From the last dimension on.
+    FromTheLast,
+}
+
+fn broadcast(op: &Op) -> Option<Broadcast> {
+    match op {
+        Op::BiasAdd { axis }
+        | Op::ScaleShift { axis }
+        | Op::Quantize { axis, .. }
+        | Op::Dequantize { axis }
+        | Op::Requantize { axis, .. } => (*axis == 0 || *axis == 1).then_some(Broadcast::AlongChannels),
+        Op::BatchNorm { .. } => Some(Broadcast::AlongChannels),
+        Op::Unary { .. }
+        | Op::Clip { .. }
+        | Op::Cast { .. }
+        | Op::Identity
+        | Op::Binary { .. }
+        | Op::Compare { .. }
+        | Op::Where
+        | Op::PRelu => Some(Broadcast::FromTheLast),
+        _ => None,
+    }
+}
+
+/// What an image is in a tensor.
+struct Image<'a> {
+    shape: &'a [Dim],
+    spatial: usize,
+}
+
+impl Image<'_> {
+    fn places(&self) -> Option<i64> {
+        let extents = self.shape[self.shape.len() - self.spatial..].iter();
+        extents.into_iter().try_fold(1_i64, |places, extent| match extent {
+            Dim::Known(extent) => places.checked_mul(*extent),
+            Dim::Symbol(_) => None,
+        })
+    }
+
+    /// The type with one row, where it has the whole image or the same for all of it.
+    fn flat(&self, ty: &TensorType) -> Option<TensorType> {
+        let own = self.spatial.min(ty.shape.len());
+        let (leading, places) = ty.shape.split_at(ty.shape.len() - own);
+        if places.iter().all(|extent| *extent == Dim::Known(1)) {
+            return Some(ty.clone());
+        }
+        if own < self.spatial || places != &self.shape[self.shape.len() - own..] {
+            return None;
+        }
+        let rows = std::iter::repeat_n(Dim::Known(1), own - 1);
+        let shape = leading.iter().cloned().chain(rows).chain([Dim::Known(self.places()?)]).collect();
+        Some(TensorType { dtype: ty.dtype, shape })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flat;
+    use models::Task;
+
+    const ATTRIBUTES: &str = "dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1]";
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let with = |text: &str| text.replace("ATTRIBUTES", ATTRIBUTES);
+        let task = Task::from_text(&with(text)).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(flat(&task).map(|task| task.to_text()), expected.map(with), "{text}");
+    }
+
+    #[test]
+    fn places_are_one_row_where_nothing_looks_at_rows() {
+        check(
+            "conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES",
+            Some("conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES"),
+        );
+        check(
+            "conv(f32[n,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | bias_add(_, const f32[4]) axis=1 \
+             | binary(_, f32[n,4,5,7]) function=\"add\" | unary(_) function=\"relu\"",
+            Some(
+                "conv(f32[n,8,1,35], const f32[4,8,1,1]) ATTRIBUTES | bias_add(_, const f32[4]) axis=1 \
+                 | binary(_, f32[n,4,1,35]) function=\"add\" | unary(_) function=\"relu\"",
+            ),
+        );
+        // Broadcast from the last dimension on: a number for each place, for each channel, and for all.
+        check(
+            "conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | binary(_, f32[5,7]) function=\"add\" \
+             | binary(_, f32[4,1,1]) function=\"mul\" | binary(f32[1], _) function=\"mul\"",
+            Some(
+                "conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES | binary(_, f32[1,35]) function=\"add\" \
+                 | binary(_, f32[4,1,1]) function=\"mul\" | binary(f32[1], _) function=\"mul\"",
+            ),
+        );
+        check(
+            "conv(f32[2,8,3,5,7], const f32[4,8,1,1,1]) dilations=[1,1,1] groups=1 pads=[0,0,0,0,0,0] strides=[1,1,1]",
+            Some(
+                "conv(f32[2,8,1,1,105], const f32[4,8,1,1,1]) dilations=[1,1,1] groups=1 pads=[0,0,0,0,0,0] strides=[1,1,1]",
+            ),
+        );
+    }
+
+    #[test]
+    fn rows_stay_where_something_looks_at_them() {
+        check("conv(f32[1,8,5,7], const f32[4,8,3,3]) ATTRIBUTES", None);
+        check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[2,2]", None);
+        check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,1,0] strides=[1,1]", None);
+        check("conv(f32[1,8,5,w], const f32[4,8,1,1]) ATTRIBUTES", None);
+        check("conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES", None);
+        check("conv(f32[1,8,35], const f32[4,8,1]) dilations=[1] groups=1 pads=[0,0] strides=[1]", None);
+        let with = |follower: &str| format!("conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | {follower}");
+        // A number for each column, or for each row.
+        check(&with("binary(_, f32[7]) function=\"add\""), None);
+        check(&with("binary(_, f32[5,1]) function=\"add\""), None);
+        check(&with("bias_add(_, const f32[5]) axis=2"), None);
+        // More images than there were.
+        check(&with("binary(_, f32[3,4,5,7]) function=\"add\""), None);
+    }
+}
