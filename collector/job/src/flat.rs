@@ -26,8 +26,8 @@ pub fn flat(task: &Task) -> Option<Task> {
     let mut flat = task.clone();
     let ways: Vec<Broadcast> = followers.iter().map(|step| broadcast(&step.op)).collect::<Option<_>>()?;
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
-        let reads = |step: &&Step| step.inputs.contains(&Operand::Parameter(place));
-        let mut users = followers.iter().zip(&ways).filter(|(step, _)| reads(step));
+        let used = Operand::Parameter(place);
+        let mut users = followers.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
         let is_of_channels = parameter.ty.rank() <= 1 && users.all(|(_, way)| *way == Broadcast::AlongChannels);
         if !is_of_channels {
             parameter.ty = image.flat(&parameter.ty)?;
@@ -77,8 +77,8 @@ struct Image<'a> {
 
 impl Image<'_> {
     fn places(&self) -> Option<i64> {
-        let extents = self.shape[self.shape.len() - self.spatial..].iter();
-        extents.into_iter().try_fold(1_i64, |places, extent| match extent {
+        let mut extents = self.shape[self.shape.len() - self.spatial..].iter();
+        extents.try_fold(1_i64, |places, extent| match extent {
             Dim::Known(extent) => places.checked_mul(*extent),
             Dim::Symbol(_) => None,
         })
@@ -150,7 +150,6 @@ mod tests {
         check("conv(f32[1,8,5,7], const f32[4,8,3,3]) ATTRIBUTES", None);
         check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[2,2]", None);
         check("conv(f32[1,8,5,7], const f32[4,8,1,1]) dilations=[1,1] groups=1 pads=[0,0,1,0] strides=[1,1]", None);
-        check("conv(f32[1,8,5,w], const f32[4,8,1,1]) ATTRIBUTES", None);
         check("conv(f32[1,8,1,35], const f32[4,8,1,1]) ATTRIBUTES", None);
         check("conv(f32[1,8,35], const f32[4,8,1]) dilations=[1] groups=1 pads=[0,0] strides=[1]", None);
         let with = |follower: &str| format!("conv(f32[1,8,5,7], const f32[4,8,1,1]) ATTRIBUTES | {follower}");

@@ -74,7 +74,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_conv: true,
                 summed: input_extent_of(task, 1, 1) * taps,
                 is_dense: strides.iter().all(|&stride| stride == 1),
-                is_pointwise: taps == 1 && strides.iter().all(|&stride| stride == 1),
+                is_single: taps == 1,
+                sources: parameter_extents(task, 0).iter().product(),
+                weights: parameter_extents(task, 1).iter().product(),
                 blocking: match groups {
                     _ if is_transposed => Blocking::None,
                     1 if is_constant => Blocking::Padded,
@@ -91,7 +93,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             is_conv: false,
             summed: 1,
             is_dense: true,
-            is_pointwise: false,
+            is_single: false,
+            sources: 1,
+            weights: 1,
             blocking: match op {
                 Op::Dense | Op::QDense { .. } if is_constant => Blocking::Padded,
                 // Columns of an unpacked transposed operand cannot be read as a vector.
@@ -136,8 +140,11 @@ pub(super) struct Extents {
     summed: i64,
     /// Whether neighbours of the result come from neighbours of the input.
     is_dense: bool,
-    /// Whether a place of the result comes from one place of the input, the same.
-    is_pointwise: bool,
+    /// Whether a place of a convolution's result comes from one place of the input.
+    is_single: bool,
+    /// Numbers of a convolution's input, and of its weights.
+    sources: i64,
+    weights: i64,
     blocking: Blocking,
 }
 
@@ -170,7 +177,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     axes.push(numbers(
         "tile_c",
         "channel blocks (blocked) or channels (plain) in one register tile",
-        upto(extents.channels, &[1, 2, 3, 4, 6, 8]),
+        upto(extents.channels, &[1, 2, 3, 4, 6, 8, 12, 16]),
     ));
     axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
     axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
@@ -211,12 +218,12 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
     let lanes = machine.vector_lanes;
     let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
-    let is_shallow = extents.is_pointwise && extents.summed <= 4 * lanes && extents.columns % lanes == 0;
-    let may_block = may_block && !is_shallow;
+    let row_tile = row_tile(machine, extents);
+    let may_block = may_block && row_tile.is_none();
     let tile = if is_depthwise {
         depthwise_tile(machine, extents)
-    } else if is_shallow {
-        shallow_tile(machine, extents)
+    } else if let Some(tile) = row_tile {
+        tile
     } else {
         best_tile(machine, extents, blocks, may_block)
     };
@@ -234,7 +241,9 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
         set("order", choice("depth_first"));
     }
     set("unroll", Setting::Number(1));
-    set("outer", choice("channels"));
+    // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
+    let is_by_space = extents.is_single && extents.sources > 2 * extents.weights;
+    set("outer", choice(if is_by_space { "space" } else { "channels" }));
     set("parallel", Setting::Number(3));
     if extents.is_padded {
         // A channel that is read by one channel only is padded where it is used.
@@ -274,7 +283,8 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                     } else {
                         ((columns + lanes - 1) / lanes * rows, channels)
                     };
-                    if vectors * broadcasts > room {
+                    let registers = vectors * broadcasts + if extents.is_single { vectors - 3 } else { 0 };
+                    if registers > room {
                         continue;
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
@@ -282,7 +292,7 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                         if extents.is_conv { conv_steps(extents, loads, vectors * broadcasts, columns) } else { loads };
                     let cost = steps * waste(machine, extents, block, columns, may_block);
                     // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
-                    let is_wide = block > 2 * lanes && extents.is_conv && !extents.is_pointwise;
+                    let is_wide = block > 2 * lanes && extents.is_conv && !extents.is_single;
                     if best.as_ref().is_none_or(|(least, _)| cost < *least || (cost == *least && !is_wide)) {
                         best = Some((cost, Tile { block, channels, rows, columns }));
                     }
@@ -295,22 +305,38 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
 
 /// Steps that a vector of a convolution's result takes, as they were seen on one core with vectors of 512 bits: those of
 /// the sum, slower where loads are not hidden or registers run out, and those of putting channels apart at the end.
+///
+/// The taps of a window share what they read, and that needs registers, too; a window of one place has nothing to share, and
+/// the more sums it fills the seldomer it reads.
 fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
-    const HIDDEN_LOADS: f64 = 0.5;
     const EASY_ACCUMULATORS: i64 = 16;
     const LONG_SUM: i64 = 64;
-    let is_crowded = accumulators > EASY_ACCUMULATORS && extents.summed > LONG_SUM;
-    let crowded = if is_crowded { 1.4 } else { 1.0 };
-    let uneven = if columns % 4 == 0 { 1.0 } else { 1.5 };
+    let (hidden_loads, registers) = if extents.is_single {
+        (0.6, 1.0 + 4.0 / accumulators as f64)
+    } else {
+        let is_crowded = accumulators > EASY_ACCUMULATORS && extents.summed > LONG_SUM;
+        (0.5, if is_crowded { 1.4 } else { 1.0 })
+    };
+    let uneven = if columns % 4 == 0 || extents.is_single { 1.0 } else { 1.5 };
     let apart = 16.0 * (1.0 + 8.0 / columns as f64) * uneven;
-    extents.summed as f64 * (loads / HIDDEN_LOADS).max(1.0) * crowded + apart
+    extents.summed as f64 * (loads / hidden_loads).max(1.0) * registers + apart
 }
 
-/// A vector of columns and as many channels as share it: where sums are short, channels are not worth to be put apart.
-fn shallow_tile(machine: &Cpu, extents: &Extents) -> Tile {
-    let channels = upto(extents.channels, &[1, 2, 3, 4, 6, 8]).max().unwrap_or(1);
-    let rows = upto(extents.rows, &[1, 2]).max().unwrap_or(1);
-    Tile { block: 1, channels, rows, columns: machine.vector_lanes }
+/// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
+/// apart at the end. Single vectors are for short sums, because they share less.
+fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
+    const CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+    /// Vectors of places and one number of a weight.
+    const OTHERS: i64 = 3;
+    let lanes = machine.vector_lanes;
+    let is_short = extents.summed <= 4 * lanes;
+    let vectors = [2, 1].into_iter().find(|vectors| extents.columns % (vectors * lanes) == 0)?;
+    if !extents.is_single || !extents.is_dense || vectors == 1 && !is_short {
+        return None;
+    }
+    let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
+    let channels = upto(extents.channels, &CHANNELS).filter(fits).max()?;
+    Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.

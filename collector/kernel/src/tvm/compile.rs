@@ -6,6 +6,7 @@
 use super::call::{TvmError, Value, call, invoke};
 use super::expression::Module;
 use super::names::{self, Name};
+use super::stack::keep_small_buffers;
 use super::{dots, functions};
 use job::device::Architecture;
 use job::space::Functions;
@@ -145,6 +146,7 @@ fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
     module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
     module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;
     module = run_pass(&call!(names::STORAGE_REWRITE)?, &module)?;
+    module = keep_small_buffers(module)?;
     run_passes(LAST, run_passes(AFTER_STORAGE, module)?)
 }
 

@@ -22,6 +22,7 @@ pub mod network;
 pub mod object;
 pub mod pool;
 pub mod schedule;
+mod stack;
 pub mod tensor_core;
 mod tf32;
 pub mod trace;

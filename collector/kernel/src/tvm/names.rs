@@ -215,6 +215,7 @@ names! {
     SPLIT_HOST_DEVICE = "tirx.transform.SplitHostDevice", 0, Builder;
     MAKE_PACKED_API = "tirx.transform.MakePackedAPI", 0, Builder;
     BF16_STORAGE_LEGALIZE = "tirx.transform.BF16StorageLegalize", 0, Builder;
+    FROM_JSON_GRAPH = "ffi.FromJSONGraphString", 1, Builder;
     LOWER_TVM_BUILTIN = "tirx.transform.LowerTVMBuiltin", 0, Builder;
     LOWER_INTRINSIC = "tirx.transform.LowerIntrin", 0, Builder;
     // what only GPUs need
