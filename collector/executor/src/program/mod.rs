@@ -4,10 +4,13 @@
 //! computed from constants alone is computed once, here, and stored as the code that reads it wants it. Inputs and
 //! outputs lie outside of the memory that intermediate tensors share, because they belong to whoever calls.
 
+mod parts;
+
 use crate::memory::{Lifetime, layout};
 use job::Packing;
 use models::operator::Class;
 use models::{DType, Graph, Plan, TensorType, ValueId};
+use parts::Parts;
 use reference::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -109,8 +112,9 @@ type Result<T> = std::result::Result<T, ProgramError>;
 /// The program of a graph that was cut into calls, whose tasks' codes want their operands, and last their result, stored so.
 pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<Program> {
     let values = Values::of(graph)?;
-    let mut writer = Writer { values: &values, constants: Vec::new(), places: HashMap::new() };
-    let (activations, memory) = activations(&values, plan);
+    let parts = Parts::of(&values, plan);
+    let (activations, memory) = activations(&values, &parts, plan);
+    let mut writer = Writer { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
     writer.places.extend(activations);
     for (index, id) in graph.inputs.iter().enumerate() {
         writer.places.entry(values.root(*id)).or_insert(Place::Input(index));
@@ -124,7 +128,7 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
         }
     }
     let mut calls = Vec::with_capacity(plan.calls.len());
-    for call in &plan.calls {
+    for call in plan.calls.iter().enumerate().filter(|(place, _)| !parts.is_done(*place)).map(|(_, call)| call) {
         let stored = &packings[call.task];
         let (found, wanted) = (stored.len(), call.arguments.len() + 1);
         let Some((result, stored)) = stored.split_last().filter(|_| found == wanted) else {
@@ -200,19 +204,19 @@ impl<'a> Values<'a> {
 }
 
 /// Places of what calls make and other calls read, and the memory they take: all, and the least.
-fn activations(values: &Values, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u64)) {
+fn activations(values: &Values, parts: &Parts, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u64)) {
     let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
     let mut index_of: HashMap<ValueId, usize> = HashMap::new();
     let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
     for (place, call) in plan.calls.iter().enumerate() {
-        for id in &call.arguments {
-            if let Some(index) = index_of.get(&values.root(*id)) {
+        for id in call.arguments.iter().chain([&call.result]) {
+            if let Some(index) = index_of.get(&parts.whole(values.root(*id)).0) {
                 lifetimes[*index].1.last = place;
             }
         }
-        let made = values.root(call.result);
-        if !is_output.contains(&made) {
-            let bytes = values.ty(call.result).bytes().expect("all sizes are numbers");
+        let (made, _) = parts.whole(values.root(call.result));
+        if !is_output.contains(&made) && !index_of.contains_key(&made) {
+            let bytes = values.ty(made).bytes().expect("all sizes are numbers");
             index_of.insert(made, lifetimes.len());
             lifetimes.push((made, Lifetime { bytes, first: place, last: place }));
         }
@@ -226,6 +230,7 @@ fn activations(values: &Values, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u6
 /// What a program is made of so far.
 struct Writer<'a> {
     values: &'a Values<'a>,
+    parts: &'a Parts,
     constants: Vec<Constant>,
     places: HashMap<ValueId, Place>,
 }
@@ -234,7 +239,9 @@ impl Writer<'_> {
     fn argument(&mut self, id: ValueId, packing: Packing) -> Result<Argument> {
         let (ty, extents) = (self.values.ty(id).clone(), self.values.extents(id));
         let is_constant = self.values.is_constant[id.0 as usize];
-        let place = match self.places.get(&self.values.root(id)) {
+        let (whole, offset) = self.parts.whole(self.values.root(id));
+        let place = match self.places.get(&whole) {
+            Some(Place::Activation(start)) if !is_constant => Place::Activation(start + offset),
             Some(place) if !is_constant => *place,
             _ => Place::Constant(self.constant(Constant { value: id, ty: ty.clone(), packing })),
         };

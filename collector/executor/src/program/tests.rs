@@ -118,6 +118,56 @@ fn open_sizes_are_refused() {
     let y = builder.push(Op::Unary { function: UnaryOp::Relu }, &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     let cut = plan(&graph, Fuse::Epilogue).expect("calls");
-    let refused = program(&graph, &cut, &[vec![Packing::Plain]]).expect_err("a size is open").to_string();
+    let refused = program(&graph, &cut, &[vec![Packing::Plain; 2]]).expect_err("a size is open").to_string();
     assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
+}
+
+/// A model of one input of two rows, whose values `make` adds, answering with the last.
+fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> usize {
+    let mut builder = GraphBuilder::new("joined");
+    let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
+    let outputs = make(&mut builder, x);
+    check(&builder.finish(&outputs).expect("a graph")).calls.len()
+}
+
+#[test]
+fn what_is_joined_lies_together() {
+    let softmax = |builder: &mut GraphBuilder, x| builder.push(Op::Softmax { axis: 2, log: false }, &[x]).unwrap();
+    let join = |builder: &mut GraphBuilder, parts: &[ValueId]| builder.push(Op::Concat { axis: 1 }, parts).unwrap();
+    // Blocks that grow: what was joined is read and joined again.
+    let grown = calls_of(|builder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        let both = join(builder, &[one, two]);
+        let three = softmax(builder, both);
+        let all = join(builder, &[both, three]);
+        vec![softmax(builder, all)]
+    });
+    assert_eq!(grown, 4, "nothing is copied");
+    // Who lies in one joined tensor cannot lie in another, nor twice in the same, nor where the model's own tensors are.
+    let shared = calls_of(|builder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        let joined = [[one, two], [two, one], [one, one], [x, two]].map(|parts| join(builder, &parts));
+        joined.map(|both| softmax(builder, both)).to_vec()
+    });
+    assert_eq!(shared, 2 + 3 + 4);
+    let answered = calls_of(|builder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        vec![one, join(builder, &[one, two])]
+    });
+    assert_eq!(answered, 3);
+    // Rows beside each other are no stretch, and a stretch begins where tensors may.
+    let apart = calls_of(|builder, x| {
+        let one = softmax(builder, x);
+        let two = softmax(builder, one);
+        let beside = builder.push(Op::Concat { axis: 2 }, &[one, two]).unwrap();
+        let cut = Op::Slice { axes: vec![2], starts: vec![0], stops: vec![5], steps: vec![1] };
+        let short = builder.push(cut, &[two]).unwrap();
+        let short = softmax(builder, short);
+        let odd = join(builder, &[short, short]);
+        vec![softmax(builder, beside), softmax(builder, odd)]
+    });
+    assert_eq!(apart, 8);
 }

@@ -216,7 +216,6 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
-    let lanes = machine.vector_lanes;
     let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
     let row_tile = row_tile(machine, extents);
     let may_block = may_block && row_tile.is_none();

@@ -21,13 +21,16 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use tvm_ffi::dtype::AsDLDataType;
 use tvm_ffi::tvm_ffi_sys::dlpack::DLTensor;
 use tvm_ffi::{DLDataType, DLDataTypeExt, DLDevice, DLDeviceType, NDAllocator, Tensor, TensorView};
 
 /// Every tensor begins at a multiple of this, which TVM's generated code relies on.
 pub const ALIGNMENT_BYTES: usize = 64;
+
+/// What one entry of a table of addresses reaches where memory is given in huge pages.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// How a tensor's memory is placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,19 +320,28 @@ impl Mapping {
         let aligned = size_bytes.checked_next_multiple_of(ALIGNMENT_BYTES).ok_or_else(too_large)?;
         // An empty tensor has a place too.
         let body = aligned.max(ALIGNMENT_BYTES).checked_next_multiple_of(page_bytes).ok_or_else(too_large)?;
-        let pages_bytes = body.checked_add(2 * page_bytes).ok_or_else(too_large)?;
+        // Room to move the end of large bodies to where a huge page ends.
+        let room = if body >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
+        let pages_bytes = body.checked_add(2 * page_bytes + room).ok_or_else(too_large)?;
         let length = NonZeroUsize::new(pages_bytes).ok_or_else(too_large)?;
         // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
         let pages = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }?;
+        let end = pages.addr().get() + page_bytes + body;
+        let moved = if room > 0 { end.next_multiple_of(HUGE_PAGE_BYTES) - end } else { 0 };
+        let body_offset = page_bytes + moved;
         let offset = match placement {
-            Placement::Guarded => page_bytes + body - aligned,
-            Placement::Plain => page_bytes,
+            Placement::Guarded => body_offset + body - aligned,
+            Placement::Plain => body_offset,
         };
         // SAFETY: the body lies between the mapping's first and last page, and the tensor lies in the body.
-        let (body_start, start) = unsafe { (pages.byte_add(page_bytes), pages.byte_add(offset)) };
+        let (body_start, start) = unsafe { (pages.byte_add(body_offset), pages.byte_add(offset)) };
         let mapping = Self { pages, pages_bytes, start };
         // SAFETY: these pages are ours and nothing refers to them yet.
         unsafe { mprotect(body_start, body, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }?;
+        if room > 0 {
+            // SAFETY: as above; advice changes no content. A kernel that cannot follow it says so, and nothing is lost.
+            let _ = unsafe { madvise(body_start, body, MmapAdvise::MADV_HUGEPAGE) };
+        }
         Ok(mapping)
     }
 }
