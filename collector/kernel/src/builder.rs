@@ -2,53 +2,22 @@
 
 use crate::apply::{ApplyError, SpaceCache, apply};
 use crate::code;
-use crate::lower::{Lowered, Sums, lower};
+use crate::lower::{Form, Lowered, lower};
 use crate::tvm::compile::{CompileTarget, compile};
 use crate::tvm::expression::Module;
 use crate::tvm::{device, features, object, trace};
 use anyhow::{Context, Result};
 use cuda::nvrtc::Nvrtc;
 use job::device::DeviceCode;
-use job::flat::flat;
-use job::space::{Layout, Schedule};
-use job::{Artifact, BuildJob, BuildReply, Packing};
-use models::{Task, TensorType};
+use job::space::Schedule;
+use job::{Artifact, BuildJob, BuildReply};
+use models::Task;
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-/// How the parameters of a task and, last, its result are stored, which was written down like this.
-fn packings(task: &Task, written: &Task, lowered: &Lowered) -> Vec<Packing> {
-    let places = task.steps[0].output.rank().saturating_sub(2);
-    let packing = |own: &TensorType, written: &TensorType, wanted: Packing| match own == written {
-        true => wanted,
-        false => Packing::Row { dimensions: places },
-    };
-    let stored = lowered.packings.iter();
-    let parameters = task.parameters.iter().zip(&written.parameters).zip(stored);
-    let parameters = parameters.map(|((own, written), wanted)| packing(&own.ty, &written.ty, *wanted));
-    let results = [task, written].map(|task| &task.steps[task.steps.len() - 1].output);
-    parameters.chain([packing(results[0], results[1], Packing::Plain)]).collect()
-}
 
 /// Whether a function only checks arguments, raises errors or converts numbers.
 fn is_glue(name: &str) -> bool {
     name.starts_with("__")
-}
-
-/// How a task is written down for a schedule.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Form {
-    layout: Layout,
-    /// Whether all places of an image are one row, where nothing looks at rows.
-    is_flat: bool,
-}
-
-impl Form {
-    /// Our own schedules for CPUs are declared for flat tasks; TVM's moves are for tasks as its operators define them.
-    fn of(schedule: &Schedule, target: &CompileTarget) -> Form {
-        let is_own = matches!(schedule, Schedule::Template { .. });
-        Form { layout: schedule.layout(), is_flat: is_own && target.architectures.is_empty() }
-    }
 }
 
 /// Answers build jobs; keeps what the next job of the same task can use.
@@ -56,8 +25,7 @@ impl Form {
 pub struct Builder {
     target: Option<(String, CompileTarget)>,
     task: Option<(String, Task)>,
-    /// The task as it was written down, and its blocks.
-    lowered: Option<(Form, Task, Lowered)>,
+    lowered: Option<(Form, Lowered)>,
     spaces: SpaceCache,
     nvrtc: Option<Nvrtc>,
 }
@@ -78,18 +46,17 @@ impl Builder {
         let start = Instant::now();
         let schedule = Schedule::from_json(&job.schedule)?;
         let target = self.target(&job.target)?;
-        let sums = if target.architectures.is_empty() { Sums::Own } else { Sums::Wide };
-        self.lower(&job.task, Form::of(&schedule, &target), sums)?;
+        self.lower(&job.task, Form::of(&schedule, &target))?;
         let (_, task) = self.task.as_ref().expect("just read");
-        let (_, written, lowered) = self.lowered.as_ref().expect("just lowered");
-        let moves = apply(written, lowered, &schedule, &target, &mut self.spaces)?;
+        let (_, lowered) = self.lowered.as_ref().expect("just lowered");
+        let moves = apply(lowered, &schedule, &target, &mut self.spaces)?;
         let trace = if job.wants_trace { Some(trace::to_json(&moves)?.to_string()) } else { None };
         let module = moves.module()?;
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
         let stores = features::per_store(&moves, &target).unwrap_or_default();
         let mut features = features::of_stores(&stores);
-        let packings = packings(task, written, lowered);
+        let packings = lowered.packings.clone();
         if !target.architectures.is_empty() {
             // What was drawn is known by its moves alone.
             let schedule = match schedule {
@@ -164,20 +131,17 @@ impl Builder {
         Ok(target)
     }
 
-    /// What products are summed in follows from the target, and a new target forgets what was lowered.
-    fn lower(&mut self, text: &str, form: Form, sums: Sums) -> Result<()> {
+    fn lower(&mut self, text: &str, form: Form) -> Result<()> {
         if self.task.as_ref().is_none_or(|(known, _)| known != text) {
             self.lowered = None;
             let task = serde_json::from_str(text).context("cannot read the task")?;
             self.task = Some((text.to_owned(), task));
         }
-        if self.lowered.as_ref().is_none_or(|(known, ..)| *known != form) {
+        if self.lowered.as_ref().is_none_or(|(known, _)| *known != form) {
             let (_, task) = self.task.as_ref().expect("just read");
-            let flat = if form.is_flat { flat(task) } else { None };
-            let written = flat.unwrap_or_else(|| task.clone());
-            let lowered = lower(&written, form.layout, sums).context("cannot lower the task")?;
+            let lowered = lower(task, form).context("cannot lower the task")?;
             self.spaces.clear();
-            self.lowered = Some((form, written, lowered));
+            self.lowered = Some((form, lowered));
         }
         Ok(())
     }

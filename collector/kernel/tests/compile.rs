@@ -3,7 +3,7 @@
 use job::space::{self, Schedule};
 use job::target::{self, Cpu, Machine, Target};
 use kernel::apply::SpaceCache;
-use kernel::lower::{Sums, lower};
+use kernel::lower::{Form, lower};
 use kernel::tvm::names::Role;
 use kernel::tvm::{compile, library, object, trace};
 use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
@@ -76,8 +76,8 @@ fn bytes_on(target: &str, machine: Cpu) -> Vec<u8> {
     let task = Task::from_text(text).unwrap();
     let schedule = Schedule::Template { knobs: space::space(&task, &Machine::Cpu(machine)).default };
     let target = compile::CompileTarget::from_json(target).unwrap();
-    let lowered = lower(&task, schedule.layout(), Sums::Own).unwrap();
-    let moves = kernel::apply::apply(&task, &lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
+    let lowered = lower(&task, Form::of(&schedule, &target)).unwrap();
+    let moves = kernel::apply::apply(&lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
     compile::compile(&moves.module().unwrap(), &target, schedule.functions()).unwrap().bytes
 }
 
@@ -113,17 +113,15 @@ fn every_template_compiles_and_its_trace_replays() {
         for knobs in space::sample(&space, 7, 6) {
             let schedule = Schedule::Template { knobs };
             let result = (|| -> Result<usize, String> {
-                let lowered = lower(&task, schedule.layout(), Sums::Own).map_err(|e| format!("lower: {e}"))?;
-                let moves =
-                    kernel::apply::apply(&task, &lowered, &schedule, &compile_target, &mut SpaceCache::default())
-                        .map_err(|e| format!("apply: {e}"))?;
+                let lowered = lower(&task, Form::of(&schedule, &compile_target)).map_err(|e| format!("lower: {e}"))?;
+                let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default())
+                    .map_err(|e| format!("apply: {e}"))?;
                 let json = trace::to_json(&moves).map_err(|e| format!("trace: {e}"))?;
                 let functions = schedule.functions();
                 let module = moves.module().map_err(|e| e.to_string())?;
                 let object =
                     compile::compile(&module, &compile_target, functions).map_err(|e| format!("compile: {e}"))?;
                 let again = kernel::apply::apply(
-                    &task,
                     &lowered,
                     &Schedule::Trace { trace: json },
                     &compile_target,

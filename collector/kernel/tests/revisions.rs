@@ -17,7 +17,7 @@ use job::revision::{Revisions, operator};
 use job::space::{self, Schedule};
 use job::target::{self, Kind, Target};
 use kernel::apply::{ApplyError, SpaceCache, apply};
-use kernel::lower::{Sums, lower};
+use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
 use kernel::tvm::names::Role;
 use kernel::tvm::{device, library};
@@ -62,9 +62,8 @@ impl Bench {
     /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
         let is_device = self.target.kind == Kind::Cuda;
-        let sums = if is_device { Sums::Wide } else { Sums::Own };
-        let lowered = lower(task, schedule.layout(), sums).map_err(|error| error.to_string())?;
-        let moves = match apply(task, &lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
+        let lowered = lower(task, Form::of(schedule, &self.compiled)).map_err(|error| error.to_string())?;
+        let moves = match apply(&lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
             Err(ApplyError::Rejected) => return Ok(b"rejected".to_vec()),
             moves => moves.map_err(|error| error.to_string())?,
         };

@@ -16,9 +16,6 @@ pub const QUAD: i64 = 4;
 /// The axes that only this way of computing has.
 pub(super) const AXES: [&str; 5] = ["bytes", "dots_c", "dots_x", "vector", "quads_at"];
 
-/// Bytes of a register tile's sums: more of them TVM does not keep on the stack, and then each step stores them.
-const SUMS_BYTES: i64 = 1024;
-
 /// What of a level-one cache a tile of data may fill.
 const CACHED_BYTES: i64 = 32 << 10;
 
@@ -150,9 +147,7 @@ pub(super) fn allows(knobs: &Knobs, registers: i64) -> bool {
 
 /// Registers that sums may take.
 pub(super) fn registers(machine: &Cpu) -> i64 {
-    const SUM_BYTES: i64 = 4;
-    let on_stack = (SUMS_BYTES - 1) / (SUM_BYTES * machine.vector_lanes);
-    on_stack.min(machine.vector_registers * 3 / 4).max(1)
+    (machine.vector_registers * 3 / 4).max(1)
 }
 
 struct Tile {

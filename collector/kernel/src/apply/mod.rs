@@ -14,7 +14,7 @@ use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
 use job::space::gpu::sized;
 use job::space::{Knobs, Layout, Schedule, Template, template};
-use models::{Op, Task};
+use models::Op;
 
 /// Why a schedule cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -40,24 +40,19 @@ impl SpaceCache {
         self.0 = None;
     }
 
-    fn get(&mut self, task: &Task, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
+    fn get(&mut self, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
         if self.0.is_none() {
-            let product = gpu::tensor_product(task, target);
+            let product = gpu::tensor_product(&lowered.task, target);
             self.0 = Some(meta_schedule::spaces(&lowered.module, target, product)?);
         }
         Ok(self.0.as_ref().expect("just made"))
     }
 }
 
-/// The moves of a schedule on a task that was lowered in the schedule's layout.
-pub fn apply(
-    task: &Task,
-    lowered: &Lowered,
-    schedule: &Schedule,
-    target: &CompileTarget,
-    spaces: &mut SpaceCache,
-) -> Result<Moves> {
+/// The moves of a schedule on a task that was lowered in the schedule's form.
+pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spaces: &mut SpaceCache) -> Result<Moves> {
     const NO_SAMPLING: i64 = 1;
+    let task = &lowered.task;
     match schedule {
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
@@ -82,7 +77,7 @@ pub fn apply(
             Ok(moves)
         }
         Schedule::MetaSchedule { space, seed, trace: None } => {
-            spaces.get(task, lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+            spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
         Schedule::Trace { trace: json } | Schedule::MetaSchedule { trace: Some(json), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;

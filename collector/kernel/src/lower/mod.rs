@@ -20,20 +20,48 @@ mod winograd;
 pub(crate) use contraction::column_of;
 
 use crate::tvm::TvmError;
+use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
-use job::space::Layout;
+use job::flat::flat;
+use job::space::{Layout, Schedule};
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use std::collections::HashMap;
+
+/// How a task is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// How constant operands are stored.
+    pub layout: Layout,
+    /// In what products of half precision are summed.
+    pub sums: Sums,
+    /// Whether all places of an image are one row, where nothing looks at rows.
+    pub is_flat: bool,
+}
+
+impl Form {
+    /// The form that a schedule makes its moves on. Those of our own for CPUs are declared for flat tasks, TVM's are for tasks
+    /// as its operators define them.
+    pub fn of(schedule: &Schedule, target: &CompileTarget) -> Form {
+        let is_cpu = target.architectures.is_empty();
+        Form {
+            layout: schedule.layout(),
+            sums: if is_cpu { Sums::Own } else { Sums::Wide },
+            is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
+        }
+    }
+}
 
 /// A task that TVM can schedule.
 #[derive(Clone)]
 pub struct Lowered {
+    /// The task as it was written down.
+    pub task: Task,
     /// The function `main`.
     pub module: Module,
     /// Its blocks, in order of computation.
     pub blocks: Vec<Block>,
-    /// How each parameter must be stored, in order.
+    /// How each parameter must be stored, in order, and last how the result is.
     pub packings: Vec<Packing>,
 }
 
@@ -147,8 +175,27 @@ impl Writer {
     }
 }
 
-/// Writes a task down for TVM in a layout.
-pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
+/// Writes a task down for TVM.
+pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
+    let flat = if form.is_flat { flat(task) } else { None };
+    let Some(flat) = flat else { return write(task, form) };
+    let mut lowered = write(&flat, form)?;
+    // The same bytes; the code knows them as one row.
+    let row = Packing::Row { dimensions: task.steps[0].output.rank().saturating_sub(2) };
+    let types = |task: &Task| {
+        let result = task.steps.last().map(|step| step.output.clone());
+        let parameters = task.parameters.iter().map(|parameter| parameter.ty.clone());
+        parameters.chain(result).collect::<Vec<TensorType>>()
+    };
+    for ((own, flat), packing) in types(task).iter().zip(&types(&flat)).zip(&mut lowered.packings) {
+        if own != flat {
+            *packing = row;
+        }
+    }
+    Ok(lowered)
+}
+
+fn write(task: &Task, Form { layout, sums, .. }: Form) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
@@ -189,7 +236,8 @@ pub fn lower(task: &Task, layout: Layout, sums: Sums) -> Result<Lowered> {
         output = dots::cut(&mut writer, &output, &extents)?;
     }
     let module = expression::module(&parameters, &output)?;
-    Ok(Lowered { module, blocks: writer.blocks, packings })
+    packings.push(Packing::Plain);
+    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings })
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {

@@ -8,9 +8,12 @@
 //!
 //! Guarding costs no speed that could be seen: over 64-byte-aligned `malloc`, plain and guarded memory, the medians of a
 //! tuned matrix product and convolution of TVM, and of sums, stencils and transpositions of 4 KB to 64 MB, agreed within
-//! their spread (huge pages off for all three). What does move times, by up to 20 % where everything fits the first
+//! their spread (without huge pages for all three). What does move times, by up to 20 % where everything fits the first
 //! cache, is how the tensors lie to each other modulo 4096. Mappings of our own make that a function of the sizes alone,
 //! the same in every process; with `malloc` it depends on what was allocated before.
+//!
+//! Large tensors end where a huge page ends and ask for huge pages: of 4 KiB pages, a convolution of 56 x 56 places touches more than a
+//! processor finds quickly, and where such pages lie decides by chance what of them the second cache holds at once.
 //!
 //! Contents start as zeros. Access from Rust goes through [`read`] and [`write`], which check type, layout and length;
 //! the binding's own slices leave some of that to the caller.

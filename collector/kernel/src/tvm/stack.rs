@@ -17,11 +17,41 @@ const LARGEST_BYTES: u64 = 4 << 10;
 /// The module with buffers of up to this size on the stack.
 pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {
     let text = call!(names::JSON_GRAPH, &module.0, Value::none())?.text()?;
+    let text = quoted(&text);
     let mut graph = serde_json::from_str(&text).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
     if !mark(&mut graph) {
         return Ok(module);
     }
-    call!(names::FROM_JSON_GRAPH, graph.to_string().as_str()).map(Module)
+    call!(names::FROM_JSON_GRAPH, unquoted(&graph.to_string()).as_str()).map(Module)
+}
+
+/// How TVM writes numbers for which JSON has no words, and which texts they are in between. The longest comes first.
+const UNUSUAL: [[&str; 2]; 3] = [
+    ["-Infinity", r#""number: negative infinity""#],
+    ["Infinity", r#""number: infinity""#],
+    ["NaN", r#""number: none""#],
+];
+
+fn quoted(text: &str) -> String {
+    let number =
+        |between: &str| UNUSUAL.iter().fold(between.to_owned(), |text, [number, name]| text.replace(number, name));
+    let mut quoted = String::with_capacity(text.len());
+    let mut is_text = false;
+    let mut rest = text;
+    while let Some(end) = rest.find('"') {
+        let (part, after) = rest.split_at(end);
+        // A quotation mark behind a backslash is a part of its text.
+        let is_escaped = is_text && part.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+        quoted.push_str(&if is_text { part.to_owned() } else { number(part) });
+        quoted.push('"');
+        is_text ^= !is_escaped;
+        rest = &after[1..];
+    }
+    quoted + &number(rest)
+}
+
+fn unquoted(text: &str) -> String {
+    UNUSUAL.iter().fold(text.to_owned(), |text, [number, name]| text.replace(name, number))
 }
 
 /// Marks allocations; says whether there were any.
@@ -77,4 +107,57 @@ fn bytes_of_type(dtype: &str) -> Option<u64> {
 /// The index of a node.
 fn place(reference: &Json) -> Option<usize> {
     usize::try_from(reference.as_u64()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes_of_type, mark, quoted, unquoted};
+    use serde_json::{Value, json};
+
+    /// A module's graph with one allocation of so many elements.
+    fn graph(dtype: &str, scope: &str, elements: u64) -> Value {
+        json!({"nodes": [
+            {"type": "ir.PrimType", "data": {"dtype": dtype}},
+            {"type": "ffi.String", "data": scope},
+            {"type": "int", "data": elements},
+            {"type": "ir.IntImm", "data": {"span": 0, "ty": 0, "value": 2}},
+            {"type": "ffi.Array", "data": [3]},
+            {"type": "tirx.BufferType", "data": {"dtype": 0, "storage_scope": 1, "shape": 4}},
+            {"type": "ir.Var", "data": {"ty": 5}},
+            {"type": "ffi.Map", "data": []},
+            {"type": "tirx.AllocBuffer", "data": {"buffer": 6, "annotations": 7}}
+        ]})
+    }
+
+    #[test]
+    fn buffers_that_registers_hold_are_marked() {
+        let is_marked = |dtype, scope, elements| mark(&mut graph(dtype, scope, elements));
+        assert!(is_marked("float32x16", "global", 16) && is_marked("float32x32", "global", 14));
+        assert!(is_marked("float32", "global", 1024));
+        // What TVM keeps by itself, what is too large, and what lies elsewhere.
+        assert!(!is_marked("float32x16", "global", 15) && !is_marked("float32", "global", 1025));
+        assert!(!is_marked("float32x16", "shared", 16) && !is_marked("handle", "global", 16));
+        let mut marked = graph("float32x16", "global", 16);
+        mark(&mut marked);
+        let pair = marked["nodes"][7]["data"].as_array().expect("a map").clone();
+        let at = |index: &Value| &marked["nodes"][usize::try_from(index.as_u64().expect("an index")).expect("small")];
+        assert_eq!(at(&pair[0])["data"], "disable_lower_builtin");
+        assert_eq!(at(&at(&pair[1])["data"]["value"])["data"], 1);
+        assert!(!mark(&mut json!({"nodes": []})) && !mark(&mut json!({})));
+    }
+
+    #[test]
+    fn numbers_without_words_survive() {
+        let text =
+            r#"{"nodes":[{"data":-Infinity},[Infinity,NaN,-Infinity],{"value":NaN},{"data":"is NaN"},"\"NaN",1.5]}"#;
+        let read: Value = serde_json::from_str(&quoted(text)).expect("what is quoted is JSON");
+        assert_eq!(read["nodes"][3]["data"], "is NaN");
+        assert_eq!(unquoted(&read.to_string()), text);
+    }
+
+    #[test]
+    fn types_have_bytes() {
+        let types = ["float32", "float32x16", "int8x64", "bfloat16x2", "uint16", "handle"];
+        assert_eq!(types.map(bytes_of_type), [Some(4), Some(64), Some(64), Some(4), Some(2), None]);
+    }
 }
