@@ -218,7 +218,7 @@ fn built(deed: &str) -> Build {
         code_bytes: object.len() as u64,
         object,
         instruction_sets: Vec::new(),
-        packings: vec![Packing::Plain],
+        packings: vec![Packing::Plain; 2],
         device: None,
         trace: None,
         schedule_ms: 1.0,
