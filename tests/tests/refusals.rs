@@ -480,7 +480,7 @@ fn files_that_are_none() {
         bench.opcollect("run earlier"),
         2,
         expect![[r#"
-        error: cannot use `earlier/plan.json`: it has format 1, this program reads 4
+        error: cannot use `earlier/plan.json`: it has format 1, this program reads 5
         hint: make it with `opcollect build --out`
     "#]],
     );
