@@ -128,7 +128,7 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
         }
     }
     let mut calls = Vec::with_capacity(plan.calls.len());
-    for call in plan.calls.iter().enumerate().filter(|(place, _)| !parts.is_done(*place)).map(|(_, call)| call) {
+    for (_, call) in plan.calls.iter().enumerate().filter(|(place, _)| !parts.is_done(*place)) {
         let stored = &packings[call.task];
         let (found, wanted) = (stored.len(), call.arguments.len() + 1);
         let Some((result, stored)) = stored.split_last().filter(|_| found == wanted) else {

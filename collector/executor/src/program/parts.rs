@@ -4,11 +4,9 @@
 //! whoever makes them writes them there, and joining takes no call.
 
 use super::Values;
+use crate::memory::ALIGNMENT_BYTES;
 use models::{Call, Op, Operand, Plan, ValueId};
 use std::collections::{HashMap, HashSet};
-
-/// Every tensor begins at a multiple of this.
-const ALIGNMENT_BYTES: u64 = 64;
 
 /// What lies inside of what.
 #[derive(Default)]

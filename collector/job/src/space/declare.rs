@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 const UNLIMITED: Limits =
     Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None, sums: i64::MAX };
 
+/// Channel blocks, or channels, that one register tile may have.
+const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let flat = flat(task);
@@ -177,7 +180,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     axes.push(numbers(
         "tile_c",
         "channel blocks (blocked) or channels (plain) in one register tile",
-        upto(extents.channels, &[1, 2, 3, 4, 6, 8, 12, 16]),
+        upto(extents.channels, &TILE_CHANNELS),
     ));
     axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
     axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
@@ -267,8 +270,6 @@ struct Tile {
 /// their product in multiply-adds; so a square tile is best.
 fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
     let lanes = machine.vector_lanes;
-    // One register per weight vector in flight and one for the broadcast.
-    let room = machine.vector_registers - 4;
     let blocks: &[i64] = if may_block { blocks } else { &[1] };
     let mut best: Option<(f64, Tile)> = None;
     for &block in blocks {
@@ -282,8 +283,9 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                     } else {
                         ((columns + lanes - 1) / lanes * rows, channels)
                     };
-                    let registers = vectors * broadcasts + if extents.is_single { vectors - 3 } else { 0 };
-                    if registers > room {
+                    // Registers for weight vectors in flight and for the broadcast; a window of one place has no more.
+                    let others = if extents.is_single { vectors + 1 } else { 4 };
+                    if vectors * broadcasts + others > machine.vector_registers {
                         continue;
                     }
                     let loads = (vectors + broadcasts) as f64 / (vectors * broadcasts) as f64;
@@ -324,7 +326,6 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 /// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
 /// apart at the end. Single vectors are for short sums, because they share less.
 fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
-    const CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
     /// Vectors of places and one number of a weight.
     const OTHERS: i64 = 3;
     let lanes = machine.vector_lanes;
@@ -334,7 +335,7 @@ fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
         return None;
     }
     let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
-    let channels = upto(extents.channels, &CHANNELS).filter(fits).max()?;
+    let channels = upto(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 

@@ -208,11 +208,7 @@ fn write(task: &Task, Form { layout, sums, .. }: Form) -> Result<Lowered> {
         let packing = packing_of(task, place, layout);
         let stored = match packing {
             Packing::Plain => extents,
-            Packing::Blocked { .. }
-            | Packing::Quads { .. }
-            | Packing::Rows
-            | Packing::Row { .. }
-            | Packing::Winograd { .. } => known(&packing.extents(&writer.numbers(&extents)?)),
+            packing => known(&packing.extents(&writer.numbers(&extents)?)),
         };
         parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
         packings.push(packing);

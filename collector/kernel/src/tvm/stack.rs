@@ -9,6 +9,8 @@ use super::expression::Module;
 use super::names;
 use serde_json::{Value as Json, json};
 
+/// The nodes that make buffers.
+const ALLOCATION: &str = "tirx.AllocBuffer";
 /// TVM's own limit: what is smaller stays on the stack by itself.
 const SMALL_BYTES: u64 = 1 << 10;
 /// What all registers of a processor hold, twice.
@@ -17,8 +19,11 @@ const LARGEST_BYTES: u64 = 4 << 10;
 /// The module with buffers of up to this size on the stack.
 pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {
     let text = call!(names::JSON_GRAPH, &module.0, Value::none())?.text()?;
-    let text = quoted(&text);
-    let mut graph = serde_json::from_str(&text).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
+    if !text.contains(ALLOCATION) {
+        return Ok(module);
+    }
+    let mut graph =
+        serde_json::from_str(&quoted(&text)).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
     if !mark(&mut graph) {
         return Ok(module);
     }
@@ -42,7 +47,11 @@ fn quoted(text: &str) -> String {
         let (part, after) = rest.split_at(end);
         // A quotation mark behind a backslash is a part of its text.
         let is_escaped = is_text && part.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
-        quoted.push_str(&if is_text { part.to_owned() } else { number(part) });
+        if is_text {
+            quoted.push_str(part);
+        } else {
+            quoted.push_str(&number(part));
+        }
         quoted.push('"');
         is_text ^= !is_escaped;
         rest = &after[1..];
@@ -60,7 +69,7 @@ fn mark(graph: &mut Json) -> bool {
     let Some(nodes) = graph["nodes"].as_array_mut() else { return false };
     let wanted: Vec<usize> = nodes
         .iter()
-        .filter(|node| node["type"] == "tirx.AllocBuffer")
+        .filter(|node| node["type"] == ALLOCATION)
         .filter(|node| bytes(nodes, node).is_some_and(|bytes| (SMALL_BYTES..=LARGEST_BYTES).contains(&bytes)))
         .filter_map(|node| place(&node["data"]["annotations"]))
         .collect();
