@@ -29,6 +29,8 @@ pub struct Whole {
     pub graph: Graph,
     pub expected: Option<Vec<Tensor>>,
     pub runs: Runs,
+    /// The model as its source has it, before anything was simplified.
+    source: Graph,
     plan: Plan,
     constants: Vec<Option<Tensor>>,
 }
@@ -83,7 +85,7 @@ impl Whole {
             None
         };
         runs.give(&inputs)?;
-        Ok(Whole { request, target, graph, expected, runs, plan, constants })
+        Ok(Whole { request, target, graph, expected, runs, source: loaded.graph, plan, constants })
     }
 
     /// Builds the model into a folder, each task by the schedule that is chosen for it.
@@ -140,9 +142,14 @@ impl Whole {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes the model as an ONNX file into a folder.
+    /// Writes the model as an ONNX file into a folder: as its source has it, because other libraries simplify by rules of
+    /// their own, such as those for quantised layers. What has no name in the format may have one when it is simplified.
+    /// Constants that are drawn from seeds are other ones after that, and only those count then.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
-        let bytes = readers::onnx::write(&self.graph)
+        let is_drawn = |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.seed()).count() > 0;
+        let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write(&self.source).ok() };
+        let bytes = of_source
+            .map_or_else(|| readers::onnx::write(&self.graph), Ok)
             .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
         fs::write(folder.join(onnxruntime::MODEL), bytes).map_err(Failure::environment)
     }

@@ -23,6 +23,7 @@ mod recognise;
 mod rewrite;
 mod sign;
 mod split_attention;
+mod taps;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +56,7 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("integers from scaled floats", quantised::integers),
     ("drop clips", quantised::drop_clips),
     ("merge pads into integer convolutions", quantised::merge_pads),
+    ("drop outer taps", taps::drop_outer_taps),
     ("bytes with a sign", sign::bytes_with_a_sign),
     ("means to global pools", recognise::global_pools),
     ("fold batch norm", fold_batch_norm::fold_batch_norm),

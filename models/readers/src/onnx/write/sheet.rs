@@ -5,7 +5,7 @@ use crate::onnx::tensor::code;
 use bytes::Bytes;
 use models::Graph;
 use models::error::Result;
-use models::graph::{Node, ValueId};
+use models::graph::{Computed, Const, Node, ValueId};
 use models::operator::Op;
 use models::types::{DType, TensorType};
 use reference::Tensor;
@@ -77,10 +77,27 @@ impl<'a> Sheet<'a> {
         if let Some(name) = &self.names[id.0 as usize] {
             return name.clone();
         }
-        let tensor = self.constants[id.0 as usize].clone().expect("a checked graph makes a value before it is used");
-        let name = self.constant(&tensor);
+        let name = match &self.graph.values[id.0 as usize].data {
+            Some(Const::Computed(stored)) if matches!(stored.op, Op::Dequantize { .. }) => self.stored(stored),
+            _ => {
+                let tensor = self.constants[id.0 as usize].clone();
+                self.constant(&tensor.expect("a checked graph makes a value before it is used"))
+            }
+        };
         self.made(id, name.clone());
         name
+    }
+
+    /// A constant that is stored as integers stays so: libraries compute with them.
+    fn stored(&mut self, stored: &Computed) -> String {
+        let Op::Dequantize { axis } = stored.op else { unreachable!("it was asked for") };
+        let parts: Vec<String> = stored
+            .inputs
+            .iter()
+            .map(|(ty, data)| self.constant(&reference::constant(ty, data).expect("it was computed once")))
+            .collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        self.call("DequantizeLinear", &parts, vec![int("axis", axis)])
     }
 
     pub fn names(&mut self, ids: &[ValueId]) -> Vec<String> {
@@ -98,16 +115,45 @@ impl<'a> Sheet<'a> {
 
     /// The bias that is added to a node's result along this axis and by nobody else read: it is written with the node.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
-        let result = node.outputs[0];
-        let [reader] = self.readers[result.0 as usize][..] else { return None };
-        let adding = &self.graph.nodes[reader];
-        let is_bias = matches!(adding.op, Op::BiasAdd { axis: at } if usize::try_from(at) == Ok(axis));
-        let is_constant = self.constants[adding.inputs.get(1)?.0 as usize].is_some();
-        if !is_bias || !is_constant || self.graph.outputs.contains(&result) || adding.inputs[0] != result {
+        let (reader, bias) = self.bias(node.outputs[0], axis)?;
+        self.done.insert(reader);
+        Some((bias, self.graph.nodes[reader].outputs[0]))
+    }
+
+    /// The requantisation of sums, and before it their bias, that nobody else reads: they are written with the sums.
+    pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
+        let bias = self.bias(sums.outputs[0], axis);
+        let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
+        let reader = self.reader(biased)?;
+        let requantize = &self.graph.nodes[reader];
+        let Op::Requantize { to, axis: at, .. } = requantize.op else { return None };
+        let multiplier = requantize.inputs[1];
+        let is_along = self.rank(multiplier) == 0 || usize::try_from(at) == Ok(axis);
+        let is_same = to == self.dtype(sums.inputs[0]) && self.dtype(multiplier) == DType::F32;
+        if !is_along || !is_same || !self.is_constant(multiplier) {
             return None;
         }
+        self.done.extend(bias.map(|(reader, _)| reader));
         self.done.insert(reader);
-        Some((adding.inputs[1], adding.outputs[0]))
+        Some((bias.map(|(_, bias)| bias), requantize))
+    }
+
+    /// The node that adds a constant bias along this axis to a value that nobody else reads, and the bias.
+    fn bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
+        let reader = self.reader(sums)?;
+        let adding = &self.graph.nodes[reader];
+        let is_bias = matches!(adding.op, Op::BiasAdd { axis: at } if usize::try_from(at) == Ok(axis));
+        (is_bias && self.is_constant(adding.inputs[1])).then(|| (reader, adding.inputs[1]))
+    }
+
+    /// The one node that reads a value, as what it works on.
+    fn reader(&self, id: ValueId) -> Option<usize> {
+        let [reader] = self.readers[id.0 as usize][..] else { return None };
+        (self.graph.nodes[reader].inputs[0] == id && !self.graph.outputs.contains(&id)).then_some(reader)
+    }
+
+    fn is_constant(&self, id: ValueId) -> bool {
+        self.constants[id.0 as usize].is_some()
     }
 
     /// A value under another shape of as many elements.

@@ -6,6 +6,7 @@ use models::types::TensorType;
 use models::{DType, Graph, GraphBuilder, Op};
 use passes::simplify;
 use reference::Tensor;
+use std::collections::BTreeSet;
 use zoo::{simple, transformers};
 
 /// What the file of a graph computes, as our own reader sees it, beside what the graph does.
@@ -91,6 +92,53 @@ fn operators_compute_the_same_from_their_files_or_are_refused() {
         graph `adaptive_max_pool`, `adaptive_pool` (adaptive_max_pool): ONNX has no windows that make [7, 7] places of [10, 10]
         graph `shift_left`, `shift_left` (shift_left): ONNX shifts integers without a sign, not i32
         graph `shift_right`, `shift_right` (shift_right): ONNX shifts integers without a sign, not i32"#]].assert_eq(&refused.join("\n"));
+}
+
+/// Sums of bytes with a bias, to be followed by what becomes of them.
+const SUMS: &str = r#"
+    graph "quantised"
+    input %0 "x": u8[1,2,4,4]
+    constant %1 "w": i8[2,2,3,3] = random(4)
+    constant %2 "bias": i32[2] = list(40.0, -70.0)
+    constant %3 "multiplier": f32[2] = list(0.01, 0.02)
+    %4 "sums": i32[1,2,4,4] = q_conv(%0, %1) dilations=[1,1] groups=1 pads=[1,1,1,1] strides=[1,1] w_zero=0 x_zero=5
+    %5 "biased": i32[1,2,4,4] = bias_add(%4, %2) axis=1
+"#;
+
+#[test]
+fn quantised_convolutions_are_one_operator() {
+    let write = |rest: &str| {
+        let text = format!("{SUMS}{rest}");
+        let graph = Graph::from_text(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        same(&graph);
+        onnx::operators(onnx::write(&graph).expect("a file").into(), "written.onnx").expect("operators")
+    };
+    let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
+    let requantized = "%6 \"y\": u8[1,2,4,4] = requantize(%5, %3) axis=1 high=255 low=0 to=\"u8\" zero=3\noutput %6";
+    assert_eq!(write(requantized), named(&["QLinearConv"]));
+    let bounded = "%6 \"y\": u8[1,2,4,4] = requantize(%5, %3) axis=1 high=200 low=3 to=\"u8\" zero=3\noutput %6";
+    assert_eq!(write(bounded), named(&["QLinearConv", "Clip"]));
+    // Sums that someone else wants, too, are there.
+    let read_twice = format!("{}, %4", requantized);
+    assert!(write(&read_twice).contains("ConvInteger"));
+    let of_other_type =
+        "%6 \"y\": i8[1,2,4,4] = requantize(%5, %3) axis=1 high=127 low=-128 to=\"i8\" zero=3\noutput %6";
+    assert!(write(of_other_type).contains("ConvInteger"));
+}
+
+#[test]
+fn what_is_stored_as_integers_stays_so() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tflite-cases/one_layer_int8/qdq.onnx");
+    let file = bytes::Bytes::from(std::fs::read(path).expect("the sample"));
+    let source = onnx::import(file.clone(), "qdq.onnx", None, &Options::default()).expect("a model").graph;
+    let written = onnx::write(&source).expect("a file");
+    let operators = |file| onnx::operators(file, "qdq.onnx").expect("operators");
+    assert_eq!(operators(written.clone().into()), operators(file));
+    let again = onnx::import(written.into(), "written.onnx", None, &Options::default()).expect("a model").graph;
+    let operators = |graph: &Graph| simplify(graph).expect("a graph").nodes.into_iter().map(|node| node.op).collect();
+    let (again, source): (Vec<Op>, Vec<Op>) = (operators(&again), operators(&source));
+    assert_eq!(again, source);
+    assert!(source.iter().any(|op| matches!(op, Op::QConv { .. } | Op::QDense { .. })), "{source:?}");
 }
 
 #[test]

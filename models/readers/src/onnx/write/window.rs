@@ -2,7 +2,8 @@
 
 use super::Made;
 use super::sheet::{Sheet, flag, int, ints};
-use models::graph::Node;
+use crate::onnx::messages::Attribute;
+use models::graph::{Node, ValueId};
 use models::operator::{Op, PoolMode};
 use models::types::DType;
 
@@ -28,7 +29,11 @@ pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             (operator, windows(strides, pads, dilations, *groups), [0, 0])
         }
         Op::QConv { strides, pads, dilations, groups, x_zero, w_zero } => {
-            ("ConvInteger", windows(strides, pads, dilations, *groups), [*x_zero, *w_zero])
+            let (windows, zeros) = (windows(strides, pads, dilations, *groups), [*x_zero, *w_zero]);
+            if let Some((bias, requantize)) = sheet.take_requantization(node, 1) {
+                return Ok(requantized(sheet, node, (windows, zeros), bias, requantize));
+            }
+            ("ConvInteger", windows, zeros)
         }
         Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
             if !sheet.dtype(x).is_float() {
@@ -56,6 +61,32 @@ pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         sheet.made(sum, made.clone());
     }
     Ok(made)
+}
+
+/// A convolution of bytes whose sums become bytes at once. Only the quotient of the scales counts: it stands where that of
+/// the weights does, and the others are one.
+fn requantized(
+    sheet: &mut Sheet<'_>,
+    node: &Node,
+    (windows, zeros): (Vec<Attribute>, [i64; 2]),
+    bias: Option<ValueId>,
+    requantize: &Node,
+) -> String {
+    let Op::Requantize { to, zero, low, high, .. } = requantize.op else { unreachable!("it was asked for") };
+    let [x, w] = [node.inputs[0], node.inputs[1]];
+    let (scale, one) = (sheet.name(requantize.inputs[1]), sheet.number(DType::F32, 1.0));
+    let [x_zero, w_zero] = [(x, zeros[0]), (w, zeros[1])].map(|(id, zero)| sheet.number(sheet.dtype(id), zero as f64));
+    let y_zero = sheet.number(to, zero as f64);
+    let mut inputs = vec![sheet.name(x), one.clone(), x_zero, sheet.name(w), scale, w_zero, one, y_zero];
+    inputs.extend(bias.map(|bias| sheet.name(bias)));
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let mut made = sheet.call("QLinearConv", &inputs, windows);
+    if to.integer_range() != Some((low, high)) {
+        let (low, high) = (sheet.number(to, low as f64), sheet.number(to, high as f64));
+        made = sheet.call("Clip", &[&made, &low, &high], Vec::new());
+    }
+    sheet.made(requantize.outputs[0], made.clone());
+    made
 }
 
 pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
@@ -94,7 +125,7 @@ pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     }
 }
 
-fn reduction(mode: PoolMode) -> (&'static str, Vec<crate::onnx::messages::Attribute>) {
+fn reduction(mode: PoolMode) -> (&'static str, Vec<Attribute>) {
     match mode {
         PoolMode::Max => ("MaxPool", Vec::new()),
         PoolMode::Average => ("AveragePool", Vec::new()),
