@@ -2,6 +2,10 @@
 //! places of an image are one row, which vectors and tiles divide better than they divide its width.
 
 use models::{Dim, Op, Operand, Task, TensorType};
+use std::ops::RangeInclusive;
+
+/// Columns of one register tile that keep a processor busy.
+pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
 /// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places
 /// and what follows it. Nothing moves in memory.
@@ -20,7 +24,10 @@ pub fn flat(task: &Task) -> Option<Task> {
     let image = Image { shape: &anchor.output.shape, spatial };
     // Rows of an extent that a call decides, or one row already.
     let [.., Dim::Known(columns)] = image.shape else { return None };
-    if image.places()? == *columns {
+    let places = image.places()?;
+    // What divides into no tiles either way is computed row by row, a little past the end of each.
+    let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
+    if places == *columns || is_odd {
         return None;
     }
     let mut flat = task.clone();

@@ -147,6 +147,27 @@ fn convolutions() {
     );
 }
 
+/// Widths that divide into no tiles are computed a little past the end, and cut.
+#[test]
+fn convolutions_of_odd_widths() {
+    const EFFORT: Effort = Effort { template: 5, metaschedule: 0 };
+    check(
+        EFFORT,
+        &[
+            "conv(f32[1,3,9,37], const f32[10,3,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | unary(_) function=\"relu\"",
+            "conv(f32[2,5,7,37], const f32[20,5,3,3]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=1",
+            "conv(f32[1,6,5,41], const f32[9,6,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1 | bias_add(_, const f32[9]) axis=1 | binary(_, f32[1,9,5,41]) function=\"add\" | unary(_) function=\"relu\"",
+            "conv(f32[1,40,19,19], const f32[33,40,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1",
+            "conv(f32[1,40,5,5], const f32[33,40,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1 | unary(_) function=\"silu\"",
+            "conv(f32[1,7,6,33], const f32[7,1,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=7 | clip(_) low=0.0 high=6.0",
+            "conv(f32[1,7,6,11], const f32[7,1,5,5]) strides=[1,1] pads=[2,2,2,2] dilations=[2,2] groups=7",
+            "conv(f32[1,8,4,43], const f32[12,4,3,3]) strides=[1,1] pads=[0,1,1,0] dilations=[1,3] groups=2",
+            "conv(f32[1,4,37], const f32[8,4,5]) strides=[1] pads=[2,2] dilations=[1] groups=1",
+            "conv(f32[1,3,4,5,31], const f32[8,3,3,3,3]) strides=[1,1,1] pads=[1,1,1,1,1,1] dilations=[1,1,1] groups=1 | bias_add(_, const f32[8]) axis=1",
+        ],
+    );
+}
+
 #[test]
 fn convolutions_with_the_tuner_s_space_too() {
     check(

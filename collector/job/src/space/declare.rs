@@ -3,7 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::template::{has_functions, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
-use crate::flat::flat;
+use crate::flat::{ENOUGH, flat};
 use crate::target::Cpu;
 use models::{Op, Task};
 use std::collections::BTreeMap;
@@ -62,9 +62,9 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     match &anchor.op {
-        Op::Conv { strides, pads, groups, .. }
-        | Op::QConv { strides, pads, groups, .. }
-        | Op::ConvTranspose { strides, pads, groups, .. } => {
+        Op::Conv { strides, pads, dilations, groups }
+        | Op::QConv { strides, pads, dilations, groups, .. }
+        | Op::ConvTranspose { strides, pads, dilations, groups, .. } => {
             let is_transposed = matches!(anchor.op, Op::ConvTranspose { .. });
             let channels = output.get(1).copied().unwrap_or(1);
             let taps = taps(task);
@@ -75,9 +75,11 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 depth: input_extent(task, 1),
                 is_padded: is_transposed || pads.iter().any(|&pad| pad > 0),
                 is_conv: true,
+                may_fill: !is_transposed,
                 summed: input_extent_of(task, 1, 1) * taps,
                 is_dense: strides.iter().all(|&stride| stride == 1),
                 is_single: taps == 1,
+                is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
                 blocking: match groups {
@@ -94,9 +96,11 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
             is_padded: false,
             is_conv: false,
+            may_fill: false,
             summed: 1,
             is_dense: true,
             is_single: false,
+            is_close: true,
             sources: 1,
             weights: 1,
             blocking: match op {
@@ -139,12 +143,16 @@ pub(super) struct Extents {
     pub(super) depth: i64,
     is_padded: bool,
     is_conv: bool,
+    /// Whether columns beyond the result may be computed, and left out.
+    may_fill: bool,
     /// Numbers that a number of the result is the sum of.
     summed: i64,
     /// Whether neighbours of the result come from neighbours of the input.
     is_dense: bool,
     /// Whether a place of a convolution's result comes from one place of the input.
     is_single: bool,
+    /// Whether the taps of a window read neighbours, which they can share.
+    is_close: bool,
     /// Numbers of a convolution's input, and of its weights.
     sources: i64,
     weights: i64,
@@ -183,7 +191,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
         upto(extents.channels, &TILE_CHANNELS),
     ));
     axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
-    axes.push(numbers("tile_x", "columns in one register tile", divisors(extents.columns).filter(|&d| d <= 32)));
+    axes.push(numbers("tile_x", "columns in one register tile", widths(machine, extents)));
     axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
         axes.push(choices("order", "which reduction loop is outside", ["depth_first", "kernel_first"]));
@@ -205,6 +213,39 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     Space { template: Template::Contraction, axes, default, limits }
 }
 
+/// Columns that a register tile may have: those that divide all columns, and where none of them are enough, also those
+/// of which a few tiles reach a little past the end, of a channel by itself whole vectors.
+fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
+    const MOST: i64 = 32;
+    let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
+    let mut widths: Vec<i64> = divisors(columns).filter(|&width| width <= MOST).collect();
+    // The compiler cuts odd vectors into many.
+    let is_enough =
+        |width: &i64| ENOUGH.contains(width) && (width == ENOUGH.start() || !is_depthwise || width % 2 == 0);
+    if !extents.may_fill || columns < *ENOUGH.start() || widths.iter().any(is_enough) {
+        return widths;
+    }
+    if is_depthwise {
+        widths.push(machine.vector_lanes.min(columns.unsigned_abs().next_power_of_two().cast_signed()));
+    } else {
+        let is_close = |width: &i64| (filled(columns, *width) - columns) * 8 <= columns;
+        widths
+            .extend((*ENOUGH.start()..=MOST).filter(|width| columns % width != 0 && *width < columns).filter(is_close));
+    }
+    widths.sort_unstable();
+    widths
+}
+
+/// Columns of whole tiles.
+fn filled(columns: i64, width: i64) -> i64 {
+    (columns + width - 1) / width * width
+}
+
+/// Whether no two channels of the result read the same ones.
+fn is_depthwise(extents: &Extents) -> bool {
+    matches!(extents.blocking, Blocking::Dividing(1))
+}
+
 /// Block sizes a layout may have: powers of two, because vectors of other widths compile badly.
 fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;
@@ -219,7 +260,7 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
-    let is_depthwise = matches!(extents.blocking, Blocking::Dividing(1));
+    let is_depthwise = is_depthwise(extents);
     let row_tile = row_tile(machine, extents);
     let may_block = may_block && row_tile.is_none();
     let tile = if is_depthwise {
@@ -244,7 +285,9 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
     }
     set("unroll", Setting::Number(1));
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
-    let is_by_space = extents.is_single && extents.sources > 2 * extents.weights;
+    let is_filled = extents.columns % tile.columns != 0;
+    let is_large = extents.sources > 2 * extents.weights;
+    let is_by_space = extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
     set("outer", choice(if is_by_space { "space" } else { "channels" }));
     set("parallel", Setting::Number(3));
     if extents.is_padded {
@@ -271,10 +314,11 @@ struct Tile {
 fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
     let lanes = machine.vector_lanes;
     let blocks: &[i64] = if may_block { blocks } else { &[1] };
+    let widths = widths(machine, extents);
     let mut best: Option<(f64, Tile)> = None;
     for &block in blocks {
         let vectors = (block + lanes - 1) / lanes;
-        for columns in divisors(extents.columns).filter(|&columns| columns <= 32 && (may_block || is_vector(columns))) {
+        for columns in widths.iter().copied().filter(|&columns| may_block || is_vector(columns)) {
             for rows in upto(extents.rows, &[1, 2, 4]) {
                 for channels in upto((extents.channels + block - 1) / block, &[1, 2, 3, 4]) {
                     // Without blocks the columns are the vector and the channels are broadcast.
@@ -284,7 +328,7 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
                         ((columns + lanes - 1) / lanes * rows, channels)
                     };
                     // Registers for weight vectors in flight and for the broadcast; a window of one place has no more.
-                    let others = if extents.is_single { vectors + 1 } else { 4 };
+                    let others = if extents.is_close { 4 } else { vectors + 1 };
                     if vectors * broadcasts + others > machine.vector_registers {
                         continue;
                     }
@@ -307,18 +351,18 @@ fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) 
 /// Steps that a vector of a convolution's result takes, as they were seen on one core with vectors of 512 bits: those of
 /// the sum, slower where loads are not hidden or registers run out, and those of putting channels apart at the end.
 ///
-/// The taps of a window share what they read, and that needs registers, too; a window of one place has nothing to share, and
-/// the more sums it fills the seldomer it reads.
+/// The taps of a window share what they read, and that needs registers, too; one place, or places far apart, have nothing
+/// to share, and the more sums a tile fills the seldomer it reads.
 fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
     const EASY_ACCUMULATORS: i64 = 16;
     const LONG_SUM: i64 = 64;
-    let (hidden_loads, registers) = if extents.is_single {
-        (0.6, 1.0 + 4.0 / accumulators as f64)
-    } else {
+    let (hidden_loads, registers) = if extents.is_close {
         let is_crowded = accumulators > EASY_ACCUMULATORS && extents.summed > LONG_SUM;
         (0.5, if is_crowded { 1.4 } else { 1.0 })
+    } else {
+        (0.6, 1.0 + 4.0 / accumulators as f64)
     };
-    let uneven = if columns % 4 == 0 || extents.is_single { 1.0 } else { 1.5 };
+    let uneven = if columns % 4 == 0 || !extents.is_close { 1.0 } else { 1.5 };
     let apart = 16.0 * (1.0 + 8.0 / columns as f64) * uneven;
     extents.summed as f64 * (loads / hidden_loads).max(1.0) * registers + apart
 }
@@ -330,7 +374,8 @@ fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
     const OTHERS: i64 = 3;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
-    let vectors = [2, 1].into_iter().find(|vectors| extents.columns % (vectors * lanes) == 0)?;
+    let widths = widths(machine, extents);
+    let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
     if !extents.is_single || !extents.is_dense || vectors == 1 && !is_short {
         return None;
     }
@@ -344,19 +389,24 @@ fn depthwise_tile(machine: &Cpu, extents: &Extents) -> Tile {
     if !extents.is_dense {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
     }
-    let columns = divisors(extents.columns).filter(|&columns| columns <= machine.vector_lanes).max().unwrap_or(1);
+    let widths = widths(machine, extents);
+    let columns = widths.into_iter().filter(|&columns| columns <= machine.vector_lanes);
+    let columns = columns.min_by_key(|width| (filled(extents.columns, *width) / width, width % 2)).unwrap_or(1);
     let rows = upto(extents.rows, &[1, 2, 4, 7]).max().unwrap_or(1);
     Tile { block: 1, channels: 1, rows, columns }
 }
 
 /// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.
 fn waste(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
-    let rounded = |extent: i64, grain: i64| (extent + grain - 1) / grain * grain;
+    /// Another copy of the result, and of what it is made of.
+    const COPIES: f64 = 1.1;
+    let all = filled(extents.columns, columns);
+    let beyond = if all == extents.columns { 1.0 } else { COPIES * all as f64 / extents.columns as f64 };
     if may_block {
-        let channels = rounded(extents.channels, block) as f64 / extents.channels as f64;
-        channels * rounded(block, machine.vector_lanes) as f64 / block as f64
+        let channels = filled(extents.channels, block) as f64 / extents.channels as f64;
+        beyond * channels * filled(block, machine.vector_lanes) as f64 / block as f64
     } else {
-        rounded(columns, machine.vector_lanes) as f64 / columns as f64
+        beyond * filled(columns, machine.vector_lanes) as f64 / columns as f64
     }
 }
 

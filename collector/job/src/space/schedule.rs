@@ -173,6 +173,15 @@ impl Schedule {
         }
     }
 
+    /// The columns of a convolution's sums are filled up to a multiple of this: to whole register tiles.
+    pub fn columns(&self) -> i64 {
+        let Schedule::Template { knobs } = self else { return 1 };
+        match self.layout() {
+            Layout::Plain | Layout::Blocked { .. } => knobs.number("tile_x").unwrap_or(1),
+            Layout::Dots { .. } | Layout::Columns { .. } | Layout::Winograd { .. } => 1,
+        }
+    }
+
     /// How it computes exponentials and their kin.
     pub fn functions(&self) -> Functions {
         match self {

@@ -3,9 +3,9 @@
 //! The result is tiled; the anchor is computed inside a tile into a small accumulator, its reduction loops outside
 //! of the tile's own loops, so that the accumulator lives in registers for the whole reduction.
 
-use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_copy, single_epilogue};
+use super::{Knobs, Result, block_of_part, choice, fuse_parallel, last_epilogue, number, plain_copy, single_epilogue};
 use crate::lower::{Lowered, Part};
-use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 
 /// Which dimensions of the result are what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,14 @@ pub(super) enum Form {
 pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
-    let pad_at = knobs.choice("pad_at").unwrap_or("inline");
+    // Columns beyond the result read what is not there: a test at each of them would cost more than a copy.
+    let is_filled = lowered.blocks.iter().any(|block| block.part == Part::Cut);
+    let pad_at = knobs.choice("pad_at").unwrap_or(if is_filled { "outer" } else { "inline" });
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
         moves.compute_inline(pad)?;
     }
     let is_blocked = choice(knobs, "layout")? == "blocked";
-    let result = single_epilogue(lowered, moves, &anchor)?;
+    let (result, cut) = ends(lowered, moves, &anchor)?;
     let tile = Tile::new(knobs, is_blocked)?;
     let tiled = tile_result(form, moves, &result, &tile, choice(knobs, "outer")? == "channels")?;
     let innermost = tiled.outer.last().expect("a contraction has at least two output dimensions");
@@ -34,7 +36,12 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if choice(knobs, "vectorize")? == "yes" {
         moves.vectorize(tiled.inner.last().expect("as many as outer loops"))?;
     }
-    let fused = fuse_parallel(moves, &tiled.outer, usize::try_from(number(knobs, "parallel")?).unwrap_or(1))?;
+    // Columns that fill whole tiles are cut to those of the result where all of a row are there.
+    let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, "parallel")?).unwrap_or(1) };
+    let fused = fuse_parallel(moves, &tiled.outer, parallel)?;
+    if let Some(cut) = cut {
+        moves.reverse_compute_at(&cut, &fused)?;
+    }
     match pad.filter(|_| pad_at != "inline") {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
         Some(pad) => moves.compute_at(&pad, &fused)?,
@@ -47,6 +54,27 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         moves.vectorize(&last)?;
     }
     Ok(())
+}
+
+/// The block that tiles are made of, and the one behind it that takes from them what the result has, where they have more.
+fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
+    let Some(place) = lowered.blocks.iter().position(|block| block.part == Part::Cut) else {
+        return Ok((single_epilogue(lowered, moves, anchor)?, None));
+    };
+    let (before, after) = lowered.blocks.split_at(place);
+    let cut = moves.block(&after[0].name)?;
+    let end = match last_epilogue(&after[1..], moves)? {
+        None => cut,
+        Some(end) => {
+            moves.compute_inline(&cut)?;
+            end
+        }
+    };
+    let sums = match last_epilogue(before, moves)? {
+        Some(sums) => sums,
+        None => moves.cache_write(anchor, Memory::Global)?,
+    };
+    Ok((sums, Some(end)))
 }
 
 /// Extents of a register tile in elements of the result.
@@ -82,6 +110,8 @@ impl Tile {
 struct Tiled {
     outer: Vec<Loop>,
     inner: Vec<Loop>,
+    /// How many of the outer loops surround all tiles of a row.
+    rows: usize,
 }
 
 fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_outside: bool) -> Result<Tiled> {
@@ -102,7 +132,9 @@ fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_
     let place = if channels_outside { first } else { outer.len() };
     outer.insert(place, moved);
     moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
-    Ok(Tiled { outer, inner })
+    // Of a convolution the columns are the last loop, or the channels are.
+    let rows = if channels_outside { rank - 1 } else { rank - 2 };
+    Ok(Tiled { outer, inner, rows })
 }
 
 /// The anchor inside a tile: reduction loops, then the tile, its last loop a vector.

@@ -8,7 +8,7 @@ mod rows;
 mod spatial;
 mod winograd;
 
-use crate::lower::{Lowered, Part};
+use crate::lower::{self, Lowered, Part};
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
@@ -109,15 +109,21 @@ fn choice<'a>(knobs: &'a Knobs, name: &'static str) -> Result<&'a str> {
 ///
 /// An anchor without an epilogue gets a block that copies its accumulator out, so that there always is one.
 fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
+    match last_epilogue(&lowered.blocks, moves)? {
+        Some(last) => Ok(last),
+        None => Ok(moves.cache_write(anchor, Memory::Global)?),
+    }
+}
+
+/// Inlines every epilogue of these blocks but the last.
+fn last_epilogue(blocks: &[lower::Block], moves: &Moves) -> Result<Option<Block>> {
     let epilogue: Vec<&str> =
-        lowered.blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
-    let Some((last, others)) = epilogue.split_last() else {
-        return Ok(moves.cache_write(anchor, Memory::Global)?);
-    };
+        blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
+    let Some((last, others)) = epilogue.split_last() else { return Ok(None) };
     for name in others {
         moves.compute_inline(&moves.block(name)?)?;
     }
-    Ok(moves.block(last)?)
+    Ok(Some(moves.block(last)?))
 }
 
 fn block_of_part(lowered: &Lowered, moves: &Moves, part: Part) -> Result<Option<Block>> {

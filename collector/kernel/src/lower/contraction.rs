@@ -80,13 +80,15 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == sources;
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
+    let kernel = weight.extents[2..2 + spatial].to_vec();
+    let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
+    let (pads, extents) = filled.as_ref().map_or((shape.pads, &output.extents[..]), |(pads, all)| (pads, all));
     // The plain form always has a padding block, as the definitions have that it shares names with.
-    let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name(names.0), data, shape.pads, shape.zeros[0])?
+    let data = if block.is_none() || pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name(names.0), data, pads, shape.zeros[0])?
     } else {
         data.clone()
     };
-    let kernel = weight.extents[2..2 + spatial].to_vec();
     let per_group = sources / shape.groups;
     let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
     let kernel_axes = kernel
@@ -117,17 +119,46 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
         };
     let axes: Vec<Axis> = channel_axis.iter().chain(&kernel_axes).cloned().collect();
     let anchor = output.name(names.1);
-    let Some(block) = block else {
-        return writer.block(&anchor, Part::Anchor, output.like(), |i| {
+    let result = if let Some(block) = block {
+        let blocked = blocked_extents(writer, extents, 1, block)?;
+        let last = blocked.len() - 1;
+        let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
+            reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
+        })?;
+        unblock(writer, &accumulated, 1, block, output, extents)?
+    } else {
+        writer.block(&anchor, Part::Anchor, (output.dtype, extents), |i| {
             reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
-        });
+        })?
     };
-    let blocked = blocked_extents(writer, &output.extents, 1, block)?;
-    let last = blocked.len() - 1;
-    let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
-        reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
-    })?;
-    unblock(writer, &accumulated, 1, block, output)
+    match filled {
+        None => Ok(result),
+        Some(_) => writer.block(&output.name("cut"), Part::Cut, output.like(), |i| result.at(i)),
+    }
+}
+
+/// Where columns do not fill whole tiles: the pads with what the columns beyond the result read, and the extents with them.
+fn filled(
+    writer: &Writer,
+    shape: &ConvShape,
+    data: &Tensor,
+    kernel: &Extent,
+    output: &Output,
+) -> Result<Option<(Vec<i64>, Vec<Extent>)>> {
+    let last = output.extents.len() - 1;
+    let Some(columns) = output.extents[last].number().filter(|_| writer.columns > 1) else { return Ok(None) };
+    let filled = (columns + writer.columns - 1) / writer.columns * writer.columns;
+    if filled == columns {
+        return Ok(None);
+    }
+    let (mut pads, mut extents) = (shape.pads.to_vec(), output.extents.clone());
+    extents[last] = Extent::Known(filled);
+    let spatial = shape.strides.len();
+    let (head, tail) = (pads[spatial - 1], &mut pads[2 * spatial - 1]);
+    let reach = (writer.number(kernel)? - 1) * shape.dilations[spatial - 1];
+    let wanted = (filled - 1) * shape.strides[spatial - 1] + reach + 1;
+    *tail = (*tail).max(wanted - head - writer.number(&data.extents[last])?);
+    Ok(Some((pads, extents)))
 }
 
 /// A convolution as a product: of the weights, with a row for each channel of the result, and of the windows, with a
@@ -338,7 +369,7 @@ fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, outp
                 writer.block(&output.name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
                     reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
                 })?;
-            unblock(writer, &accumulated, rank - 1, block, output)
+            unblock(writer, &accumulated, rank - 1, block, output, &output.extents)
         }
     }
 }
@@ -377,7 +408,7 @@ fn matmul(
         let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
         reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
     })?;
-    unblock(writer, &accumulated, rank - 1, block, output)
+    unblock(writer, &accumulated, rank - 1, block, output, &output.extents)
 }
 
 /// Indices of the batch dimensions of an operand, broadcast.
@@ -450,8 +481,15 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
 }
 
 /// Puts a blocked result back into the task's order.
-fn unblock(writer: &mut Writer, blocked: &Tensor, dimension: usize, block: i64, output: &Output) -> Result<Tensor> {
-    writer.block(&output.name("unblock"), Part::Epilogue, output.like(), |i| {
+fn unblock(
+    writer: &mut Writer,
+    blocked: &Tensor,
+    dimension: usize,
+    block: i64,
+    output: &Output,
+    extents: &[Extent],
+) -> Result<Tensor> {
+    writer.block(&output.name("unblock"), Part::Epilogue, (output.dtype, extents), |i| {
         let mut at = i.to_vec();
         at[dimension] = i[dimension].floor_div(&index(block)?)?;
         at.push(i[dimension].floor_mod(&index(block)?)?);

@@ -37,6 +37,8 @@ pub struct Form {
     pub sums: Sums,
     /// Whether all places of an image are one row, where nothing looks at rows.
     pub is_flat: bool,
+    /// The columns of a convolution's sums are filled up to a multiple of this.
+    pub columns: i64,
 }
 
 impl Form {
@@ -48,6 +50,7 @@ impl Form {
             layout: schedule.layout(),
             sums: if is_cpu { Sums::Own } else { Sums::Wide },
             is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
+            columns: if is_cpu { schedule.columns() } else { 1 },
         }
     }
 }
@@ -129,6 +132,8 @@ pub(crate) struct Writer {
     kernel: Vec<i64>,
     /// What later steps compute in the place of their outputs, until all are cut to those.
     padded: Option<Vec<Extent>>,
+    /// The columns of a convolution's sums are a multiple of this.
+    columns: i64,
 }
 
 impl Writer {
@@ -195,12 +200,20 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
     Ok(lowered)
 }
 
-fn write(task: &Task, Form { layout, sums, .. }: Form) -> Result<Lowered> {
+fn write(task: &Task, Form { layout, sums, columns, .. }: Form) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
-    let mut writer =
-        Writer { blocks: Vec::new(), layout, sums, symbols: HashMap::new(), operator: anchor, kernel, padded: None };
+    let mut writer = Writer {
+        blocks: Vec::new(),
+        layout,
+        sums,
+        symbols: HashMap::new(),
+        operator: anchor,
+        kernel,
+        padded: None,
+        columns,
+    };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
