@@ -161,6 +161,8 @@ fn convolutions_of_odd_widths() {
             "conv(f32[1,40,5,5], const f32[33,40,1,1]) strides=[1,1] pads=[0,0,0,0] dilations=[1,1] groups=1 | unary(_) function=\"silu\"",
             "conv(f32[1,7,6,33], const f32[7,1,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=7 | clip(_) low=0.0 high=6.0",
             "conv(f32[1,7,6,11], const f32[7,1,5,5]) strides=[1,1] pads=[2,2,2,2] dilations=[2,2] groups=7",
+            "conv(f32[1,5,9,33], const f32[5,1,3,3]) strides=[2,2] pads=[1,1,1,1] dilations=[1,1] groups=5 | unary(_) function=\"relu\"",
+            "conv(f32[2,3,7,26], const f32[3,1,5,4]) strides=[1,2] pads=[2,0,2,3] dilations=[1,3] groups=3",
             "conv(f32[1,8,4,43], const f32[12,4,3,3]) strides=[1,1] pads=[0,1,1,0] dilations=[1,3] groups=2",
             "conv(f32[1,4,37], const f32[8,4,5]) strides=[1] pads=[2,2] dilations=[1] groups=1",
             "conv(f32[1,3,4,5,31], const f32[8,3,3,3,3]) strides=[1,1,1] pads=[1,1,1,1,1,1] dilations=[1,1,1] groups=1 | bias_add(_, const f32[8]) axis=1",

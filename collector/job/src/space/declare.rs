@@ -78,6 +78,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 may_fill: !is_transposed,
                 summed: input_extent_of(task, 1, 1) * taps,
                 is_dense: strides.iter().all(|&stride| stride == 1),
+                step: strides.last().copied().unwrap_or(1),
                 is_single: taps == 1,
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
@@ -99,6 +100,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             may_fill: false,
             summed: 1,
             is_dense: true,
+            step: 1,
             is_single: false,
             is_close: true,
             sources: 1,
@@ -149,6 +151,8 @@ pub(super) struct Extents {
     summed: i64,
     /// Whether neighbours of the result come from neighbours of the input.
     is_dense: bool,
+    /// Places of the input from one column of the result to the next.
+    step: i64,
     /// Whether a place of a convolution's result comes from one place of the input.
     is_single: bool,
     /// Whether the taps of a window read neighbours, which they can share.
@@ -294,8 +298,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
         // A channel that is read by one channel only is padded where it is used.
         set("pad_at", choice(if is_depthwise { "outer" } else { "root" }));
     }
-    // The compiler's own vectors read every second element better.
-    set("vectorize", choice(if is_depthwise && !extents.is_dense { "no" } else { "yes" }));
+    // The compiler's own vectors read elements far from each other better.
+    set("vectorize", choice(if is_depthwise && extents.step > 2 { "no" } else { "yes" }));
     Knobs(knobs)
 }
 
@@ -386,7 +390,7 @@ fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
 
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
 fn depthwise_tile(machine: &Cpu, extents: &Extents) -> Tile {
-    if !extents.is_dense {
+    if extents.step > 2 {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
     }
     let widths = widths(machine, extents);

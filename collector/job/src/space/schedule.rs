@@ -182,6 +182,11 @@ impl Schedule {
         }
     }
 
+    /// Whether it makes vectors of its innermost loop.
+    pub fn has_vectors(&self) -> bool {
+        matches!(self, Schedule::Template { knobs } if knobs.choice("vectorize") == Some("yes"))
+    }
+
     /// How it computes exponentials and their kin.
     pub fn functions(&self) -> Functions {
         match self {

@@ -83,8 +83,12 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let kernel = weight.extents[2..2 + spatial].to_vec();
     let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
     let (pads, extents) = filled.as_ref().map_or((shape.pads, &output.extents[..]), |(pads, all)| (pads, all));
+    // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
+    let is_apart = is_depthwise && block.is_none() && shape.strides[spatial - 1] == 2 && writer.has_vectors;
     // The plain form always has a padding block, as the definitions have that it shares names with.
-    let data = if block.is_none() || pads.iter().any(|&pad| pad > 0) {
+    let data = if is_apart {
+        pad_apart(writer, &output.name(names.0), data, pads, shape.zeros[0])?
+    } else if block.is_none() || pads.iter().any(|&pad| pad > 0) {
         pad(writer, &output.name(names.0), data, pads, shape.zeros[0])?
     } else {
         data.clone()
@@ -106,6 +110,11 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
                 let tap = kernel_axes[d].variable.mul(&index(shape.dilations[d])?)?;
+                if is_apart && d == spatial - 1 {
+                    let two = index(2)?;
+                    at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
+                    continue;
+                }
                 at.push(place[d].mul(&index(shape.strides[d])?)?.add(&tap)?);
             }
             let mut weight_at = vec![channel.clone()];
@@ -277,6 +286,35 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) 
         &with_leading(&pads[spatial..]),
         &zero,
     )
+}
+
+/// The input surrounded by its zero point, of each row first the even columns, then the odd ones.
+fn pad_apart(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
+    let zero = constant(data.dtype, zero as f64)?;
+    let own = writer.numbers(&data.extents)?;
+    let (heads, tails) = pads.split_at(pads.len() / 2);
+    let (heads, tails) = (with_leading(heads), with_leading(tails));
+    let mut extents: Vec<i64> =
+        own.iter().zip(&heads).zip(&tails).map(|((own, head), tail)| own + head + tail).collect();
+    let columns = extents.pop().expect("a convolution has columns");
+    extents.extend([2, (columns + 1) / 2]);
+    writer.block(name, Part::Pad, (data.dtype, &known(&extents)), |i| {
+        let (places, [parity, column]) = i.split_at(own.len() - 1) else { unreachable!("as many as extents") };
+        let column = column.mul(&index(2)?)?.add(parity)?;
+        let mut at = Vec::with_capacity(own.len());
+        let mut inside: Option<Expression> = None;
+        for (d, place) in places.iter().chain([&column]).enumerate() {
+            let source = place.sub(&index(heads[d])?)?;
+            if heads[d] > 0 {
+                inside = Some(super::movement::both(inside, source.at_least(&index(0)?)?)?);
+            }
+            if tails[d] > 0 || d + 1 == own.len() {
+                inside = Some(super::movement::both(inside, source.less(&index(own[d])?)?)?);
+            }
+            at.push(source);
+        }
+        inside.expect("columns are looked at").if_then_else(&data.at(&at)?, &zero)
+    })
 }
 
 /// Padding of batch and channel is nothing.

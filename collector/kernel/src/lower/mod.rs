@@ -39,6 +39,8 @@ pub struct Form {
     pub is_flat: bool,
     /// The columns of a convolution's sums are filled up to a multiple of this.
     pub columns: i64,
+    /// Whether vectors of columns are read, of a channel by itself that takes every second one, too.
+    pub has_vectors: bool,
 }
 
 impl Form {
@@ -51,6 +53,7 @@ impl Form {
             sums: if is_cpu { Sums::Own } else { Sums::Wide },
             is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
             columns: if is_cpu { schedule.columns() } else { 1 },
+            has_vectors: is_cpu && schedule.has_vectors(),
         }
     }
 }
@@ -134,6 +137,7 @@ pub(crate) struct Writer {
     padded: Option<Vec<Extent>>,
     /// The columns of a convolution's sums are a multiple of this.
     columns: i64,
+    has_vectors: bool,
 }
 
 impl Writer {
@@ -200,7 +204,7 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
     Ok(lowered)
 }
 
-fn write(task: &Task, Form { layout, sums, columns, .. }: Form) -> Result<Lowered> {
+fn write(task: &Task, Form { layout, sums, columns, has_vectors, .. }: Form) -> Result<Lowered> {
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
@@ -213,6 +217,7 @@ fn write(task: &Task, Form { layout, sums, columns, .. }: Form) -> Result<Lowere
         kernel,
         padded: None,
         columns,
+        has_vectors,
     };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
