@@ -1,6 +1,6 @@
 //! Real TVM compiles every template of the tasks that ResNet-18 and an MLP are made of.
 
-use job::space::{self, Schedule};
+use job::space::{self, Layout, Schedule};
 use job::target::{self, Cpu, Machine, Target};
 use kernel::apply::SpaceCache;
 use kernel::lower::{Form, lower};
@@ -101,6 +101,32 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
     let object = bytes_on(arm, Cpu { vector_lanes: 4, vector_registers: 32, cores: 2 });
     let words = object.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
     assert!(words.filter(|word| word & 0xffe0_fc00 == 0x4e80_9400).count() > 4);
+}
+
+/// The number of images may stay open, whatever becomes of the columns.
+#[test]
+fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
+    library::open(Role::Builder).unwrap();
+    let (target, compile_target) = target();
+    let window = "pads=[1,1,1,1] dilations=[1,1]";
+    for text in [
+        format!("conv(f32[n,5,9,33], const f32[5,1,3,3]) strides=[2,2] {window} groups=5"),
+        format!("conv(f32[n,5,9,33], const f32[5,1,3,3]) strides=[1,1] {window} groups=5"),
+        format!("conv(f32[n,5,9,37], const f32[20,5,3,3]) strides=[1,1] {window} groups=1"),
+    ] {
+        let task = Task::from_text(&text).unwrap();
+        let space = space::space(&task.with_sizes(|_| 2), &target.machine);
+        for knobs in space::sample(&space, 3, 3) {
+            let schedule = Schedule::Template { knobs };
+            if matches!(schedule.layout(), Layout::Winograd { .. }) {
+                continue;
+            }
+            let lowered = lower(&task, Form::of(&schedule, &compile_target)).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default());
+            let moves = moves.unwrap_or_else(|error| panic!("{text}, {}: {error}", schedule.describe()));
+            compile::compile(&moves.module().unwrap(), &compile_target, schedule.functions()).unwrap();
+        }
+    }
 }
 
 #[test]

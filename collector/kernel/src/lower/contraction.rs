@@ -291,25 +291,29 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) 
 /// The input surrounded by its zero point, of each row first the even columns, then the odd ones.
 fn pad_apart(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
     let zero = constant(data.dtype, zero as f64)?;
-    let own = writer.numbers(&data.extents)?;
     let (heads, tails) = pads.split_at(pads.len() / 2);
     let (heads, tails) = (with_leading(heads), with_leading(tails));
-    let mut extents: Vec<i64> =
-        own.iter().zip(&heads).zip(&tails).map(|((own, head), tail)| own + head + tail).collect();
-    let columns = extents.pop().expect("a convolution has columns");
-    extents.extend([2, (columns + 1) / 2]);
-    writer.block(name, Part::Pad, (data.dtype, &known(&extents)), |i| {
-        let (places, [parity, column]) = i.split_at(own.len() - 1) else { unreachable!("as many as extents") };
+    let last = data.extents.len() - 1;
+    let mut extents = data.extents.clone();
+    for d in (0..=last).filter(|&d| heads[d] + tails[d] > 0 || d == last) {
+        extents[d] = Extent::Known(heads[d] + writer.number(&data.extents[d])? + tails[d]);
+    }
+    let columns = writer.number(&extents[last])?;
+    extents[last] = Extent::Known(2);
+    extents.push(Extent::Known((columns + 1) / 2));
+    writer.block(name, Part::Pad, (data.dtype, &extents), |i| {
+        let (places, [parity, column]) = i.split_at(last) else { unreachable!("as many as extents") };
         let column = column.mul(&index(2)?)?.add(parity)?;
-        let mut at = Vec::with_capacity(own.len());
+        let mut at = Vec::with_capacity(last + 1);
         let mut inside: Option<Expression> = None;
         for (d, place) in places.iter().chain([&column]).enumerate() {
-            let source = place.sub(&index(heads[d])?)?;
+            let source = if heads[d] == 0 { place.clone() } else { place.sub(&index(heads[d])?)? };
             if heads[d] > 0 {
                 inside = Some(super::movement::both(inside, source.at_least(&index(0)?)?)?);
             }
-            if tails[d] > 0 || d + 1 == own.len() {
-                inside = Some(super::movement::both(inside, source.less(&index(own[d])?)?)?);
+            // An odd number of columns has one beyond them.
+            if tails[d] > 0 || d == last {
+                inside = Some(super::movement::both(inside, source.less(&data.extents[d].expression()?)?)?);
             }
             at.push(source);
         }
