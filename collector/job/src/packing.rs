@@ -14,6 +14,11 @@ pub enum Packing {
         /// Extent of the innermost dimension.
         block: i64,
     },
+    /// `[o, c, …]` as `[o / block, …, c, block]`, with zeros up to a whole block.
+    Taps {
+        /// Extent of the innermost dimension.
+        block: i64,
+    },
     /// `[o, c, …]`, of bytes with a sign, as rows `[o / block, 1 + … · c / 4, 4 · block]`: four neighbours along `c` in a row,
     /// of a whole block of `o` (where `c` is 1, along the last dimension), and before all of them the sum of what follows as a number of 32 bits for each `o`.
     Quads {
@@ -44,7 +49,9 @@ impl Packing {
         match *self {
             Packing::Plain | Packing::Rows => true,
             Packing::Row { dimensions } => dimensions > 0,
-            Packing::Blocked { block } | Packing::Quads { block } => (1..=LARGEST).contains(&block),
+            Packing::Blocked { block } | Packing::Taps { block } | Packing::Quads { block } => {
+                (1..=LARGEST).contains(&block)
+            }
             Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
         }
     }
@@ -57,6 +64,12 @@ impl Packing {
                 let mut stored = vec![(extents[0] + block - 1) / block];
                 stored.extend_from_slice(&extents[1..]);
                 stored.push(block);
+                stored
+            }
+            Packing::Taps { block } => {
+                let mut stored = vec![(extents[0] + block - 1) / block];
+                stored.extend_from_slice(&extents[2..]);
+                stored.extend([extents[1], block]);
                 stored
             }
             Packing::Quads { block } => {
@@ -86,15 +99,18 @@ impl Packing {
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
-            Packing::Blocked { block } => usize::try_from(block).expect("a block is a positive extent"),
+            Packing::Blocked { block } | Packing::Taps { block } => block,
         };
-        let outer = usize::try_from(extents[0]).expect("an extent is positive");
+        let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
+        let (outer, block) = (size(extents[0]), size(block));
         let row = bytes.len() / outer;
+        let depth = if matches!(self, Packing::Taps { .. }) { size(extents[1]) } else { 1 };
+        let taps = row / element_bytes / depth;
         let mut packed = Vec::with_capacity(bytes.len());
         for group in bytes.chunks(block * row) {
-            for place in (0..row).step_by(element_bytes) {
+            for (tap, channel) in (0..taps).flat_map(|tap| (0..depth).map(move |channel| (tap, channel))) {
                 for lane in 0..block {
-                    let start = lane * row + place;
+                    let start = lane * row + (channel * taps + tap) * element_bytes;
                     match group.get(start..start + element_bytes) {
                         Some(element) => packed.extend_from_slice(element),
                         None => packed.resize(packed.len() + element_bytes, 0),
@@ -213,6 +229,11 @@ mod tests {
             past_the_end.pack(&[4, 3], 1, &plain),
             [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
         );
+        // The same as two inputs at three places, and then with one output only.
+        let taps = Packing::Taps { block: 2 };
+        assert_eq!(taps.extents(&[2, 2, 3]), [1, 3, 2, 2]);
+        assert_eq!(taps.pack(&[2, 2, 3], 1, &plain), [0, 20, 10, 30, 1, 21, 11, 31, 2, 22, 12, 32]);
+        assert_eq!(taps.pack(&[1, 2, 3], 1, &plain[..6]), [0, 0, 10, 0, 1, 0, 11, 0, 2, 0, 12, 0]);
         assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
     }
 

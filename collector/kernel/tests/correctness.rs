@@ -170,6 +170,26 @@ fn convolutions_of_odd_widths() {
     );
 }
 
+/// Windows that reach far beyond the image: a sum by taps leaves out what is padding for a whole tile.
+#[test]
+fn convolutions_of_far_reaching_windows() {
+    const EFFORT: Effort = Effort { template: 9, metaschedule: 0 };
+    check(
+        EFFORT,
+        &[
+            "conv(f32[1,6,33,33], const f32[20,6,3,3]) strides=[1,1] pads=[12,12,12,12] dilations=[12,12] groups=1 | unary(_) function=\"relu\"",
+            "conv(f32[2,5,19,23], const f32[9,5,3,3]) strides=[2,2] pads=[9,7,5,11] dilations=[8,6] groups=1 | bias_add(_, const f32[9]) axis=1",
+            "conv(f32[1,8,16,16], const f32[12,4,3,5]) strides=[1,1] pads=[6,10,6,10] dilations=[6,5] groups=2",
+            "conv(f32[1,4,29], const f32[8,4,3]) strides=[1] pads=[13,13] dilations=[13] groups=1",
+            "conv(f32[1,3,8,9,21], const f32[8,3,3,3,3]) strides=[1,1,1] pads=[4,4,8,4,4,8] dilations=[4,4,8] groups=1",
+            // Rows and columns that nothing of the image reaches, on one side only.
+            "conv(f32[1,3,5,6], const f32[8,3,2,2]) strides=[1,1] pads=[9,0,0,9] dilations=[4,4] groups=1",
+            "conv(f32[1,3,14,14], f32[16,3,3,3]) strides=[1,1] pads=[8,8,8,8] dilations=[8,8] groups=1",
+            "q_conv(i8[1,6,17,17], const i8[16,6,3,3]) strides=[1,1] pads=[7,7,7,7] dilations=[7,7] groups=1 x_zero=5 w_zero=-3",
+        ],
+    );
+}
+
 #[test]
 fn convolutions_with_the_tuner_s_space_too() {
     check(

@@ -1,6 +1,7 @@
 //! Declares the space of each family.
 
 use super::axes::{choice, choices, divisors, numbers, upto};
+use super::taps::{Reach, is_worth_it, reaches};
 use super::template::{has_functions, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
 use crate::flat::{ENOUGH, flat};
@@ -80,6 +81,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_dense: strides.iter().all(|&stride| stride == 1),
                 step: strides.last().copied().unwrap_or(1),
                 is_single: taps == 1,
+                reaches: if taps > 1 { reaches(task) } else { Vec::new() },
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
@@ -103,6 +105,7 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             step: 1,
             is_single: false,
             is_close: true,
+            reaches: Vec::new(),
             sources: 1,
             weights: 1,
             blocking: match op {
@@ -123,7 +126,7 @@ fn taps(task: &Task) -> i64 {
 }
 
 /// The extents of one of a task's parameters, none where they are not known.
-fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
+pub(super) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
     task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }
 
@@ -157,6 +160,8 @@ pub(super) struct Extents {
     is_single: bool,
     /// Whether the taps of a window read neighbours, which they can share.
     is_close: bool,
+    /// What windows reach, where that may lie outside of the image.
+    reaches: Vec<Reach>,
     /// Numbers of a convolution's input, and of its weights.
     sources: i64,
     weights: i64,
@@ -285,7 +290,9 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_blo
     set("tile_x", Setting::Number(tile.columns));
     set("split_r", Setting::Number(1));
     if extents.is_conv {
-        set("order", choice("depth_first"));
+        // Channels that are read by one channel only have nothing to sum but taps.
+        let is_by_taps = !is_depthwise && is_worth_it(&extents.reaches, tile.rows, tile.columns);
+        set("order", choice(if is_by_taps { "kernel_first" } else { "depth_first" }));
     }
     set("unroll", Setting::Number(1));
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.

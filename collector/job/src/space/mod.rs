@@ -10,11 +10,12 @@ pub mod dots;
 pub mod gpu;
 mod sample;
 mod schedule;
+mod taps;
 mod template;
 mod winograd;
 
 pub use sample::sample;
-pub use schedule::{Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
+pub use schedule::{ByTaps, Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};
 
 use crate::target::Machine;

@@ -37,6 +37,14 @@ pub enum Layout {
     },
 }
 
+/// A convolution that sums the products at one place of a window after those at another. Where all that a tile reads is
+/// padding there is nothing to sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByTaps {
+    /// Rows and columns of a register tile, where the padded input is a copy: it needs no padding that no tile reads.
+    pub tile: Option<[i64; 2]>,
+}
+
 /// How exponentials and their kin are computed on CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Functions {
@@ -185,6 +193,15 @@ impl Schedule {
     /// Whether it makes vectors of its innermost loop.
     pub fn has_vectors(&self) -> bool {
         matches!(self, Schedule::Template { knobs } if knobs.choice("vectorize") == Some("yes"))
+    }
+
+    /// Whether and how it sums the products at one place of a window after those at another.
+    pub fn by_taps(&self) -> Option<ByTaps> {
+        let Schedule::Template { knobs } = self else { return None };
+        knobs.choice("order").filter(|order| *order == "kernel_first")?;
+        let number = |name: &str| knobs.number(name).unwrap_or(1);
+        let is_copied = knobs.choice("pad_at") == Some("root");
+        Some(ByTaps { tile: is_copied.then(|| [number("tile_y"), number("tile_x")]) })
     }
 
     /// How it computes exponentials and their kin.

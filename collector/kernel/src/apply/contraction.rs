@@ -4,7 +4,8 @@
 //! of the tile's own loops, so that the accumulator lives in registers for the whole reduction.
 
 use super::{Knobs, Result, block_of_part, choice, fuse_parallel, last_epilogue, number, plain_copy, single_epilogue};
-use crate::lower::{Lowered, Part};
+use crate::lower::{Lowered, Part, Window};
+use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 
 /// Which dimensions of the result are what.
@@ -52,12 +53,35 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         None => {}
     }
     // Last, because loops around a decomposed reduction can no longer be marked.
-    let start = moves.decompose_reduction(&anchor, &reduction)?;
+    let start = moves.decompose_reduction(&anchor, &reduction[0])?;
     let (last, _) = split_last(&moves.loops(&start)?);
     if choice(knobs, "vectorize")? == "yes" {
         moves.vectorize(&last)?;
     }
+    if let Some(window) = &lowered.window {
+        skip_padding(moves, window, &tile, &reduction)?;
+    }
     Ok(())
+}
+
+/// Leaves out sums of what is padding for a whole tile: its last place lies before the input, or its first behind it.
+fn skip_padding(moves: &Moves, window: &Window, tile: &Tile, reduction: &[Loop]) -> Result<()> {
+    let spatial = window.strides.len();
+    let depth = &reduction[spatial];
+    let at = moves.start(depth)?;
+    let taps = &at[at.len() - spatial..];
+    let mut inside: Option<Expression> = None;
+    for d in 0..spatial {
+        let (stride, head) = (window.strides[d], window.heads[d]);
+        let reach = (tile.extent(Form::Conv, d + 2, spatial + 2) - 1) * stride;
+        let first = at[d + 2].mul(&index(stride)?)?.add(&taps[d].mul(&index(window.dilations[d])?)?)?;
+        let is_inside = first.at_least(&index(head - reach)?)?.and(&first.less(&index(head + window.extents[d])?)?)?;
+        inside = Some(match inside {
+            None => is_inside,
+            Some(before) => before.and(&is_inside)?,
+        });
+    }
+    Ok(moves.only_if(depth, inside.expect("a window has dimensions"))?)
 }
 
 /// The block that tiles are made of, and the one behind it that takes from them what the result has, where they have more.
@@ -144,8 +168,8 @@ fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_
 /// The anchor inside a tile: reduction loops, then the tile, its last loop a vector.
 ///
 /// `outer` loops surround it already; `spatial` loops of its own follow, then its reduction loops. Returns the
-/// outermost reduction loop.
-fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, spatial: usize) -> Result<Loop> {
+/// reduction loops, outermost first.
+fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, spatial: usize) -> Result<Vec<Loop>> {
     let loops = moves.loops(anchor)?;
     let tile = loops[outer..outer + spatial].to_vec();
     let reduction = loops[outer + spatial..].to_vec();
@@ -163,7 +187,7 @@ fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, s
     for target in &others {
         moves.unroll(target)?;
     }
-    Ok(reduction[0].clone())
+    Ok(reduction)
 }
 
 fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {

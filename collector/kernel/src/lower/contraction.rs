@@ -7,10 +7,11 @@
 //! two matrices, for tensor cores: the weight as it is stored, and the windows, made by a block that schedules keep in
 //! pieces; a last block puts the result back.
 
-use super::{LowerError, Output, Part, Result, Writer, dots, known};
+use super::movement::{padded_at, padded_extents};
+use super::{LowerError, Output, Part, Result, Window, Writer, dots, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
-use job::space::Layout;
+use job::space::{ByTaps, Layout};
 use models::einsum::Equation;
 use models::{DType, Op, TensorType};
 
@@ -80,16 +81,26 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || shape.groups > 1)?;
     let is_depthwise = shape.groups > 1 && shape.groups == sources;
     let names = conv_names(spatial, is_depthwise, shape.groups > 1, block.is_some());
-    let kernel = weight.extents[2..2 + spatial].to_vec();
+    let by_taps = writer.by_taps.filter(|_| !is_depthwise);
+    let is_by_taps = is_packed && by_taps.is_some();
+    let kernel = weight.extents[if is_by_taps { 1 } else { 2 }..][..spatial].to_vec();
     let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
     let (pads, extents) = filled.as_ref().map_or((shape.pads, &output.extents[..]), |(pads, all)| (pads, all));
-    // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
-    let is_apart = is_depthwise && block.is_none() && shape.strides[spatial - 1] == 2 && writer.has_vectors;
+    let (pads, offsets) = match by_taps {
+        Some(by_taps) => reached_by_taps(writer, shape, by_taps, data, pads)?,
+        None => (pads.to_vec(), vec![0; spatial]),
+    };
+    let order = if is_depthwise && block.is_none() && shape.strides[spatial - 1] == 2 && writer.has_vectors {
+        // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
+        Order::Apart
+    } else if is_by_taps && shape.pads.iter().any(|&pad| pad > 0) {
+        Order::Rows
+    } else {
+        Order::Own
+    };
     // The plain form always has a padding block, as the definitions have that it shares names with.
-    let data = if is_apart {
-        pad_apart(writer, &output.name(names.0), data, pads, shape.zeros[0])?
-    } else if block.is_none() || pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name(names.0), data, pads, shape.zeros[0])?
+    let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
+        pad(writer, &output.name(names.0), data, &pads, shape.zeros[0], order)?
     } else {
         data.clone()
     };
@@ -110,19 +121,28 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
                 let tap = kernel_axes[d].variable.mul(&index(shape.dilations[d])?)?;
-                if is_apart && d == spatial - 1 {
+                if order == Order::Apart && d == spatial - 1 {
                     let two = index(2)?;
                     at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
                     continue;
                 }
-                at.push(place[d].mul(&index(shape.strides[d])?)?.add(&tap)?);
+                let read = place[d].mul(&index(shape.strides[d])?)?.add(&tap)?;
+                at.push(if offsets[d] == 0 { read } else { read.sub(&index(offsets[d])?)? });
             }
-            let mut weight_at = vec![channel.clone()];
+            if order == Order::Rows {
+                at[1..=spatial].rotate_left(1);
+            }
+            // A weight that is not packed is read as it is.
+            let lane = lane.filter(|_| is_packed);
+            let mut weight_at = vec![if is_packed { channel.clone() } else { whole.clone() }];
             weight_at.push(match &channel_axis {
                 Some(axis) => axis.variable.clone(),
                 None => index(0)?,
             });
             weight_at.extend(kernel_axes.iter().map(|axis| axis.variable.clone()));
+            if is_by_taps {
+                weight_at[1..].rotate_left(1);
+            }
             weight_at.extend(lane.cloned());
             multiply((&data, &at), (weight, &weight_at), shape.zeros, output.dtype)
         };
@@ -170,6 +190,39 @@ fn filled(
     Ok(Some((pads, extents)))
 }
 
+/// The padding that sums by taps read, and for each dimension how much less of it is before the input than there was.
+///
+/// Where a tile's places are all padding they are left out, so the others lie less than a tile beyond the input.
+fn reached_by_taps(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    by_taps: ByTaps,
+    data: &Tensor,
+    pads: &[i64],
+) -> Result<(Vec<i64>, Vec<i64>)> {
+    let spatial = shape.strides.len();
+    let (mut pads, mut offsets) = (pads.to_vec(), vec![0; spatial]);
+    if pads.iter().all(|&pad| pad == 0) {
+        return Ok((pads, offsets));
+    }
+    writer.window = Some(Window {
+        strides: shape.strides.to_vec(),
+        dilations: shape.dilations.to_vec(),
+        heads: shape.pads[..spatial].to_vec(),
+        extents: writer.numbers(&data.extents[2..])?,
+    });
+    if let Some([rows, columns]) = by_taps.tile {
+        for (d, stride) in shape.strides.iter().enumerate() {
+            let tile = [columns, rows].get(spatial - 1 - d).copied().unwrap_or(1);
+            let reached = (tile - 1) * stride;
+            offsets[d] = (pads[d] - reached).max(0);
+            pads[d] = pads[d].min(reached);
+            pads[spatial + d] = pads[spatial + d].min(reached);
+        }
+    }
+    Ok((pads, offsets))
+}
+
 /// A convolution as a product: of the weights, with a row for each channel of the result, and of the windows, with a
 /// column for each place of it.
 fn conv_of_columns(
@@ -192,7 +245,7 @@ fn conv_of_columns(
     let columns = images * places_of_image;
     let padded = (columns + multiple - 1) / multiple * multiple;
     let data = if shape.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name("pad_temp"), data, shape.pads, 0)?
+        pad(writer, &output.name("pad_temp"), data, shape.pads, 0, Order::Own)?
     } else {
         data.clone()
     };
@@ -274,50 +327,46 @@ fn source_channel(
     }
 }
 
-/// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
-fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
-    let spatial = pads.len() / 2;
-    let zero = constant(data.dtype, zero as f64)?;
-    super::movement::pad(
-        writer,
-        (name, Part::Pad),
-        data,
-        &with_leading(&pads[..spatial]),
-        &with_leading(&pads[spatial..]),
-        &zero,
-    )
+/// How a padded input is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// As the input is.
+    Own,
+    /// Of each row first the even columns, then the odd ones.
+    Apart,
+    /// The rows of all channels at one height together.
+    Rows,
 }
 
-/// The input surrounded by its zero point, of each row first the even columns, then the odd ones.
-fn pad_apart(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64) -> Result<Tensor> {
+/// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
+fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, order: Order) -> Result<Tensor> {
     let zero = constant(data.dtype, zero as f64)?;
     let (heads, tails) = pads.split_at(pads.len() / 2);
-    let (heads, tails) = (with_leading(heads), with_leading(tails));
+    let (heads, mut tails) = (with_leading(heads), with_leading(tails));
     let last = data.extents.len() - 1;
-    let mut extents = data.extents.clone();
-    for d in (0..=last).filter(|&d| heads[d] + tails[d] > 0 || d == last) {
-        extents[d] = Extent::Known(heads[d] + writer.number(&data.extents[d])? + tails[d]);
-    }
-    let columns = writer.number(&extents[last])?;
-    extents[last] = Extent::Known(2);
-    extents.push(Extent::Known((columns + 1) / 2));
-    writer.block(name, Part::Pad, (data.dtype, &extents), |i| {
-        let (places, [parity, column]) = i.split_at(last) else { unreachable!("as many as extents") };
-        let column = column.mul(&index(2)?)?.add(parity)?;
-        let mut at = Vec::with_capacity(last + 1);
-        let mut inside: Option<Expression> = None;
-        for (d, place) in places.iter().chain([&column]).enumerate() {
-            let source = if heads[d] == 0 { place.clone() } else { place.sub(&index(heads[d])?)? };
-            if heads[d] > 0 {
-                inside = Some(super::movement::both(inside, source.at_least(&index(0)?)?)?);
-            }
+    let mut extents = padded_extents(writer, data, (&heads, &tails))?;
+    match order {
+        Order::Own => {}
+        Order::Apart => {
+            let columns = writer.number(&extents[last])?;
             // An odd number of columns has one beyond them.
-            if tails[d] > 0 || d == last {
-                inside = Some(super::movement::both(inside, source.less(&data.extents[d].expression()?)?)?);
-            }
-            at.push(source);
+            tails[last] += columns % 2;
+            extents[last] = Extent::Known(2);
+            extents.push(Extent::Known((columns + 1) / 2));
         }
-        inside.expect("columns are looked at").if_then_else(&data.at(&at)?, &zero)
+        Order::Rows => extents[1..last].rotate_left(1),
+    }
+    writer.block(name, Part::Pad, (data.dtype, &extents), |i| {
+        let mut at = i.to_vec();
+        match order {
+            Order::Own => {}
+            Order::Apart => {
+                let half = at.pop().expect("a row has two halves");
+                at[last] = half.mul(&index(2)?)?.add(&at[last])?;
+            }
+            Order::Rows => at[1..last].rotate_right(1),
+        }
+        padded_at(data, (&heads, &tails), &at, &zero)
     })
 }
 

@@ -24,7 +24,7 @@ use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
 use job::flat::flat;
-use job::space::{Layout, Schedule};
+use job::space::{ByTaps, Layout, Schedule};
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use std::collections::HashMap;
 
@@ -41,6 +41,8 @@ pub struct Form {
     pub columns: i64,
     /// Whether vectors of columns are read, of a channel by itself that takes every second one, too.
     pub has_vectors: bool,
+    /// Whether a convolution reads all channels at one place of a window after those at another.
+    pub by_taps: Option<ByTaps>,
 }
 
 impl Form {
@@ -54,6 +56,7 @@ impl Form {
             is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
             columns: if is_cpu { schedule.columns() } else { 1 },
             has_vectors: is_cpu && schedule.has_vectors(),
+            by_taps: schedule.by_taps().filter(|_| is_cpu),
         }
     }
 }
@@ -69,6 +72,21 @@ pub struct Lowered {
     pub blocks: Vec<Block>,
     /// How each parameter must be stored, in order, and last how the result is.
     pub packings: Vec<Packing>,
+    /// The windows of a convolution whose sums must leave out what is padding for a whole tile.
+    pub window: Option<Window>,
+}
+
+/// The windows of a convolution, by their spatial dimensions.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Places of the input from one window to the next.
+    pub strides: Vec<i64>,
+    /// Places of the input from one of a window's to the next.
+    pub dilations: Vec<i64>,
+    /// Padding before the input.
+    pub heads: Vec<i64>,
+    /// Extents of the input.
+    pub extents: Vec<i64>,
 }
 
 /// One block and what a schedule may do with it.
@@ -138,6 +156,8 @@ pub(crate) struct Writer {
     /// The columns of a convolution's sums are a multiple of this.
     columns: i64,
     has_vectors: bool,
+    by_taps: Option<ByTaps>,
+    window: Option<Window>,
 }
 
 impl Writer {
@@ -204,7 +224,8 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
     Ok(lowered)
 }
 
-fn write(task: &Task, Form { layout, sums, columns, has_vectors, .. }: Form) -> Result<Lowered> {
+fn write(task: &Task, form: Form) -> Result<Lowered> {
+    let Form { layout, sums, columns, has_vectors, by_taps, is_flat: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();
@@ -218,12 +239,14 @@ fn write(task: &Task, Form { layout, sums, columns, has_vectors, .. }: Form) -> 
         padded: None,
         columns,
         has_vectors,
+        by_taps,
+        window: None,
     };
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
         let extents = writer.extents(&parameter.ty)?;
-        let packing = packing_of(task, place, layout);
+        let packing = packing_of(task, place, form);
         let stored = match packing {
             Packing::Plain => extents,
             packing => known(&packing.extents(&writer.numbers(&extents)?)),
@@ -251,7 +274,7 @@ fn write(task: &Task, Form { layout, sums, columns, has_vectors, .. }: Form) -> 
     }
     let module = expression::module(&parameters, &output)?;
     packings.push(Packing::Plain);
-    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings })
+    Ok(Lowered { task: task.clone(), module, blocks: writer.blocks, packings, window: writer.window })
 }
 
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
@@ -357,7 +380,7 @@ fn known(numbers: &[i64]) -> Vec<Extent> {
 
 /// How a layout stores a parameter. A blocked one packs the weight of a contraction, when it is a constant; one of columns
 /// takes that of a convolution for a matrix.
-fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
+fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv { .. } | Op::QConv { .. });
     let is_operand = anchor.inputs.get(1) == Some(&Operand::Parameter(place));
@@ -365,6 +388,7 @@ fn packing_of(task: &Task, place: usize, layout: Layout) -> Packing {
         && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }))
         && task.parameters[place].is_constant;
     match layout {
+        Layout::Blocked { block } if is_weight && is_conv && by_taps.is_some() => Packing::Taps { block },
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
         Layout::Dots { .. } if is_weight => Packing::Quads { block: 1 },
         Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,

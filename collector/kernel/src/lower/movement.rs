@@ -42,7 +42,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         Op::Pad { pads, value } => {
             let rank = data.extents.len();
             let value = constant(data.dtype, *value)?;
-            pad(writer, (&output.name("pad"), output.part()), data, &pads[..rank], &pads[rank..], &value)
+            pad(writer, (&output.name("pad"), output.part()), data, pads.split_at(rank), &value)
         }
         Op::BorderPad { border, pads } => {
             let extents = writer.numbers(&data.extents)?;
@@ -117,31 +117,44 @@ pub(super) fn pad(
     writer: &mut Writer,
     (name, part): (&str, Part),
     data: &Tensor,
-    heads: &[i64],
-    tails: &[i64],
+    (heads, tails): (&[i64], &[i64]),
     value: &Expression,
 ) -> Result<Tensor> {
+    let extents = padded_extents(writer, data, (heads, tails))?;
+    writer.block(name, part, (data.dtype, &extents), |i| padded_at(data, (heads, tails), i, value))
+}
+
+/// The extents of `data` between heads and tails.
+pub(super) fn padded_extents(writer: &Writer, data: &Tensor, (heads, tails): (&[i64], &[i64])) -> Result<Vec<Extent>> {
     let mut extents = data.extents.clone();
     for (d, extent) in extents.iter_mut().enumerate().filter(|(d, _)| heads[*d] + tails[*d] != 0) {
         *extent = Extent::Known(heads[d] + writer.number(extent)? + tails[d]);
     }
-    writer.block(name, part, (data.dtype, &extents), |i| {
-        let mut inside: Option<Expression> = None;
-        let mut at = Vec::with_capacity(i.len());
-        for (d, variable) in i.iter().enumerate() {
-            at.push(if heads[d] == 0 { variable.clone() } else { variable.sub(&index(heads[d])?)? });
-            if heads[d] > 0 {
-                inside = Some(both(inside, variable.at_least(&index(heads[d])?)?)?);
-            }
-            if tails[d] > 0 {
-                inside = Some(both(inside, variable.less(&index(heads[d])?.add(&data.extents[d].expression()?)?)?)?);
-            }
+    Ok(extents)
+}
+
+/// The element at a place of `data` between heads and tails, which are `value`.
+pub(super) fn padded_at(
+    data: &Tensor,
+    (heads, tails): (&[i64], &[i64]),
+    place: &[Expression],
+    value: &Expression,
+) -> Element {
+    let mut inside: Option<Expression> = None;
+    let mut at = Vec::with_capacity(place.len());
+    for (d, variable) in place.iter().enumerate() {
+        at.push(if heads[d] == 0 { variable.clone() } else { variable.sub(&index(heads[d])?)? });
+        if heads[d] > 0 {
+            inside = Some(both(inside, variable.at_least(&index(heads[d])?)?)?);
         }
-        match inside {
-            Some(inside) => inside.if_then_else(&data.at(&at)?, value),
-            None => data.at(&at),
+        if tails[d] > 0 {
+            inside = Some(both(inside, variable.less(&index(heads[d])?.add(&data.extents[d].expression()?)?)?)?);
         }
-    })
+    }
+    match inside {
+        Some(inside) => inside.if_then_else(&data.at(&at)?, value),
+        None => data.at(&at),
+    }
 }
 
 /// `left and right`, where `left` may not exist yet.

@@ -72,7 +72,7 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
     let with_leading = |pads: &[i64]| -> Vec<i64> { [0, 0].iter().chain(pads).copied().collect() };
     let padded = if is_padded {
         let name = output.name("pad_temp");
-        pad(writer, (&name, Part::Pad), data, &with_leading(&window.heads), &with_leading(&reach), &outside)?
+        pad(writer, (&name, Part::Pad), data, (&with_leading(&window.heads), &with_leading(&reach)), &outside)?
     } else {
         data.clone()
     };

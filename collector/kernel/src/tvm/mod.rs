@@ -13,6 +13,7 @@ pub mod dots;
 pub mod expression;
 pub mod features;
 mod functions;
+mod guard;
 pub mod kernel;
 pub mod library;
 pub mod memory;

@@ -152,6 +152,8 @@ names! {
     SCHEDULABLE_BLOCK = "s_tir.SBlock", 10, Builder;
     SCHEDULABLE_BLOCK_REALIZE = "s_tir.SBlockRealize", 4, Builder;
     ATTRIBUTE = "tirx.AttrStmt", 5, Builder;
+    IF_STATEMENT = "tirx.IfThenElse", 4, Builder;
+    STRUCTURAL_MAP = "ffi.StructuralMap", 4, Builder;
     MODULE_FUNCTION = "ir.Module_Lookup_str", 2, Builder;
     MODULE_VARIABLE = "ir.Module_GetGlobalVar", 2, Builder;
     MODULE_ADD = "ir.Module_Add", 4, Builder;

@@ -2,15 +2,18 @@
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, variable};
+use super::guard::{self, Guard, with_guards};
 use super::names;
 use super::tensor_core::{Step, step_name};
 use job::device::Product;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A module with the moves applied so far.
+/// A module with the moves applied so far, and conditions of loops, which are no moves of TVM's.
 #[derive(Clone)]
-pub struct Schedule(pub(in crate::tvm) Value);
+pub struct Schedule(pub(in crate::tvm) Value, Rc<RefCell<Vec<Guard>>>);
 
 /// One computation of the module.
 #[derive(Clone)]
@@ -83,12 +86,29 @@ impl Schedule {
     pub fn new(module: &Module, seed: i64) -> Result<Schedule> {
         const NO_DEBUG_CHECKS: i64 = 0;
         const SHORT_ERRORS: i64 = 1;
-        call!(names::SCHEDULE, &module.0, seed, NO_DEBUG_CHECKS, SHORT_ERRORS, true).map(Schedule)
+        call!(names::SCHEDULE, &module.0, seed, NO_DEBUG_CHECKS, SHORT_ERRORS, true).map(Schedule::of)
+    }
+
+    /// TVM's schedule.
+    pub(in crate::tvm) fn of(schedule: Value) -> Schedule {
+        Schedule(schedule, Rc::default())
     }
 
     /// The module as it stands.
     pub fn module(&self) -> Result<Module> {
-        call!(names::SCHEDULE_MODULE, &self.0).map(Module)
+        with_guards(call!(names::SCHEDULE_MODULE, &self.0).map(Module)?, &self.1.borrow())
+    }
+
+    /// What the variables of the block inside of a loop are when the loops in it begin.
+    pub fn start(&self, target: &Loop) -> Result<Vec<Expression>> {
+        guard::start(&call!(names::GET_STATEMENT, &self.0, &target.0)?)
+    }
+
+    /// Runs a loop only where a condition holds. The last of all moves.
+    pub fn only_if(&self, target: &Loop, condition: Expression) -> Result<()> {
+        let statement = call!(names::GET_STATEMENT, &self.0, &target.0)?;
+        self.1.borrow_mut().push(Guard { statement, condition });
+        Ok(())
     }
 
     /// The block of a name.

@@ -71,17 +71,12 @@ pub(super) fn with(
 
 /// A module whose function brings these for LLVM.
 fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
-    const FUNCTION: &str = "main";
     const IMPORT: &str = "pragma_import_llvm";
-    let function = call!(names::MODULE_FUNCTION, &module.0, FUNCTION)?;
     let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;
     let nothing = call!(names::INT_IMMEDIATE, models::DType::I32, 0i64, Value::none())?;
-    let body = call!(names::ATTRIBUTE, nothing, IMPORT, text, function.field("body")?, Value::none())?;
-    let (parameters, attributes) = (function.field("params")?, function.field("attrs")?);
-    let function =
-        call!(names::PRIM_FUNCTION, parameters, body, function.field("ret_type")?, attributes, Value::none())?;
-    let variable = call!(names::MODULE_VARIABLE, &module.0, FUNCTION)?;
-    call!(names::MODULE_ADD, &module.0, variable, function, true).map(Module)
+    let body = super::compile::function(module)?.field("body")?;
+    let body = call!(names::ATTRIBUTE, nothing, IMPORT, text, body, Value::none())?;
+    super::compile::with_body(module, &body)
 }
 
 fn name(place: usize, lanes: u16) -> String {

@@ -1,0 +1,94 @@
+//! How many of a convolution's products are with padding, and whether they are worth leaving out.
+//!
+//! Windows whose places lie far apart reach far beyond the image. Where all places of a register tile that one tap reads lie
+//! there, its products are zeros: a sum by taps (`order=kernel_first`) leaves them out.
+
+use super::declare::parameter_extents;
+use models::{Op, Task};
+
+/// One spatial dimension of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    extent: i64,
+    result: i64,
+    taps: i64,
+    stride: i64,
+    dilation: i64,
+    head: i64,
+}
+
+/// The spatial dimensions of a task's convolution, outermost first.
+pub(super) fn reaches(task: &Task) -> Vec<Reach> {
+    let anchor = &task.steps[0];
+    let (Op::Conv { strides, pads, dilations, .. } | Op::QConv { strides, pads, dilations, .. }) = &anchor.op else {
+        return Vec::new();
+    };
+    let (data, weight) = (parameter_extents(task, 0), parameter_extents(task, 1));
+    let result = anchor.output.extents().unwrap_or_default();
+    let number = |extents: &[i64], d: usize| extents.get(d + 2).copied().unwrap_or(1);
+    let dimensions = strides.iter().zip(dilations).zip(pads).enumerate();
+    dimensions
+        .map(|(d, ((&stride, &dilation), &head))| Reach {
+            extent: number(&data, d),
+            result: number(&result, d),
+            taps: number(&weight, d),
+            stride,
+            dilation,
+            head,
+        })
+        .collect()
+}
+
+/// Whether so much is left out in tiles of these rows and columns that a sum by taps is faster.
+pub(super) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
+    /// What a sum by taps may lose where it leaves nothing out: neighbours share nothing.
+    const LOSS: f64 = 0.85;
+    let tiles = [columns, rows].into_iter().chain(std::iter::repeat(1));
+    let kept: f64 = reaches.iter().rev().zip(tiles).map(|(reach, tile)| kept(reach, tile)).product();
+    kept < LOSS
+}
+
+/// The part of all pairs of a tile and a tap that read something of the input.
+fn kept(reach: &Reach, tile: i64) -> f64 {
+    let tile = tile.max(1);
+    let firsts: Vec<i64> = (0..reach.result).step_by(usize::try_from(tile).unwrap_or(1)).collect();
+    let reads = |first: i64, tap: i64| {
+        let from = first * reach.stride + tap * reach.dilation - reach.head;
+        from < reach.extent && from + (tile - 1) * reach.stride >= 0
+    };
+    let all = firsts.len() * usize::try_from(reach.taps).unwrap_or(1);
+    let kept = firsts.iter().map(|&first| (0..reach.taps).filter(|&tap| reads(first, tap)).count());
+    kept.sum::<usize>() as f64 / all.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reach, is_worth_it, kept};
+
+    /// A dimension of a window of three places around each place.
+    fn around(extent: i64, dilation: i64) -> Reach {
+        Reach { extent, result: extent, taps: 3, stride: 1, dilation, head: dilation }
+    }
+
+    #[test]
+    fn tiles_that_see_only_padding_are_counted() {
+        let close = |part: f64, expected: f64| (part - expected).abs() < 1e-12;
+        // Of three rows one has nothing above it, and one nothing below.
+        assert!(close(kept(&around(3, 1), 1), 7.0 / 9.0));
+        assert!(close(kept(&around(33, 12), 1), 75.0 / 99.0));
+        // The first of three tiles lies before what the first tap reads, the last one behind what the last reads.
+        assert!(close(kept(&around(33, 12), 11), 7.0 / 9.0));
+        assert!(close(kept(&around(33, 12), 33), 1.0));
+        // In steps of two a tile reaches further.
+        let steps = Reach { stride: 2, result: 17, ..around(33, 12) };
+        assert!(close(kept(&steps, 7), 8.0 / 9.0) && close(kept(&steps, 5), 10.0 / 12.0));
+    }
+
+    #[test]
+    fn only_far_reaching_windows_leave_enough_out() {
+        let square = |extent, dilation| [around(extent, dilation), around(extent, dilation)];
+        assert!(is_worth_it(&square(33, 12), 1, 11) && is_worth_it(&square(33, 24), 1, 11));
+        assert!(!is_worth_it(&square(33, 2), 1, 11) && !is_worth_it(&square(56, 1), 2, 14));
+        assert!(!is_worth_it(&[], 1, 8));
+    }
+}

@@ -1,0 +1,79 @@
+//! Loops that run only where a condition holds: TVM has no move that says so.
+
+use super::call::{TvmError, Value, call};
+use super::expression::{Expression, Module, index};
+use super::names;
+use tvm_ffi::object::ObjectRef;
+use tvm_ffi::{Any, AnyView, Error, Function, ObjectRefCore};
+
+type Result<T> = std::result::Result<T, TvmError>;
+
+/// A loop and its condition.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) statement: Value,
+    pub(super) condition: Expression,
+}
+
+/// The module with a condition around each of these loops.
+pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
+    let Some(first) = guards.first() else { return Ok(module) };
+    let body = super::compile::function(&module)?.field("body")?;
+    let all = guards.to_vec();
+    let body = mapped(&body, &first.statement, move |statement| surrounded(statement, &all))?;
+    super::compile::with_body(&module, &body)
+}
+
+/// A loop with its condition, where it has one. Only its variable is still the same: what is inside may have changed.
+fn surrounded(statement: Value, guards: &[Guard]) -> Result<Value> {
+    let variable = statement.field("loop_var")?;
+    for guard in guards {
+        if is_same(&variable, &guard.statement.field("loop_var")?)? {
+            return call!(names::IF_STATEMENT, &guard.condition.0, statement, Value::none(), Value::none());
+        }
+    }
+    Ok(statement)
+}
+
+/// What the variables of the block inside of a loop are when the loops in it begin.
+pub(super) fn start(statement: &Value) -> Result<Vec<Expression>> {
+    let mut variables = Vec::new();
+    let mut inside = statement.field("body")?;
+    while let Ok(variable) = inside.field("loop_var") {
+        variables.push(variable);
+        inside = inside.field("body")?;
+    }
+    let of_a_loop = statement.field("loop_var")?;
+    let values = inside.field("iter_values")?.items()?;
+    let at_the_start = |value: Value| {
+        let variables = variables.clone();
+        let zero = move |variable: Value| {
+            for inner in &variables {
+                if is_same(&variable, inner)? {
+                    return Ok(index(0)?.0);
+                }
+            }
+            Ok(variable)
+        };
+        mapped(&value, &of_a_loop, zero).map(Expression)
+    };
+    values.into_iter().map(at_the_start).collect()
+}
+
+/// The same with another node in the place of each node of one type, the type of `like`.
+fn mapped(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value> + 'static) -> Result<Value> {
+    const CHILDREN_FIRST: i64 = 1;
+    let change = Function::from_packed(move |arguments: &[AnyView]| {
+        let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
+        let node = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
+        change(node).map(|node| node.0).map_err(failed)
+    });
+    let changes = vec![Value::array([Value::from(like.0.type_index()), Value(Any::from(change))])];
+    call!(names::STRUCTURAL_MAP, root, changes, Value::array([]), CHILDREN_FIRST)
+}
+
+/// Whether both are one object.
+fn is_same(one: &Value, other: &Value) -> Result<bool> {
+    let (one, other): (ObjectRef, ObjectRef) = (one.convert("object")?, other.convert("object")?);
+    Ok(std::ptr::eq(&**ObjectRefCore::data(&one), &**ObjectRefCore::data(&other)))
+}
