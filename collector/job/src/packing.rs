@@ -2,6 +2,7 @@
 
 use crate::space::dots::QUAD;
 use crate::winograd::{KERNEL, reached, transforms};
+use models::DType;
 use serde::{Deserialize, Serialize};
 
 /// How a parameter is stored.
@@ -19,8 +20,8 @@ pub enum Packing {
         /// Extent of the innermost dimension.
         block: i64,
     },
-    /// `[o, c, …]`, of bytes with a sign, as rows `[o / block, 1 + … · c / 4, 4 · block]`: four neighbours along `c` in a row,
-    /// of a whole block of `o` (where `c` is 1, along the last dimension), and before all of them the sum of what follows as a number of 32 bits for each `o`.
+    /// `[o, c, …]`, of bytes with a sign, as numbers of 32 bits `[o / block, 1 + … · c / 4, block]`: four neighbours along
+    /// `c` in each (where `c` is 1, along the last dimension), and before all of them the sum of what follows.
     Quads {
         /// Rows of the tensor that lie together.
         block: i64,
@@ -74,7 +75,7 @@ impl Packing {
             }
             Packing::Quads { block } => {
                 let [_, taps, depth] = taps_and_depth(extents);
-                vec![(extents[0] + block - 1) / block, 1 + taps * ((depth + QUAD - 1) / QUAD), QUAD * block]
+                vec![(extents[0] + block - 1) / block, 1 + taps * ((depth + QUAD - 1) / QUAD), block]
             }
             Packing::Rows => vec![extents[0], extents[1..].iter().product()],
             Packing::Row { dimensions } => {
@@ -89,6 +90,19 @@ impl Packing {
                 let window = reached(tile);
                 vec![window, window, (extents[0] + block - 1) / block, extents[1], block]
             }
+        }
+    }
+
+    /// The stored element type of a tensor of this one.
+    pub fn dtype(self, dtype: DType) -> DType {
+        match self {
+            Packing::Quads { .. } => DType::I32,
+            Packing::Plain
+            | Packing::Blocked { .. }
+            | Packing::Taps { .. }
+            | Packing::Rows
+            | Packing::Row { .. }
+            | Packing::Winograd { .. } => dtype,
         }
     }
 
@@ -190,6 +204,7 @@ fn quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::Packing;
+    use models::DType;
 
     #[test]
     fn filters_are_transformed_once() {
@@ -243,14 +258,15 @@ mod tests {
         let plain: Vec<u8> =
             (0..10).chain((1..=10).map(|number| (-number as i8).cast_unsigned())).chain([100; 10]).collect();
         let single = Packing::Quads { block: 1 };
-        assert_eq!(single.extents(&[3, 5, 2]), [3, 5, 4]);
+        assert_eq!(single.extents(&[3, 5, 2]), [3, 5, 1]);
+        assert_eq!([single.dtype(DType::I8), Packing::Plain.dtype(DType::I8)], [DType::I32, DType::I8]);
         let packed = single.pack(&[3, 5, 2], 1, &plain);
         assert_eq!(packed.len(), 3 * 5 * 4);
         assert_eq!(packed[..20], [45, 0, 0, 0, 0, 2, 4, 6, 8, 0, 0, 0, 1, 3, 5, 7, 9, 0, 0, 0]);
         assert_eq!(packed[20..24], (-55i32).to_le_bytes());
         assert_eq!(packed[40..44], 1000i32.to_le_bytes());
         let pairs = Packing::Quads { block: 2 };
-        assert_eq!(pairs.extents(&[3, 5, 2]), [2, 5, 8]);
+        assert_eq!(pairs.extents(&[3, 5, 2]), [2, 5, 2]);
         let packed = pairs.pack(&[3, 5, 2], 1, &plain);
         assert_eq!(packed.len(), 2 * 5 * 8);
         assert_eq!(packed[..4], 45i32.to_le_bytes());
@@ -259,7 +275,7 @@ mod tests {
         assert_eq!(packed[40..48], [232, 3, 0, 0, 0, 0, 0, 0], "there is no fourth output");
         // Windows of one channel have their quads along a row.
         let window = Packing::Quads { block: 1 };
-        assert_eq!(window.extents(&[1, 1, 2, 3]), [1, 3, 4]);
+        assert_eq!(window.extents(&[1, 1, 2, 3]), [1, 3, 1]);
         assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
         // A weight of a dense layer has no places.
         assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]), [7, 0, 0, 0, 3, 4, 0, 0]);

@@ -63,7 +63,7 @@ fn buffers(prepared: &Prepared, packings: &[Packing]) -> Result<Vec<Buffer>> {
     for (input, packing) in prepared.inputs.iter().zip(packings) {
         let extents = input.ty().extents().context("a dimension is a symbol")?;
         let dtype = input.ty().dtype;
-        let buffer = Buffer::new(dtype, &packing.extents(&extents), Placement::Guarded)?;
+        let buffer = Buffer::new(packing.dtype(dtype), &packing.extents(&extents), Placement::Guarded)?;
         let element_bytes = usize::try_from(dtype.bytes())?;
         buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
         buffers.push(buffer);

@@ -71,8 +71,7 @@ fn target() -> (Target, compile::CompileTarget) {
 }
 
 /// A layer of bytes, by its default schedule on processors that are described here.
-fn bytes_on(target: &str, machine: Cpu) -> Vec<u8> {
-    let text = "q_conv(u8[1,24,9,9], const i8[16,24,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0";
+fn bytes_on(target: &str, machine: Cpu, text: &str) -> Vec<u8> {
     let task = Task::from_text(text).unwrap();
     let schedule = Schedule::Template { knobs: space::space(&task, &Machine::Cpu(machine)).default };
     let target = compile::CompileTarget::from_json(target).unwrap();
@@ -89,18 +88,23 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
         kernel::code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()))
     };
     let wide = Cpu { vector_lanes: 16, vector_registers: 32, cores: 2 };
-    let server = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "cascadelake"}"#, wide));
-    assert!(server.iter().any(|set| set == "avx512_vnni"), "{server:?}");
     let half = Cpu { vector_lanes: 8, vector_registers: 16, cores: 2 };
-    let client = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "alderlake"}"#, half));
-    assert!(client.iter().any(|set| set == "avx_vnni"), "{client:?}");
-    let old = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "haswell"}"#, half));
-    assert!(old.iter().all(|set| !set.ends_with("vnni")), "{old:?}");
-    // `sdot v, v, v` of Arm's processors, wherever its registers are.
-    let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}"#;
-    let object = bytes_on(arm, Cpu { vector_lanes: 4, vector_registers: 32, cores: 2 });
-    let words = object.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-    assert!(words.filter(|word| word & 0xffe0_fc00 == 0x4e80_9400).count() > 4);
+    for text in [
+        "q_conv(u8[1,24,9,9], const i8[16,24,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 x_zero=5 w_zero=0",
+        "q_dense(u8[24,64], const i8[96,64]) x_zero=5 w_zero=0",
+    ] {
+        let server = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "cascadelake"}"#, wide, text));
+        assert!(server.iter().any(|set| set == "avx512_vnni"), "{text}: {server:?}");
+        let client = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "alderlake"}"#, half, text));
+        assert!(client.iter().any(|set| set == "avx_vnni"), "{text}: {client:?}");
+        let old = sets(&bytes_on(r#"{"kind": "llvm", "mcpu": "haswell"}"#, half, text));
+        assert!(old.iter().all(|set| !set.ends_with("vnni")), "{text}: {old:?}");
+        // `sdot v, v, v` of Arm's processors, wherever its registers are.
+        let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}"#;
+        let object = bytes_on(arm, Cpu { vector_lanes: 4, vector_registers: 32, cores: 2 }, text);
+        let words = object.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+        assert!(words.filter(|word| word & 0xffe0_fc00 == 0x4e80_9400).count() > 4, "{text}");
+    }
 }
 
 /// The number of images may stay open, whatever becomes of the columns.

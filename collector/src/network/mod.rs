@@ -63,7 +63,9 @@ pub struct Made {
 pub fn constant_bytes(program: &Program) -> u64 {
     let size = |one: &executor::program::Constant| {
         let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
-        extents.iter().fold(one.ty.dtype.bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
+        extents
+            .iter()
+            .fold(one.packing.dtype(one.ty.dtype).bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
     };
     program.constants.iter().map(size).fold(0, u64::saturating_add)
 }

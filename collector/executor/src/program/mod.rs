@@ -245,7 +245,7 @@ impl Writer<'_> {
             Some(place) if !is_constant => *place,
             _ => Place::Constant(self.constant(Constant { value: id, ty: ty.clone(), packing })),
         };
-        Ok(Argument { place, dtype: ty.dtype, extents: packing.extents(&extents) })
+        Ok(Argument { place, dtype: packing.dtype(ty.dtype), extents: packing.extents(&extents) })
     }
 
     fn constant(&mut self, wanted: Constant) -> usize {

@@ -27,6 +27,8 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             winograd::extend(&mut space, task, machine);
             if let Some(dots) = dots::dots(task) {
                 dots::add_to(&mut space, machine, &dots);
+            } else if dots::is_product(task) {
+                dots::add_to_product(&mut space, machine);
             }
             space
         }

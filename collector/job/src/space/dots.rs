@@ -5,7 +5,7 @@
 //! places is one row of all of them.
 
 use super::axes::{choice, choices, divisors, numbers};
-use super::{Knobs, Setting, Space};
+use super::{Axis, Knobs, Setting, Space};
 use crate::target::Cpu;
 use models::{DType, Op, Operand, Task};
 use std::collections::BTreeMap;
@@ -92,10 +92,10 @@ pub(super) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     layout.settings.push(choice("dots"));
     let tiles = tiles(machine, dots);
     let Some(best) = tiles.iter().min_by(|one, other| one.cost.total_cmp(&other.cost)) else { return };
-    // Processors without a sign on one side, and those of Arm, which have it on both.
-    let bytes = if machine.vector_lanes == 4 && machine.vector_registers == 32 { "signed" } else { "unsigned" };
+    let bytes = bytes(machine);
+    let is_signed = bytes.settings[0].clone();
     let distinct = |of: fn(&Tile) -> i64| tiles.iter().map(of).collect::<std::collections::BTreeSet<i64>>();
-    space.axes.push(choices("bytes", "whether data enters products of bytes with a sign (dots)", [bytes]));
+    space.axes.push(bytes);
     space.axes.push(numbers("dots_c", "channels in one register tile (dots)", distinct(|tile| tile.channels)));
     let lanes = machine.vector_lanes;
     let columns = distinct(|tile| tile.vectors).into_iter().map(|vectors| vectors * lanes);
@@ -111,7 +111,7 @@ pub(super) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     let outer = if dots.is_of_columns { "channels" } else { "space" };
     space.default = Knobs(BTreeMap::from([
         ("layout".to_owned(), choice("dots")),
-        ("bytes".to_owned(), choice(bytes)),
+        ("bytes".to_owned(), is_signed),
         ("dots_c".to_owned(), Setting::Number(best.channels)),
         ("dots_x".to_owned(), Setting::Number(width)),
         ("vector".to_owned(), Setting::Number(lanes)),
@@ -120,9 +120,42 @@ pub(super) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     ]));
 }
 
+/// Whether the lanes of products of bytes are places: a convolution's.
+pub(super) fn is_of_places(knobs: &Knobs) -> bool {
+    knobs.choice("layout") == Some("dots") && knobs.number("dots_x").is_some()
+}
+
+/// Whether a product of matrices can be one of quads: its weights are packed, without a zero point. Their rows, the columns
+/// of the result, are the lanes, and quads of data are broadcast.
+pub(super) fn is_product(task: &Task) -> bool {
+    let anchor = &task.steps[0];
+    let (Op::QDense { w_zero: 0, .. }, DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
+    let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return false };
+    let (Some(data), Some(weight)) = (task.parameters.get(data), task.parameters.get(weight)) else { return false };
+    matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8 && weight.is_constant
+}
+
+/// Adds products of quads to the space of a product of matrices, and makes them the default: tiles are the same.
+pub(super) fn add_to_product(space: &mut Space, machine: &Cpu) {
+    let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == "layout") else { return };
+    layout.settings.push(choice("dots"));
+    space.axes.push(bytes(machine));
+    space.default.0.insert("layout".to_owned(), choice("dots"));
+    space.default.0.extend(space.axes.last().map(|bytes| ("bytes".to_owned(), bytes.settings[0].clone())));
+}
+
+/// Processors have instructions for data without a sign, those of Arm for data with one.
+fn bytes(machine: &Cpu) -> Axis {
+    let bytes = if machine.vector_lanes == 4 && machine.vector_registers == 32 { "signed" } else { "unsigned" };
+    choices("bytes", "whether data enters products of bytes with a sign (dots)", [bytes])
+}
+
 /// Leaves out knobs that decide nothing.
 pub(super) fn canonical(knobs: &mut Knobs) {
     if knobs.number("dots_x").is_none() {
+        if knobs.choice("layout") != Some("dots") {
+            knobs.0.remove("bytes");
+        }
         return;
     }
     if knobs.choice("layout") != Some("dots") {

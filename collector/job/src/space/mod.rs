@@ -105,7 +105,7 @@ impl Space {
                 (*tile_elements, *unrolled_elements, *tiles, *sums)
             }
         };
-        if knobs.choice("layout") == Some("dots") {
+        if dots::is_of_places(knobs) {
             return dots::allows(knobs, sums);
         }
         let number = |name: &str| knobs.number(name).unwrap_or(1);
@@ -115,8 +115,9 @@ impl Space {
             return tiles > 0 && tiles % places == 0 && places * number("block") <= tile_elements;
         }
         let tile = number("tile_x") * number("tile_y") * number("tile_c");
-        let vector = if knobs.choice("layout") == Some("blocked") { number("block") } else { 1 };
-        let innermost = if knobs.choice("layout") == Some("blocked") { vector } else { number("tile_x") };
+        let is_blocked = matches!(knobs.choice("layout"), Some("blocked" | "dots"));
+        let vector = if is_blocked { number("block") } else { 1 };
+        let innermost = if is_blocked { vector } else { number("tile_x") };
         if knobs.choice("vectorize") == Some("yes") && !is_vector(innermost) {
             return false;
         }

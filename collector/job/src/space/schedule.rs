@@ -16,10 +16,17 @@ pub enum Layout {
         /// Extent of the innermost dimension.
         block: i64,
     },
-    /// Four neighbours along the depth in one number, for instructions that multiply bytes.
+    /// A convolution with four neighbours along the depth in one number, for instructions that multiply bytes.
     Dots {
         /// The columns of the result are computed up to a multiple of this.
         columns: i64,
+        /// Whether data has a sign in products.
+        is_signed: bool,
+    },
+    /// The same of a product of matrices, its columns in blocks.
+    BlockedDots {
+        /// Extent of the innermost dimension.
+        block: i64,
         /// Whether data has a sign in products.
         is_signed: bool,
     },
@@ -174,7 +181,11 @@ impl Schedule {
         match (knobs.choice("layout"), knobs.choice("unit")) {
             (Some("blocked"), _) => Layout::Blocked { block: number("block") },
             (Some("dots"), _) => {
-                Layout::Dots { columns: number("dots_x"), is_signed: knobs.choice("bytes") == Some("signed") }
+                let is_signed = knobs.choice("bytes") == Some("signed");
+                match knobs.number("dots_x") {
+                    Some(columns) => Layout::Dots { columns, is_signed },
+                    None => Layout::BlockedDots { block: number("block"), is_signed },
+                }
             }
             (_, Some("tensor")) => Layout::Columns { multiple: tensor::columns(knobs) },
             _ => Layout::Plain,
@@ -186,7 +197,7 @@ impl Schedule {
         let Schedule::Template { knobs } = self else { return 1 };
         match self.layout() {
             Layout::Plain | Layout::Blocked { .. } => knobs.number("tile_x").unwrap_or(1),
-            Layout::Dots { .. } | Layout::Columns { .. } | Layout::Winograd { .. } => 1,
+            Layout::BlockedDots { .. } | Layout::Dots { .. } | Layout::Columns { .. } | Layout::Winograd { .. } => 1,
         }
     }
 

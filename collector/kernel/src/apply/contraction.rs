@@ -26,7 +26,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
         moves.compute_inline(pad)?;
     }
-    let is_blocked = choice(knobs, "layout")? == "blocked";
+    let is_blocked = matches!(choice(knobs, "layout")?, "blocked" | "dots");
     let (result, cut) = ends(lowered, moves, &anchor)?;
     let tile = Tile::new(knobs, is_blocked)?;
     let tiled = tile_result(form, moves, &result, &tile, choice(knobs, "outer")? == "channels")?;
@@ -51,6 +51,10 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
             moves.annotate_loop(own.last().expect("it has columns"), "pragma_loop_partition_hint", 1)?;
         }
         None => {}
+    }
+    if let Some(quads) = block_of_part(lowered, moves, Part::Quads)? {
+        let own = moves.loops(&quads)?;
+        fuse_parallel(moves, &own, own.len() - 1)?;
     }
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;

@@ -43,7 +43,12 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             matmul(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
         }
         Op::Dense => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
-        Op::QDense { x_zero, w_zero } => dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
+        Op::QDense { x_zero, w_zero } => {
+            if let (Layout::BlockedDots { block, is_signed }, 0) = (writer.layout, *w_zero) {
+                return dots::dense(writer, *x_zero, (block, is_signed), (&inputs[0], &inputs[1]), output);
+            }
+            dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output)
+        }
         Op::Einsum { equation } => einsum(writer, equation, inputs, output),
         other => unreachable!("`{other:?}` is not a contraction"),
     }

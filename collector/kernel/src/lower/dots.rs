@@ -1,6 +1,6 @@
-//! Convolutions of bytes as products of quads: four neighbours along the depth in one number of 32 bits.
+//! Products of bytes as products of quads: four neighbours along the depth in one number of 32 bits.
 //!
-//! A first block puts the quads of the data together, padded with its zero point, and gives the bytes the sign that the
+//! Of convolutions a first block puts the quads of the data together, padded with its zero point, and gives the bytes the sign that the
 //! processor wants. The weight is packed as quads already, with the sum of each row before them: what a zero point adds
 //! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
 //! follows is computed for all of them, and a last block takes those that are wanted.
@@ -115,9 +115,67 @@ fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Re
     Ok(place)
 }
 
-/// Four bytes of a packed weight.
+/// A product of matrices: quads of data are broadcast, and the lanes are columns, in blocks as the weight is packed in.
+pub(super) fn dense(
+    writer: &mut Writer,
+    zero: i64,
+    (block, is_signed): (i64, bool),
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let last = data.extents.len() - 1;
+    let depth = writer.number(&data.extents[last])?;
+    let mut extents = data.extents.clone();
+    extents[last] = Extent::Known((depth + QUAD - 1) / QUAD);
+    let quads = writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
+        let quad = quad(|byte| {
+            let mut at = i.to_vec();
+            at[last] = at[last].mul(&index(QUAD)?)?.add(&index(byte)?)?;
+            let element = data.at(&at)?;
+            if depth % QUAD == 0 {
+                return Ok(element);
+            }
+            at[last].less(&index(depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+        })?;
+        turned(quad, data.dtype, is_signed)
+    })?;
+    let step = axis("k", &extents[last], true)?;
+    let mut blocked = output.extents.clone();
+    blocked[last] = weight.extents[0].clone();
+    blocked.push(Extent::Known(block));
+    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &blocked), |i| {
+        let mut at = i[..last].to_vec();
+        at.push(step.variable.clone());
+        let pair = Pair { data: &quads.at(&at)?, is_signed };
+        let row = [i[last].clone(), step.variable.add(&index(1)?)?, i[last + 1].clone()];
+        sum(&pair, &weight.at(&row)?, std::slice::from_ref(&step))
+    })?;
+    let zero = constant(DType::I32, (zero + shift(data.dtype, is_signed)) as f64)?;
+    writer.block(&output.name("less_zero"), Part::Epilogue, output.like(), |i| {
+        let (outer, lane) = (i[last].floor_div(&index(block)?)?, i[last].floor_mod(&index(block)?)?);
+        let at = i[..last].iter().cloned().chain([outer.clone(), lane.clone()]).collect::<Vec<_>>();
+        sums.at(&at)?.sub(&zero.mul(&weight.at(&[outer, index(0)?, lane])?)?)
+    })
+}
+
+/// What is added to each byte so that it has the sign that products want.
+fn shift(dtype: DType, is_signed: bool) -> i64 {
+    const SHIFT: i64 = 128;
+    match (dtype, is_signed) {
+        (DType::I8, false) => SHIFT,
+        (DType::I8, true) | (_, false) => 0,
+        (_, true) => -SHIFT,
+    }
+}
+
+/// Quads without a sign or with one, as products want them.
+fn turned(whole: Expression, dtype: DType, is_signed: bool) -> Element {
+    if shift(dtype, is_signed) == 0 { Ok(whole) } else { whole.bit_xor(&constant(DType::I32, SIGNS as f64)?) }
+}
+
+/// A quad of a weight that is packed row by row.
 fn stored_quad(weight: &Tensor, row: &Expression, place: &Expression) -> Element {
-    quad(|byte| weight.at(&[row.clone(), place.clone(), index(byte)?]))
+    weight.at(&[row.clone(), place.clone(), index(0)?])
 }
 
 /// Four bytes as one number, the first one lowest.
@@ -150,19 +208,9 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// What is added to each byte so that it has the sign that products want.
-    fn shift(&self, dtype: DType) -> i64 {
-        const SHIFT: i64 = 128;
-        match (dtype, self.is_signed) {
-            (DType::I8, false) => SHIFT,
-            (DType::I8, true) | (_, false) => 0,
-            (_, true) => -SHIFT,
-        }
-    }
-
     /// The zero point as products see it.
     fn zero(&self, dtype: DType) -> i64 {
-        self.window.zero + self.shift(dtype)
+        self.window.zero + shift(dtype, self.is_signed)
     }
 
     fn last(&self) -> usize {
@@ -254,11 +302,6 @@ impl Shape<'_> {
         Ok(at)
     }
 
-    /// Quads without a sign or with one, as products want them.
-    fn turned(&self, whole: Expression, dtype: DType) -> Element {
-        if self.shift(dtype) == 0 { Ok(whole) } else { whole.bit_xor(&constant(DType::I32, SIGNS as f64)?) }
-    }
-
     /// A byte of a channel where there is one.
     fn byte_of_depth(
         &self,
@@ -289,7 +332,7 @@ impl Shape<'_> {
             let column = &i[extents.len() - 1];
             let place = digits(column, &read)?;
             let quad = quad(|byte| self.byte_of_depth(data, (&i[0], &i[1]), byte, &place))?;
-            let quad = self.turned(quad, data.dtype)?;
+            let quad = turned(quad, data.dtype, self.is_signed)?;
             if self.padded == whole {
                 return Ok(quad);
             }
@@ -304,7 +347,7 @@ impl Shape<'_> {
         extents[1] = self.all_groups();
         writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
             let quad = quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
-            self.turned(quad, data.dtype)
+            turned(quad, data.dtype, self.is_signed)
         })
     }
 
@@ -322,7 +365,7 @@ impl Shape<'_> {
                 at.extend(self.phase(&behind, &i[rows + 1])?);
                 bytes.at(&at)
             })?;
-            self.turned(quad, data.dtype)
+            turned(quad, data.dtype, self.is_signed)
         })
     }
 

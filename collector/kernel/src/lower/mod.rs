@@ -251,7 +251,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
             Packing::Plain => extents,
             packing => known(&packing.extents(&writer.numbers(&extents)?)),
         };
-        parameters.push(expression::placeholder(&format!("p{place}"), parameter.ty.dtype, &stored)?);
+        parameters.push(expression::placeholder(&format!("p{place}"), packing.dtype(parameter.ty.dtype), &stored)?);
         packings.push(packing);
     }
     let mut outputs: Vec<Tensor> = Vec::new();
@@ -391,12 +391,14 @@ fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> 
         Layout::Blocked { block } if is_weight && is_conv && by_taps.is_some() => Packing::Taps { block },
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
         Layout::Dots { .. } if is_weight => Packing::Quads { block: 1 },
+        Layout::BlockedDots { block, .. } if is_weight => Packing::Quads { block },
         Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
         Layout::Winograd { tile, block } if is_weight && is_conv => Packing::Winograd { tile, block },
         Layout::Blocked { .. }
         | Layout::Plain
         | Layout::Columns { .. }
         | Layout::Winograd { .. }
+        | Layout::BlockedDots { .. }
         | Layout::Dots { .. } => Packing::Plain,
     }
 }

@@ -82,7 +82,14 @@ pub(super) fn forget() {
 
 /// The functions that were called since.
 pub(super) fn definitions(instruction: Instruction) -> String {
-    let called = CALLED.take();
+    let mut called = CALLED.take();
+    // Halves come with their wholes; a half of a power of two ends at the widest instruction.
+    let mut halved: Vec<(bool, u16)> = called.iter().copied().collect();
+    while let Some((is_signed, lanes)) = halved.pop() {
+        if is_halved(instruction, is_signed, lanes) && called.insert((is_signed, lanes / 2)) {
+            halved.push((is_signed, lanes / 2));
+        }
+    }
     let needs =
         |wanted: u16| called.iter().any(|&(is_signed, lanes)| native(instruction, is_signed, lanes) == Some(wanted));
     let declared = [4, 8, 16].into_iter().filter(|&lanes| needs(lanes));
@@ -155,6 +162,11 @@ fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> 
     widths.iter().copied().find(|&width| lanes > 1 && width >= lanes)
 }
 
+/// Whether there is an instruction for narrower vectors only.
+fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
+    lanes % 2 == 0 && native(instruction, is_signed, lanes).is_none() && native(instruction, is_signed, 2).is_some()
+}
+
 /// LLVM's name of an instruction, and the type of its quads.
 fn intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     match instruction {
@@ -177,6 +189,7 @@ fn function(instruction: Instruction, is_signed: bool, lanes: u16) -> String {
     );
     let body = match native(instruction, is_signed, lanes) {
         Some(width) => by_instruction(instruction, lanes, width),
+        None if is_halved(instruction, is_signed, lanes) => by_halves(is_signed, lanes),
         None => by_products(is_signed, lanes, &kind),
     };
     format!("{head}{body}}}\n")
@@ -205,6 +218,28 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
         "%r = shufflevector <{width} x i32> %r1, <{width} x i32> poison, <{lanes} x i32> <{}>",
         list(lanes, lanes)
     ));
+    line(format!("ret <{lanes} x i32> %r"));
+    text
+}
+
+/// By the function of half as many lanes.
+fn by_halves(is_signed: bool, lanes: u16) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
+    let places = |places: std::ops::Range<u16>| places.map(|lane| format!("i32 {lane}")).collect::<Vec<_>>().join(", ");
+    let (half, name) = (lanes / 2, name(is_signed, lanes / 2));
+    for (part, from) in [0, half].into_iter().enumerate() {
+        for value in ["s", "a", "b"] {
+            let places = places(from..from + half);
+            line(format!(
+                "%{value}{part} = shufflevector <{lanes} x i32> %{value}, <{lanes} x i32> poison, <{half} x i32> <{places}>"
+            ));
+        }
+        let arguments = ["s", "a", "b"].map(|value| format!("<{half} x i32> %{value}{part}")).join(", ");
+        line(format!("%r{part} = call <{half} x i32> @\"{name}\"({arguments})"));
+    }
+    let places = places(0..lanes);
+    line(format!("%r = shufflevector <{half} x i32> %r0, <{half} x i32> %r1, <{lanes} x i32> <{places}>"));
     line(format!("ret <{lanes} x i32> %r"));
     text
 }
