@@ -306,6 +306,7 @@ fn quantised_operators() {
             r#"q_dense(i8[3,16], const i8[16,16]) x_zero=-5 w_zero=0 | bias_add(_, const i32[16]) axis=1 | requantize(_, const f32[]) to="i8" axis=0 zero=-3 low=-128 high=127"#,
             // One row, several dimensions of rows, depths that no quad divides, and columns that no block does.
             "q_dense(i8[1,21], const i8[37,21]) x_zero=-128 w_zero=0",
+            "q_dense(u8[2,3,19], const i8[17,19]) x_zero=77 w_zero=-128",
             r#"q_dense(u8[2,5,34], const i8[70,34]) x_zero=200 w_zero=0 | bias_add(_, const i32[70]) axis=2 | requantize(_, const f32[70]) to="u8" axis=2 zero=3 low=3 high=255"#,
             r#"q_dense(i8[33,3], const i8[5,3]) x_zero=127 w_zero=0 | dequantize(_, const f32[5]) axis=1 | unary(_) function="gelu""#,
             "q_mat_mul(u8[2,3,16], i8[16,21]) a_zero=5 b_zero=-2",

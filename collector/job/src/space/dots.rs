@@ -125,11 +125,11 @@ pub(super) fn is_of_places(knobs: &Knobs) -> bool {
     knobs.choice("layout") == Some("dots") && knobs.number("dots_x").is_some()
 }
 
-/// Whether a product of matrices can be one of quads: its weights are packed, without a zero point. Their rows, the columns
-/// of the result, are the lanes, and quads of data are broadcast.
+/// Whether a product of matrices can be one of quads: its weights are packed. Their rows, the columns of the result, are the
+/// lanes, and quads of data are broadcast.
 pub(super) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
-    let (Op::QDense { w_zero: 0, .. }, DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
+    let (Op::QDense { .. }, DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return false };
     let (Some(data), Some(weight)) = (task.parameters.get(data), task.parameters.get(weight)) else { return false };
     matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8 && weight.is_constant

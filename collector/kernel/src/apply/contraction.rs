@@ -52,9 +52,11 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         }
         None => {}
     }
-    if let Some(quads) = block_of_part(lowered, moves, Part::Quads)? {
-        let own = moves.loops(&quads)?;
-        fuse_parallel(moves, &own, own.len() - 1)?;
+    for part in [Part::Quads, Part::Helper] {
+        if let Some(rows) = block_of_part(lowered, moves, part)? {
+            let own = moves.loops(&rows)?;
+            fuse_parallel(moves, &own, own.len() - 1)?;
+        }
     }
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;

@@ -44,8 +44,8 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         }
         Op::Dense => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
         Op::QDense { x_zero, w_zero } => {
-            if let (Layout::BlockedDots { block, is_signed }, 0) = (writer.layout, *w_zero) {
-                return dots::dense(writer, *x_zero, (block, is_signed), (&inputs[0], &inputs[1]), output);
+            if let Layout::BlockedDots { block, is_signed } = writer.layout {
+                return dots::dense(writer, [*x_zero, *w_zero], (block, is_signed), (&inputs[0], &inputs[1]), output);
             }
             dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output)
         }

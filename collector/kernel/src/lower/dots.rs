@@ -8,7 +8,7 @@
 use super::{Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum};
-use crate::tvm::expression::{Axis, Expression, Extent, Tensor, axis, constant, index};
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::dots::{QUAD, is_flat};
 use models::{DType, Op};
 
@@ -118,7 +118,7 @@ fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Re
 /// A product of matrices: quads of data are broadcast, and the lanes are columns, in blocks as the weight is packed in.
 pub(super) fn dense(
     writer: &mut Writer,
-    zero: i64,
+    [x_zero, w_zero]: [i64; 2],
     (block, is_signed): (i64, bool),
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
@@ -150,11 +150,29 @@ pub(super) fn dense(
         let row = [i[last].clone(), step.variable.add(&index(1)?)?, i[last + 1].clone()];
         sum(&pair, &weight.at(&row)?, std::slice::from_ref(&step))
     })?;
-    let zero = constant(DType::I32, (zero + shift(data.dtype, is_signed)) as f64)?;
+    let number = |number: i64| constant(DType::I32, number as f64);
+    // What a zero point of the weight takes depends on the sum of a row.
+    let step = axis("b", &data.extents[last], true)?;
+    let rows = (w_zero != 0).then(|| {
+        writer.block(&output.name("rows"), Part::Helper, (DType::I32, &data.extents[..last]), |i| {
+            let mut at = i.to_vec();
+            at.push(step.variable.clone());
+            reduce(Reduction::Sum, DType::I32, &data.at(&at)?.cast(DType::I32)?, std::slice::from_ref(&step))
+        })
+    });
+    let rows = rows.transpose()?;
+    let zero = number(x_zero + shift(data.dtype, is_signed))?;
     writer.block(&output.name("less_zero"), Part::Epilogue, output.like(), |i| {
         let (outer, lane) = (i[last].floor_div(&index(block)?)?, i[last].floor_mod(&index(block)?)?);
         let at = i[..last].iter().cloned().chain([outer.clone(), lane.clone()]).collect::<Vec<_>>();
-        sums.at(&at)?.sub(&zero.mul(&weight.at(&[outer, index(0)?, lane])?)?)
+        let sum = sums.at(&at)?.sub(&zero.mul(&weight.at(&[outer, index(0)?, lane])?)?)?;
+        match &rows {
+            None => Ok(sum),
+            Some(rows) => {
+                let row = rows.at(&i[..last])?.sub(&number(depth * x_zero)?)?;
+                sum.sub(&row.mul(&number(w_zero)?)?)
+            }
+        }
     })
 }
 

@@ -11,12 +11,16 @@ use models::types::{Dim, TensorType};
 /// A product with a constant matrix is a dense layer.
 pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
     rewrite(graph, |look, node| {
-        let Op::MatMul { transpose_a: false, transpose_b } = node.op else { return None };
+        let (dense, transpose_b) = match node.op {
+            Op::MatMul { transpose_a: false, transpose_b } => (Op::Dense, transpose_b),
+            Op::QMatMul { a_zero, b_zero } => (Op::QDense { x_zero: a_zero, w_zero: b_zero }, false),
+            _ => return None,
+        };
         let (x, w) = (node.inputs[0], node.inputs[1]);
         let (ty, data) = (look.ty(w), look.data(w)?);
         let [k, n] = ty.shape.as_slice() else { return None };
         if transpose_b {
-            return Some(Replacement::of(Op::Dense, vec![Part::Old(x), Part::Old(w)]));
+            return Some(Replacement::of(dense, vec![Part::Old(x), Part::Old(w)]));
         }
         let turned = match data {
             // Any values are as good as others.
@@ -24,7 +28,7 @@ pub(crate) fn mat_mul_to_dense(graph: &Graph) -> Result<Graph> {
             data => fold(&Op::Transpose { permutation: vec![1, 0] }, &[(ty, data)])?,
         };
         let ty = TensorType { dtype: ty.dtype, shape: vec![n.clone(), k.clone()] };
-        Some(Replacement::of(Op::Dense, vec![Part::Old(x), Part::Made(ty, turned)]))
+        Some(Replacement::of(dense, vec![Part::Old(x), Part::Made(ty, turned)]))
     })
 }
 

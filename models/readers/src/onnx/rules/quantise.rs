@@ -125,6 +125,19 @@ fn product_sums(emit: &mut Emit<'_>, call: &Call<'_>, operands: [usize; 2], zero
     if let (Some(a_zero), Some(b_zero), 2.., 2..) = (zero(emit, a_zero)?, zero(emit, b_zero)?, a_rank, b_rank) {
         return emit.push(Op::QMatMul { a_zero, b_zero }, &[a, b]);
     }
+    // A zero point that data decides is taken from the sums, as often as each column of the weight has it.
+    if let (Some(a_zero), Some(b_zero), 2.., 2) = (a_zero, zero(emit, b_zero)?, a_rank, b_rank)
+        && matches!(emit.extents(a_zero)?[..], [] | [1])
+    {
+        let sums = emit.push(Op::QMatMul { a_zero: 0, b_zero }, &[a, b])?;
+        let weights = emit.cast(b, DType::I32)?;
+        let weights = emit.binary_with(BinaryOp::Sub, weights, b_zero as f64)?;
+        let of_columns = super::reduce::over(emit, weights, ReduceOp::Sum, vec![0], false)?;
+        let a_zero = emit.reshape(a_zero, &[])?;
+        let a_zero = emit.cast(a_zero, DType::I32)?;
+        let beyond = emit.binary(BinaryOp::Mul, of_columns, a_zero)?;
+        return emit.binary(BinaryOp::Sub, sums, beyond);
+    }
     let a = centred(emit, a, a_zero, a_rank.saturating_sub(2))?;
     let b = centred(emit, b, b_zero, b_rank.saturating_sub(1))?;
     product(emit, a, b)
