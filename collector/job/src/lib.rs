@@ -13,6 +13,7 @@ pub mod serving;
 pub mod space;
 pub mod symbols;
 pub mod target;
+pub mod tiles;
 pub mod winograd;
 
 pub use packing::Packing;

@@ -1,6 +1,7 @@
 //! How the parameters of built code are stored.
 
 use crate::space::dots::QUAD;
+use crate::tiles::count;
 use crate::winograd::{KERNEL, reached, transforms};
 use models::DType;
 use serde::{Deserialize, Serialize};
@@ -27,9 +28,9 @@ pub enum Packing {
         block: i64,
     },
     /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
-    Rows,
+    Matrix,
     /// The last dimensions as one row, and 1 for each of the others: no byte moves.
-    Row {
+    OneRow {
         /// How many dimensions.
         dimensions: usize,
     },
@@ -48,8 +49,8 @@ impl Packing {
     pub fn is_sound(&self) -> bool {
         const LARGEST: i64 = 65_536;
         match *self {
-            Packing::Plain | Packing::Rows => true,
-            Packing::Row { dimensions } => dimensions > 0,
+            Packing::Plain | Packing::Matrix => true,
+            Packing::OneRow { dimensions } => dimensions > 0,
             Packing::Blocked { block } | Packing::Taps { block } | Packing::Quads { block } => {
                 (1..=LARGEST).contains(&block)
             }
@@ -62,23 +63,23 @@ impl Packing {
         match self {
             Packing::Plain => extents.to_vec(),
             Packing::Blocked { block } => {
-                let mut stored = vec![(extents[0] + block - 1) / block];
+                let mut stored = vec![count(extents[0], block)];
                 stored.extend_from_slice(&extents[1..]);
                 stored.push(block);
                 stored
             }
             Packing::Taps { block } => {
-                let mut stored = vec![(extents[0] + block - 1) / block];
+                let mut stored = vec![count(extents[0], block)];
                 stored.extend_from_slice(&extents[2..]);
                 stored.extend([extents[1], block]);
                 stored
             }
             Packing::Quads { block } => {
                 let [_, taps, depth] = taps_and_depth(extents);
-                vec![(extents[0] + block - 1) / block, 1 + taps * ((depth + QUAD - 1) / QUAD), block]
+                vec![count(extents[0], block), 1 + taps * count(depth, QUAD), block]
             }
-            Packing::Rows => vec![extents[0], extents[1..].iter().product()],
-            Packing::Row { dimensions } => {
+            Packing::Matrix => vec![extents[0], extents[1..].iter().product()],
+            Packing::OneRow { dimensions } => {
                 let (leading, row) = extents.split_at(extents.len().saturating_sub(dimensions));
                 let mut stored = [leading, &vec![1; row.len()]].concat();
                 if let Some(last) = stored.last_mut().filter(|_| !row.is_empty()) {
@@ -88,7 +89,7 @@ impl Packing {
             }
             Packing::Winograd { tile, block } => {
                 let window = reached(tile);
-                vec![window, window, (extents[0] + block - 1) / block, extents[1], block]
+                vec![window, window, count(extents[0], block), extents[1], block]
             }
         }
     }
@@ -100,8 +101,8 @@ impl Packing {
             Packing::Plain
             | Packing::Blocked { .. }
             | Packing::Taps { .. }
-            | Packing::Rows
-            | Packing::Row { .. }
+            | Packing::Matrix
+            | Packing::OneRow { .. }
             | Packing::Winograd { .. } => dtype,
         }
     }
@@ -109,7 +110,7 @@ impl Packing {
     /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         let block = match self {
-            Packing::Plain | Packing::Rows | Packing::Row { .. } => return bytes.to_vec(),
+            Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_row_is_seen_and_not_made() {
-        let row = Packing::Row { dimensions: 2 };
+        let row = Packing::OneRow { dimensions: 2 };
         assert_eq!(row.extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
         assert_eq!(row.extents(&[4, 5]), [1, 20]);
         assert_eq!(row.extents(&[5]), [5]);

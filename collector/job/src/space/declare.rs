@@ -6,6 +6,7 @@ use super::template::{has_functions, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
 use crate::flat::{ENOUGH, flat};
 use crate::target::Cpu;
+use crate::tiles::{count, filled};
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
@@ -183,7 +184,7 @@ pub(super) enum Blocking {
 
 fn contraction(machine: &Cpu, extents: &Extents) -> Space {
     let lanes = machine.vector_lanes;
-    let blocks = blocks(machine, extents);
+    let (blocks, widths) = (blocks(machine, extents), widths(machine, extents));
     let may_block = !blocks.is_empty();
     let may_be_plain = extents.is_conv || !may_block;
     let mut axes = Vec::new();
@@ -202,7 +203,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
         upto(extents.channels, &TILE_CHANNELS),
     ));
     axes.push(numbers("tile_y", "rows in one register tile", upto(extents.rows, &[1, 2, 4, 7])));
-    axes.push(numbers("tile_x", "columns in one register tile", widths(machine, extents)));
+    axes.push(numbers("tile_x", "columns in one register tile", widths.iter().copied()));
     axes.push(numbers("split_r", "inner part of the split reduction", upto(extents.depth, &[1, 4, 8, 16, 32])));
     if extents.is_conv {
         axes.push(choices("order", "which reduction loop is outside", ["depth_first", "kernel_first"]));
@@ -214,7 +215,7 @@ fn contraction(machine: &Cpu, extents: &Extents) -> Space {
         axes.push(choices("pad_at", "where the padded input is computed", ["inline", "root", "outer"]));
     }
     axes.push(choices("vectorize", "whether the innermost loop is one vector", ["yes", "no"]));
-    let default = contraction_default(machine, extents, &blocks, may_block);
+    let default = contraction_default(machine, extents, &blocks, &widths);
     let limits = Limits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: 8 * machine.vector_registers * lanes,
@@ -247,11 +248,6 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     widths
 }
 
-/// Columns of whole tiles.
-fn filled(columns: i64, width: i64) -> i64 {
-    (columns + width - 1) / width * width
-}
-
 /// Whether no two channels of the result read the same ones.
 fn is_depthwise(extents: &Extents) -> bool {
     matches!(extents.blocking, Blocking::Dividing(1))
@@ -270,16 +266,16 @@ fn blocks(machine: &Cpu, extents: &Extents) -> Vec<i64> {
 }
 
 /// A register tile that fills most of the vector registers with accumulators.
-fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Knobs {
+fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
     let is_depthwise = is_depthwise(extents);
-    let row_tile = row_tile(machine, extents);
-    let may_block = may_block && row_tile.is_none();
+    let row_tile = row_tile(machine, extents, widths);
+    let may_block = !blocks.is_empty() && row_tile.is_none();
     let tile = if is_depthwise {
-        depthwise_tile(machine, extents)
+        depthwise_tile(machine, extents, widths)
     } else if let Some(tile) = row_tile {
         tile
     } else {
-        best_tile(machine, extents, blocks, may_block)
+        best_tile(machine, extents, if may_block { blocks } else { &[] }, widths)
     };
     let mut knobs = BTreeMap::new();
     let mut set = |name: &str, setting: Setting| knobs.insert(name.to_owned(), setting);
@@ -324,16 +320,16 @@ struct Tile {
 ///
 /// A step of the reduction loads one vector of weights per vector of channels and one number per position, and does
 /// their product in multiply-adds; so a square tile is best.
-fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], may_block: bool) -> Tile {
+fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
     let lanes = machine.vector_lanes;
+    let may_block = !blocks.is_empty();
     let blocks: &[i64] = if may_block { blocks } else { &[1] };
-    let widths = widths(machine, extents);
     let mut best: Option<(f64, Tile)> = None;
     for &block in blocks {
         let vectors = (block + lanes - 1) / lanes;
         for columns in widths.iter().copied().filter(|&columns| may_block || is_vector(columns)) {
             for rows in upto(extents.rows, &[1, 2, 4]) {
-                for channels in upto((extents.channels + block - 1) / block, &[1, 2, 3, 4]) {
+                for channels in upto(count(extents.channels, block), &[1, 2, 3, 4]) {
                     // Without blocks the columns are the vector and the channels are broadcast.
                     let (vectors, broadcasts) = if may_block {
                         (vectors * channels, columns * rows)
@@ -382,12 +378,11 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
 
 /// Vectors of places and the channels that share them, where places divide into whole vectors: then channels are not put
 /// apart at the end. Single vectors are for short sums, because they share less.
-fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
+fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     /// Vectors of places and one number of a weight.
     const OTHERS: i64 = 3;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
-    let widths = widths(machine, extents);
     let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
     if !extents.is_single || !extents.is_dense || vectors == 1 && !is_short {
         return None;
@@ -398,13 +393,12 @@ fn row_tile(machine: &Cpu, extents: &Extents) -> Option<Tile> {
 }
 
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
-fn depthwise_tile(machine: &Cpu, extents: &Extents) -> Tile {
+fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     if extents.step > 2 {
         return Tile { block: 1, channels: 1, rows: 1, columns: 1 };
     }
-    let widths = widths(machine, extents);
-    let columns = widths.into_iter().filter(|&columns| columns <= machine.vector_lanes);
-    let columns = columns.min_by_key(|width| (filled(extents.columns, *width) / width, width % 2)).unwrap_or(1);
+    let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
+    let columns = columns.min_by_key(|width| (count(extents.columns, *width), width % 2)).unwrap_or(1);
     let rows = upto(extents.rows, &[1, 2, 4, 7]).max().unwrap_or(1);
     Tile { block: 1, channels: 1, rows, columns }
 }
@@ -457,8 +451,7 @@ fn attention(machine: &Cpu, output: &[i64], places: i64) -> Space {
     let [batch, heads, queries, _] = output else { return space };
     let blocks: Vec<i64> =
         [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
-    let padded = |block: i64| (places + block - 1) / block * block;
-    let block = blocks.iter().copied().min_by_key(|&block| (padded(block), -block));
+    let block = blocks.iter().copied().min_by_key(|&block| (filled(places, block), -block));
     let (Some(block), true) = (block, *queries > 1) else { return space };
     space
         .axes

@@ -7,6 +7,7 @@
 use super::axes::{choice, choices, divisors, numbers};
 use super::{Axis, Knobs, Setting, Space};
 use crate::target::Cpu;
+use crate::tiles::{count, filled};
 use models::{DType, Op, Operand, Task};
 use std::collections::BTreeMap;
 
@@ -57,7 +58,7 @@ pub(super) fn dots(task: &Task) -> Option<Dots> {
     let (rows, columns) = if is_flat { (1, rows * columns) } else { (rows, *columns) };
     let (width, height) = weight[2..].split_last()?;
     let height: i64 = height.iter().product();
-    let quads = |depth: i64| (depth + QUAD - 1) / QUAD;
+    let quads = |depth: i64| count(depth, QUAD);
     let is_of_columns = weight[1] == 1 && !is_flat;
     let steps = if is_of_columns { height * quads(*width) } else { height * width * quads(weight[1]) };
     // Channels of other groups read other data.
@@ -106,7 +107,7 @@ pub(super) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     // A row is put together in its tile where there are tiles for everyone, because then it stays in a near cache. Rows of
     // windows share what they read.
     let width = best.vectors * lanes;
-    let tiles = dots.rows * ((dots.columns + width - 1) / width);
+    let tiles = dots.rows * count(dots.columns, width);
     let quads_at = if dots.is_of_columns || dots.is_flat && tiles >= 8 * machine.cores { place } else { "root" };
     let outer = if dots.is_of_columns { "channels" } else { "space" };
     space.default = Knobs(BTreeMap::from([
@@ -202,7 +203,7 @@ fn tiles(machine: &Cpu, dots: &Dots) -> Vec<Tile> {
     for vectors in 1..=8 {
         for channels in divisors(dots.together).filter(|channels| channels * vectors <= registers) {
             let width = vectors * lanes;
-            let padded = (dots.columns + width - 1) / width * width;
+            let padded = filled(dots.columns, width);
             let products = (channels * vectors) as f64;
             let cycles = products.max((channels + vectors) as f64).max(LATENCY) / products;
             let is_near = QUAD * dots.steps * width <= CACHED_BYTES;

@@ -3,6 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers};
 use super::{Limits, Setting, Space};
 use crate::target::Cpu;
+use crate::tiles::filled;
 use crate::winograd::{KERNEL, LANES, transforms};
 use models::{DType, Op, Task};
 
@@ -106,7 +107,7 @@ impl Shape {
         let room = machine.vector_registers - 4;
         let of_block = |&block: &i64| {
             let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
-            let stored = (self.channels + block - 1) / block * block;
+            let stored = filled(self.channels, block);
             let products = 2.0 * (window * window * tiles * self.sources * stored) as f64;
             let fits = divisors(tiles).filter(move |&places| places <= MOST_TILES && places * vectors <= room);
             fits.map(move |places| {

@@ -8,6 +8,7 @@ use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use job::space::Layout;
+use job::tiles::filled;
 use models::{Op, UnaryOp};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
@@ -63,7 +64,7 @@ fn attention(writer: &mut Writer, sight: &Sight, inputs: &[Tensor], output: &Out
     // Turned keys can be read as vectors of places; zeros make these a multiple of the vector.
     let (stored, is_turned) = if let Layout::Blocked { block } = writer.layout {
         let places = writer.number(&places)?;
-        (Extent::Known((places + block - 1) / block * block), true)
+        (Extent::Known(filled(places, block)), true)
     } else {
         (places.clone(), false)
     };

@@ -12,6 +12,7 @@ use super::{LowerError, Output, Part, Result, Window, Writer, dots, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::{ByTaps, Layout};
+use job::tiles;
 use models::einsum::Equation;
 use models::{DType, Op, TensorType};
 
@@ -181,7 +182,7 @@ fn filled(
 ) -> Result<Option<(Vec<i64>, Vec<Extent>)>> {
     let last = output.extents.len() - 1;
     let Some(columns) = output.extents[last].number().filter(|_| writer.columns > 1) else { return Ok(None) };
-    let filled = (columns + writer.columns - 1) / writer.columns * writer.columns;
+    let filled = tiles::filled(columns, writer.columns);
     if filled == columns {
         return Ok(None);
     }
@@ -248,7 +249,7 @@ fn conv_of_columns(
     let places_of_image: i64 = places.iter().product();
     let depth = writer.number(&weight.extents[1])?;
     let columns = images * places_of_image;
-    let padded = (columns + multiple - 1) / multiple * multiple;
+    let padded = tiles::filled(columns, multiple);
     let data = if shape.pads.iter().any(|&pad| pad > 0) {
         pad(writer, &output.name("pad_temp"), data, shape.pads, 0, Order::Own)?
     } else {
@@ -571,7 +572,7 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
 
 fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block: i64) -> Result<Vec<Extent>> {
     let mut blocked = extents.to_vec();
-    blocked[dimension] = Extent::Known((writer.number(&extents[dimension])? + block - 1) / block);
+    blocked[dimension] = Extent::Known(tiles::count(writer.number(&extents[dimension])?, block));
     blocked.push(Extent::Known(block));
     Ok(blocked)
 }

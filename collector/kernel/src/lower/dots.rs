@@ -10,6 +10,7 @@ use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum};
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::dots::{QUAD, is_flat};
+use job::tiles::{count, filled};
 use models::{DType, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -52,7 +53,7 @@ pub(super) fn conv(
         places[kernel.len() - 1] = extents.iter().product();
     }
     let columns = places[places.len() - 1];
-    let padded = (columns + tile.columns - 1) / tile.columns * tile.columns;
+    let padded = filled(columns, tile.columns);
     let shape = Shape { places: &places, kernel: &kernel, depth, padded, window, is_signed: tile.is_signed };
     let quads = match (is_flat, depth) {
         (true, _) => shape.flat_quads(writer, data, &output.name("quads"))?,
@@ -126,7 +127,7 @@ pub(super) fn dense(
     let last = data.extents.len() - 1;
     let depth = writer.number(&data.extents[last])?;
     let mut extents = data.extents.clone();
-    extents[last] = Extent::Known((depth + QUAD - 1) / QUAD);
+    extents[last] = Extent::Known(count(depth, QUAD));
     let quads = writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
         let quad = quad(|byte| {
             let mut at = i.to_vec();
@@ -243,7 +244,7 @@ impl Shape<'_> {
     /// Quads that one place of the window has, or one row of it.
     fn groups(&self) -> i64 {
         let along = if self.has_columns() { self.kernel[self.last()] } else { self.depth };
-        (along + QUAD - 1) / QUAD
+        count(along, QUAD)
     }
 
     /// What is summed: the taps of the window, and quads.

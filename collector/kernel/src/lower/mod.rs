@@ -210,7 +210,7 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
     let Some(flat) = flat else { return write(task, form) };
     let mut lowered = write(&flat, form)?;
     // The same bytes; the code knows them as one row.
-    let row = Packing::Row { dimensions: task.steps[0].output.rank().saturating_sub(2) };
+    let row = Packing::OneRow { dimensions: task.steps[0].output.rank().saturating_sub(2) };
     let types = |task: &Task| {
         let result = task.steps.last().map(|step| step.output.clone());
         let parameters = task.parameters.iter().map(|parameter| parameter.ty.clone());
@@ -392,7 +392,7 @@ fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> 
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },
         Layout::Dots { .. } if is_weight => Packing::Quads { block: 1 },
         Layout::BlockedDots { block, .. } if is_weight => Packing::Quads { block },
-        Layout::Columns { .. } if is_operand && is_conv => Packing::Rows,
+        Layout::Columns { .. } if is_operand && is_conv => Packing::Matrix,
         Layout::Winograd { tile, block } if is_weight && is_conv => Packing::Winograd { tile, block },
         Layout::Blocked { .. }
         | Layout::Plain

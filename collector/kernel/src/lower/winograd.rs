@@ -7,6 +7,7 @@
 use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
+use job::tiles::count;
 use job::winograd::{KERNEL, reached, transforms};
 use models::DType;
 
@@ -26,7 +27,7 @@ pub(super) fn conv(
     let window = transforms.window_extent();
     let [images, sources] = [writer.number(&data.extents[0])?, writer.number(&data.extents[1])?];
     let extents = writer.numbers(&output.extents)?;
-    let blocks = (extents[1] + block - 1) / block;
+    let blocks = count(extents[1], block);
     let tiles = [extents[2], extents[3]].map(|places| (places + tile - 1) / tile);
     let reached = tiles.map(|tiles| reached(tiles * tile));
 

@@ -164,7 +164,9 @@ fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> 
 
 /// Whether there is an instruction for narrower vectors only.
 fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
-    lanes % 2 == 0 && native(instruction, is_signed, lanes).is_none() && native(instruction, is_signed, 2).is_some()
+    lanes.is_multiple_of(2)
+        && native(instruction, is_signed, lanes).is_none()
+        && native(instruction, is_signed, 2).is_some()
 }
 
 /// LLVM's name of an instruction, and the type of its quads.
