@@ -7,6 +7,7 @@ pub mod device;
 pub mod flat;
 pub mod kept;
 mod packing;
+pub mod phases;
 pub mod prepared;
 pub mod revision;
 pub mod serving;

@@ -1,5 +1,6 @@
 //! How the parameters of built code are stored.
 
+use crate::phases::{self, RANK};
 use crate::space::dots::QUAD;
 use crate::tiles::count;
 use crate::winograd::{KERNEL, reached, transforms};
@@ -20,6 +21,15 @@ pub enum Packing {
     Taps {
         /// Extent of the innermost dimension.
         block: i64,
+    },
+    /// `[c, o, …]` of a transposed convolution as `[o / block, phases…, c, …, block]`, with zeros where a phase has no tap.
+    Phases {
+        /// Extent of the innermost dimension.
+        block: i64,
+        /// Strides of the spatial dimensions, 1 for those that there are not.
+        strides: [i64; RANK],
+        /// Padding before the result, which is not computed.
+        heads: [i64; RANK],
     },
     /// `[o, c, …]`, of bytes with a sign, as numbers of 32 bits `[o / block, 1 + … · c / 4, block]`: four neighbours along
     /// `c` in each (where `c` is 1, along the last dimension), and before all of them the sum of what follows.
@@ -54,6 +64,10 @@ impl Packing {
             Packing::Blocked { block } | Packing::Taps { block } | Packing::Quads { block } => {
                 (1..=LARGEST).contains(&block)
             }
+            Packing::Phases { block, strides, heads } => {
+                let is_size = |size: &i64| (1..=LARGEST).contains(size);
+                is_size(&block) && strides.iter().all(is_size) && heads.iter().all(|head| (0..=LARGEST).contains(head))
+            }
             Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
         }
     }
@@ -74,6 +88,7 @@ impl Packing {
                 stored.extend([extents[1], block]);
                 stored
             }
+            Packing::Phases { block, strides, .. } => phases::extents(extents, block, strides),
             Packing::Quads { block } => {
                 let [_, taps, depth] = taps_and_depth(extents);
                 vec![count(extents[0], block), 1 + taps * count(depth, QUAD), block]
@@ -101,6 +116,7 @@ impl Packing {
             Packing::Plain
             | Packing::Blocked { .. }
             | Packing::Taps { .. }
+            | Packing::Phases { .. }
             | Packing::Matrix
             | Packing::OneRow { .. }
             | Packing::Winograd { .. } => dtype,
@@ -113,6 +129,9 @@ impl Packing {
             Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
             Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
+            Packing::Phases { block, strides, heads } => {
+                return phases::pack(extents, element_bytes, bytes, (block, strides, heads));
+            }
             Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
             Packing::Blocked { block } | Packing::Taps { block } => block,
         };

@@ -266,6 +266,11 @@ fn transposed_convolutions() {
             "conv_transpose2d:ci=4,hw=7,co=3,k=1,s=2,p=1",
             "conv_transpose2d:ci=16,hw=4,co=16,k=4,s=2,p=1x0x0x2,bias=1,act=tanh",
             "conv_transpose3d:ci=3,size=3x4x5,co=2,k=2,s=2",
+            // By phases: more taps than steps, fewer, and some that no phase has; pads that change the phases' sides.
+            "conv_transpose2d:ci=9,hw=8,co=21,k=5,s=2,p=2,op=1,bias=1,act=relu",
+            "conv_transpose2d:n=2,ci=6,size=5x9,co=10,k=2x3,s=3x2,p=0x1x2x0,op=2x1",
+            "conv_transpose2d:ci=5,hw=12,co=8,k=3,p=1",
+            "conv_transpose3d:ci=4,size=3x2x4,co=5,k=4,s=2,p=1",
         ],
     );
 }

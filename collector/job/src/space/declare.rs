@@ -5,6 +5,7 @@ use super::taps::{Reach, is_worth_it, reaches};
 use super::template::{has_functions, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
 use crate::flat::{ENOUGH, flat};
+use crate::phases;
 use crate::target::Cpu;
 use crate::tiles::{count, filled};
 use models::{Op, Task};
@@ -24,7 +25,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {
         Template::Contraction => {
-            let mut space = contraction(machine, &contraction_extents(task, &output));
+            let mut space = contraction(machine, &by_phases(task, &output, contraction_extents(task, &output)));
             winograd::extend(&mut space, task, machine);
             if let Some(dots) = dots::dots(task) {
                 dots::add_to(&mut space, machine, &dots);
@@ -120,6 +121,28 @@ pub(super) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 _ => Blocking::Dividing(last),
             },
         },
+    }
+}
+
+/// The extents of one phase of a transposed convolution, where it can be computed phase by phase on CPUs: all phases have as
+/// many places, and what follows looks at none. Others stay as they are.
+fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
+    let anchor = &task.steps[0];
+    let Op::ConvTranspose { strides, .. } = &anchor.op else { return extents };
+    let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
+    let mut places = output.iter().skip(2).zip(strides);
+    let is_even = places.all(|(extent, stride)| extent % stride == 0);
+    if !is_constant || !is_even || phases::packing(&anchor.op, 1).is_none() || !dots::follows_channels(task) {
+        return extents;
+    }
+    let stride = |from_last: usize| strides.len().checked_sub(from_last).map_or(1, |place| strides[place]);
+    let phases: i64 = strides.iter().product();
+    Extents {
+        rows: extents.rows / stride(2),
+        columns: extents.columns / stride(1),
+        summed: extents.depth * taps(task) / phases,
+        blocking: Blocking::Padded,
+        ..extents
     }
 }
 

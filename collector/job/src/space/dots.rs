@@ -67,7 +67,7 @@ pub(super) fn dots(task: &Task) -> Option<Dots> {
 }
 
 /// Whether all that follows the sums is the same at every place of a channel.
-fn follows_channels(task: &Task) -> bool {
+pub(super) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(
             step.op,

@@ -7,6 +7,7 @@ use super::{Knobs, Result, block_of_part, choice, fuse_parallel, last_epilogue, 
 use crate::lower::{Lowered, Part, Window};
 use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
+use job::Packing;
 
 /// Which dimensions of the result are what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     // Columns beyond the result read what is not there: a test at each of them would cost more than a copy.
-    let is_filled = lowered.blocks.iter().any(|block| block.part == Part::Cut);
+    let has_phases = lowered.packings.iter().any(|packing| matches!(packing, Packing::Phases { .. }));
+    let is_filled = !has_phases && lowered.blocks.iter().any(|block| block.part == Part::Cut);
     let pad_at = knobs.choice("pad_at").unwrap_or(if is_filled { "outer" } else { "inline" });
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == "inline") {
         moves.compute_inline(pad)?;
@@ -33,15 +35,20 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     let innermost = tiled.outer.last().expect("a contraction has at least two output dimensions");
     moves.compute_at(&anchor, innermost)?;
     let rank = tiled.outer.len();
-    let reduction = schedule_anchor(moves, &anchor, knobs, rank, rank + usize::from(is_blocked))?;
+    let reduction = schedule_anchor(moves, &anchor, knobs, rank)?;
     if choice(knobs, "vectorize")? == "yes" {
         moves.vectorize(tiled.inner.last().expect("as many as outer loops"))?;
     }
     // Columns that fill whole tiles are cut to those of the result where all of a row are there.
+    let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
     let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, "parallel")?).unwrap_or(1) };
     let fused = fuse_parallel(moves, &tiled.outer, parallel)?;
     if let Some(cut) = cut {
         moves.reverse_compute_at(&cut, &fused)?;
+    }
+    // Phases are brought together when all of them are there.
+    if let Some(together) = apart {
+        fuse_parallel(moves, &moves.loops(&together)?, 2)?;
     }
     match pad.filter(|_| pad_at != "inline") {
         Some(pad) if pad_at == "root" => plain_copy(moves, &pad)?,
@@ -173,9 +180,10 @@ fn tile_result(form: Form, moves: &Moves, result: &Block, tile: &Tile, channels_
 
 /// The anchor inside a tile: reduction loops, then the tile, its last loop a vector.
 ///
-/// `outer` loops surround it already; `spatial` loops of its own follow, then its reduction loops. Returns the
+/// `outer` loops surround it already; those of its own places follow, then its reduction loops. Returns the
 /// reduction loops, outermost first.
-fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize, spatial: usize) -> Result<Vec<Loop>> {
+fn schedule_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs, outer: usize) -> Result<Vec<Loop>> {
+    let spatial = moves.reduces(anchor)?.iter().filter(|reduces| !**reduces).count();
     let loops = moves.loops(anchor)?;
     let tile = loops[outer..outer + spatial].to_vec();
     let reduction = loops[outer + spatial..].to_vec();

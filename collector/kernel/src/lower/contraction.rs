@@ -8,7 +8,7 @@
 //! pieces; a last block puts the result back.
 
 use super::movement::{padded_at, padded_extents};
-use super::{LowerError, Output, Part, Result, Window, Writer, dots, known};
+use super::{LowerError, Output, Part, Result, Window, Writer, dots, known, transposed};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::{ByTaps, Layout};
@@ -35,7 +35,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         }
         Op::ConvTranspose { strides, pads, output_pads, dilations, groups } => {
             let shape = ConvShape { strides, pads, dilations, groups: *groups, zeros: NO_ZEROS };
-            conv_transpose(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
+            transposed::conv(writer, &shape, output_pads, (&inputs[0], &inputs[1]), output)
         }
         Op::MatMul { transpose_a, transpose_b } => {
             matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
@@ -55,19 +55,19 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     }
 }
 
-struct ConvShape<'a> {
-    strides: &'a [i64],
-    pads: &'a [i64],
-    dilations: &'a [i64],
-    groups: i64,
+pub(super) struct ConvShape<'a> {
+    pub(super) strides: &'a [i64],
+    pub(super) pads: &'a [i64],
+    pub(super) dilations: &'a [i64],
+    pub(super) groups: i64,
     zeros: Zeros,
 }
 
 /// Zero points of both operands.
-type Zeros = [i64; 2];
+pub(super) type Zeros = [i64; 2];
 
 /// Operands that are the numbers they stand for.
-const NO_ZEROS: Zeros = [0, 0];
+pub(super) const NO_ZEROS: Zeros = [0, 0];
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = shape.strides.len();
@@ -315,7 +315,7 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
 }
 
 /// The input channel an output channel reads.
-fn source_channel(
+pub(super) fn source_channel(
     output: &Expression,
     reduction: Option<&Axis>,
     groups: i64,
@@ -377,69 +377,8 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, 
 }
 
 /// Padding of batch and channel is nothing.
-fn with_leading(pads: &[i64]) -> Vec<i64> {
+pub(super) fn with_leading(pads: &[i64]) -> Vec<i64> {
     [0, 0].iter().chain(pads).copied().collect()
-}
-
-/// A convolution of the input spread out by the strides, with the kernel turned around.
-fn conv_transpose(
-    writer: &mut Writer,
-    shape: &ConvShape,
-    output_pads: &[i64],
-    (data, weight): (&Tensor, &Tensor),
-    output: &Output,
-) -> Result<Tensor> {
-    let spatial = shape.strides.len();
-    let kernel = writer.numbers(&weight.extents[2..])?;
-    let spread_over = writer.numbers(&data.extents[2..])?;
-    let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
-    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
-    let mut extents = data.extents.clone();
-    for d in 0..spatial {
-        let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
-        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.strides[d] + 1 + heads[d] + tail);
-    }
-    let zero = constant(data.dtype, 0.0)?;
-    let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
-        let mut at = i[..2].to_vec();
-        let mut inside: Option<Expression> = None;
-        for d in 0..spatial {
-            let (stride, old) = (index(shape.strides[d])?, index(spread_over[d])?);
-            let place = i[d + 2].sub(&index(heads[d])?)?;
-            let source = place.floor_div(&stride)?;
-            let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
-            let within = source.at_least(&index(0)?)?.and(&source.less(&old)?)?;
-            inside = Some(super::movement::both(inside, within.and(&is_input)?)?);
-            at.push(source);
-        }
-        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
-    })?;
-    let per_group = writer.number(&data.extents[1])? / shape.groups;
-    let outputs_per_group = writer.number(&output.extents[1])? / shape.groups;
-    let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
-    let kernel_axes = kernel
-        .iter()
-        .enumerate()
-        .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
-        .collect::<std::result::Result<Vec<_>, _>>()?;
-    let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
-    writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
-        let source = source_channel(&i[1], Some(&channel_axis), shape.groups, per_group, outputs_per_group)?;
-        let within = if shape.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
-        let mut at = vec![i[0].clone(), source.clone()];
-        let mut weight_at = vec![source, within];
-        for d in 0..spatial {
-            let tap = &kernel_axes[d].variable;
-            at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
-            weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
-        }
-        reduce(
-            Reduction::Sum,
-            output.dtype,
-            &multiply((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
-            &axes,
-        )
-    })
 }
 
 fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
@@ -520,7 +459,12 @@ fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Exp
 }
 
 /// The product of two elements, each less its zero point.
-fn multiply(a: (&Tensor, &[Expression]), b: (&Tensor, &[Expression]), zeros: Zeros, dtype: DType) -> Element {
+pub(super) fn multiply(
+    a: (&Tensor, &[Expression]),
+    b: (&Tensor, &[Expression]),
+    zeros: Zeros,
+    dtype: DType,
+) -> Element {
     let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
         let element = tensor.at(at)?;
         // Equal types stay plain reads.
@@ -578,7 +522,7 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
 }
 
 /// Puts a blocked result back into the task's order.
-fn unblock(
+pub(super) fn unblock(
     writer: &mut Writer,
     blocked: &Tensor,
     dimension: usize,

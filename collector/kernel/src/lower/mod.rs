@@ -15,6 +15,7 @@ mod pool;
 mod quantised;
 mod reduce;
 mod resample;
+mod transposed;
 mod winograd;
 
 pub(crate) use contraction::column_of;
@@ -24,6 +25,7 @@ use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
 use job::flat::flat;
+use job::phases;
 use job::space::{ByTaps, Layout, Schedule};
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
 use std::collections::HashMap;
@@ -153,6 +155,8 @@ pub(crate) struct Writer {
     kernel: Vec<i64>,
     /// What later steps compute in the place of their outputs, until all are cut to those.
     padded: Option<Vec<Extent>>,
+    /// The strides of a transposed convolution whose phases are apart in `padded`.
+    phases: Option<Vec<i64>>,
     /// The columns of a convolution's sums are a multiple of this.
     columns: i64,
     has_vectors: bool,
@@ -237,6 +241,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
         operator: anchor,
         kernel,
         padded: None,
+        phases: None,
         columns,
         has_vectors,
         by_taps,
@@ -270,7 +275,10 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     let mut output = outputs.pop().expect("a task has at least one step");
     if writer.padded.is_some() {
         let extents = writer.extents(&task.steps[task.steps.len() - 1].output)?;
-        output = dots::cut(&mut writer, &output, &extents)?;
+        output = match writer.phases.take() {
+            Some(strides) => transposed::together(&mut writer, &output, &strides, &extents)?,
+            None => dots::cut(&mut writer, &output, &extents)?,
+        };
     }
     let module = expression::module(&parameters, &output)?;
     packings.push(Packing::Plain);
@@ -387,6 +395,12 @@ fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> 
     let is_weight = is_operand
         && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }))
         && task.parameters[place].is_constant;
+    let is_constant = is_operand && task.parameters[place].is_constant;
+    if let (Layout::Blocked { block }, true) = (layout, is_constant)
+        && let Some(phases) = phases::packing(&anchor.op, block)
+    {
+        return phases;
+    }
     match layout {
         Layout::Blocked { block } if is_weight && is_conv && by_taps.is_some() => Packing::Taps { block },
         Layout::Blocked { block } if is_weight => Packing::Blocked { block },

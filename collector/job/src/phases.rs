@@ -1,0 +1,98 @@
+//! Weights of transposed convolutions by phases: the places of the result within a stride, each of which is reached through
+//! every so manieth tap.
+
+use crate::Packing;
+use crate::tiles::count;
+use models::Op;
+
+/// Spatial dimensions of a convolution, at most.
+pub(crate) const RANK: usize = 3;
+
+/// How a transposed convolution stores its weight by phases, if it can be computed so.
+pub fn packing(op: &Op, block: i64) -> Option<Packing> {
+    let Op::ConvTranspose { strides, pads, dilations, groups: 1, .. } = op else { return None };
+    let is_plain = dilations.iter().all(|&dilation| dilation == 1) && pads.iter().all(|&pad| pad >= 0);
+    if !is_plain || strides.len() > RANK {
+        return None;
+    }
+    let (mut own_strides, mut heads) = ([1; RANK], [0; RANK]);
+    own_strides[..strides.len()].copy_from_slice(strides);
+    heads[..strides.len()].copy_from_slice(&pads[..strides.len()]);
+    Some(Packing::Phases { block, strides: own_strides, heads })
+}
+
+/// The stored extents of a weight `[ci, co, …]`.
+pub(crate) fn extents(extents: &[i64], block: i64, strides: [i64; RANK]) -> Vec<i64> {
+    let kernel = extents.get(2..).unwrap_or_default();
+    let phases = strides.iter().take(kernel.len());
+    let taps = kernel.iter().zip(strides).map(|(&extent, stride)| count(extent, stride));
+    let blocks = [count(extents[1], block)];
+    blocks.iter().chain(phases).copied().chain([extents[0]]).chain(taps).chain([block]).collect()
+}
+
+/// A weight of these extents in its stored order.
+pub(crate) fn pack(
+    own: &[i64],
+    element_bytes: usize,
+    bytes: &[u8],
+    (block, strides, heads): (i64, [i64; RANK], [i64; RANK]),
+) -> Vec<u8> {
+    let stored = extents(own, block, strides);
+    let spatial = own.len().saturating_sub(2);
+    let total: i64 = stored.iter().product();
+    let mut packed = Vec::with_capacity(usize::try_from(total).unwrap_or(0) * element_bytes);
+    let mut place = vec![0_i64; stored.len()];
+    for _ in 0..total {
+        let channel = place[0] * block + place[stored.len() - 1];
+        let mut source = Some(place[1 + spatial] * own[1] + channel).filter(|_| channel < own[1]);
+        for d in 0..spatial {
+            let tap = (place[1 + d] + heads[d]) % strides[d] + strides[d] * place[2 + spatial + d];
+            source = source.filter(|_| tap < own[2 + d]).map(|source| source * own[2 + d] + tap);
+        }
+        let start = source.and_then(|source| usize::try_from(source).ok()).map(|source| source * element_bytes);
+        match start.and_then(|start| bytes.get(start..start + element_bytes)) {
+            Some(element) => packed.extend_from_slice(element),
+            None => packed.resize(packed.len() + element_bytes, 0),
+        }
+        // The next place, the last dimension first.
+        for d in (0..place.len()).rev() {
+            place[d] += 1;
+            if place[d] < stored[d] {
+                break;
+            }
+            place[d] = 0;
+        }
+    }
+    packed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::packing;
+    use models::Op;
+
+    fn transposed(strides: &[i64], pads: &[i64], groups: i64) -> Op {
+        let (dilations, output_pads) = (vec![1; strides.len()], vec![0; strides.len()]);
+        Op::ConvTranspose { strides: strides.to_vec(), pads: pads.to_vec(), output_pads, dilations, groups }
+    }
+
+    #[test]
+    fn each_phase_has_its_taps() {
+        // One input, three outputs, three taps each: steps of two have phases of one tap and of two.
+        let plain: Vec<u8> = vec![1, 2, 3, 11, 12, 13, 21, 22, 23];
+        let stored = packing(&transposed(&[2], &[0, 0], 1), 2).expect("plain");
+        assert_eq!(stored.extents(&[1, 3, 3]), [2, 2, 1, 2, 2]);
+        let first = [1, 11, 3, 13, 2, 12, 0, 0];
+        let second = [21, 0, 23, 0, 22, 0, 0, 0];
+        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain), [first, second].concat());
+        // A place less in front, and the phases change sides.
+        let stored = packing(&transposed(&[2], &[1, 1], 1), 2).expect("plain");
+        assert_eq!(stored.pack(&[1, 3, 3], 1, &plain)[..8], [2, 12, 0, 0, 1, 11, 3, 13]);
+    }
+
+    #[test]
+    fn only_plain_ones_have_phases() {
+        assert_eq!(packing(&transposed(&[2, 2], &[0, 0, 0, 0], 2), 2), None);
+        assert_eq!(packing(&Op::Dense, 2), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! Transposed convolutions.
+//!
+//! Two forms. Plain: a convolution of the input spread out by the strides, most of which is zeros then. Blocked: the places of
+//! the result by their *phases*, their places within a stride: each phase is a convolution of the input itself, with every
+//! so manieth tap. Weights are packed by phases. What
+//! follows is computed for all phases, which a last block brings together.
+
+use super::contraction::{ConvShape, NO_ZEROS, multiply, source_channel, unblock, with_leading};
+use super::movement::{padded_at, padded_extents};
+use super::{Output, Part, Result, Writer, known};
+use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use job::space::Layout;
+use job::tiles;
+
+pub(super) fn conv(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    output_pads: &[i64],
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    // A packed weight has its blocks and its phases, too.
+    match writer.layout {
+        Layout::Blocked { block } if weight.extents.len() > shape.strides.len() + 2 => {
+            by_phases(writer, shape, block, (data, weight), output)
+        }
+        _ => spread_out(writer, shape, output_pads, (data, weight), output),
+    }
+}
+
+/// Phase by phase. The result's place `stride * j + g` is reached from the input's place `j + (g + head) / stride - t` through
+/// the tap `(g + head) % stride + stride * t`.
+fn by_phases(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    block: i64,
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let (spatial, strides) = (shape.strides.len(), shape.strides);
+    let (places, sources) = (writer.numbers(&output.extents[2..])?, writer.numbers(&data.extents[2..])?);
+    let taps = writer.numbers(&weight.extents[2 + spatial..][..spatial])?;
+    let rounds: Vec<i64> = places.iter().zip(strides).map(|(&extent, &stride)| tiles::count(extent, stride)).collect();
+    let shift = |d: usize, phase: i64| (phase + shape.pads[d]) / strides[d];
+    let heads: Vec<i64> = taps.iter().map(|taps| taps - 1).collect();
+    let tails: Vec<i64> =
+        (0..spatial).map(|d| (rounds[d] - 1 + shift(d, strides[d] - 1) - (sources[d] - 1)).max(0)).collect();
+    let (heads, tails) = (with_leading(&heads), with_leading(&tails));
+    let zero = constant(data.dtype, 0.0)?;
+    let extents = padded_extents(writer, data, (&heads, &tails))?;
+    let padded = writer.block(&output.name("pad_temp"), Part::Pad, (data.dtype, &extents), |i| {
+        padded_at(data, (&heads, &tails), i, &zero)
+    })?;
+    let channel = axis("rc", &data.extents[1], true)?;
+    let taps = taps.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true));
+    let taps = taps.collect::<std::result::Result<Vec<_>, _>>()?;
+    let axes: Vec<Axis> = [&channel].into_iter().chain(&taps).cloned().collect();
+    let blocks = tiles::count(writer.number(&output.extents[1])?, block);
+    let inner = known(&[strides, &rounds, &[block]].concat());
+    let extents: Vec<Extent> = [output.extents[0].clone(), Extent::Known(blocks)].into_iter().chain(inner).collect();
+    let sums = writer.block(&output.name("conv_transpose"), Part::Anchor, (output.dtype, &extents), |i| {
+        let (phases, rounds) = (&i[2..2 + spatial], &i[2 + spatial..2 + 2 * spatial]);
+        let mut at = vec![i[0].clone(), channel.variable.clone()];
+        for d in 0..spatial {
+            let shift = phases[d].add(&index(shape.pads[d])?)?.floor_div(&index(strides[d])?)?;
+            at.push(rounds[d].add(&shift)?.sub(&taps[d].variable)?.add(&index(heads[2 + d])?)?);
+        }
+        let mut weight_at = vec![i[1].clone()];
+        weight_at.extend_from_slice(phases);
+        weight_at.push(channel.variable.clone());
+        weight_at.extend(taps.iter().map(|tap| tap.variable.clone()));
+        weight_at.push(i[2 + 2 * spatial].clone());
+        let product = multiply((&padded, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?;
+        reduce(Reduction::Sum, output.dtype, &product, &axes)
+    })?;
+    let apart = [&output.extents[..2], &known(&[strides, &rounds].concat())].concat();
+    let result = unblock(writer, &sums, 1, block, output, &apart)?;
+    writer.padded = Some(apart);
+    writer.phases = Some(strides.to_vec());
+    Ok(result)
+}
+
+/// The places of all phases in their order.
+pub(super) fn together(writer: &mut Writer, apart: &Tensor, strides: &[i64], extents: &[Extent]) -> Result<Tensor> {
+    writer.block("together", Part::Cut, (apart.dtype, extents), |i| {
+        let mut at = i[..2].to_vec();
+        for (place, &stride) in i[2..].iter().zip(strides) {
+            at.push(place.floor_mod(&index(stride)?)?);
+        }
+        for (place, &stride) in i[2..].iter().zip(strides) {
+            at.push(place.floor_div(&index(stride)?)?);
+        }
+        apart.at(&at)
+    })
+}
+
+/// A convolution of the input spread out by the strides, with the kernel turned around.
+fn spread_out(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    output_pads: &[i64],
+    (data, weight): (&Tensor, &Tensor),
+    output: &Output,
+) -> Result<Tensor> {
+    let spatial = shape.strides.len();
+    let kernel = writer.numbers(&weight.extents[2..])?;
+    let spread_over = writer.numbers(&data.extents[2..])?;
+    let reach = |d: usize| shape.dilations[d] * (kernel[d] - 1);
+    let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.pads[d]).collect();
+    let mut extents = data.extents.clone();
+    for d in 0..spatial {
+        let tail = reach(d) - shape.pads[spatial + d] + output_pads[d];
+        extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.strides[d] + 1 + heads[d] + tail);
+    }
+    let zero = constant(data.dtype, 0.0)?;
+    let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
+        let mut at = i[..2].to_vec();
+        let mut inside: Option<Expression> = None;
+        for d in 0..spatial {
+            let (stride, old) = (index(shape.strides[d])?, index(spread_over[d])?);
+            let place = i[d + 2].sub(&index(heads[d])?)?;
+            let source = place.floor_div(&stride)?;
+            let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
+            let within = source.at_least(&index(0)?)?.and(&source.less(&old)?)?;
+            inside = Some(super::movement::both(inside, within.and(&is_input)?)?);
+            at.push(source);
+        }
+        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
+    })?;
+    let per_group = writer.number(&data.extents[1])? / shape.groups;
+    let outputs_per_group = writer.number(&output.extents[1])? / shape.groups;
+    let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
+    let kernel_axes = kernel
+        .iter()
+        .enumerate()
+        .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
+    writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
+        let source = source_channel(&i[1], Some(&channel_axis), shape.groups, per_group, outputs_per_group)?;
+        let within = if shape.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
+        let mut at = vec![i[0].clone(), source.clone()];
+        let mut weight_at = vec![source, within];
+        for d in 0..spatial {
+            let tap = &kernel_axes[d].variable;
+            at.push(i[d + 2].add(&tap.mul(&index(shape.dilations[d])?)?)?);
+            weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
+        }
+        reduce(
+            Reduction::Sum,
+            output.dtype,
+            &multiply((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
+            &axes,
+        )
+    })
+}
