@@ -2,7 +2,7 @@
 
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::taps::{Reach, is_worth_it, reaches};
-use super::template::{has_functions, summed};
+use super::template::{has_functions, parameter_extents, summed};
 use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
 use crate::flat::{ENOUGH, flat};
 use crate::phases;
@@ -149,11 +149,6 @@ fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
 /// How many places of the input one of the result reads.
 fn taps(task: &Task) -> i64 {
     parameter_extents(task, 1).iter().skip(2).product()
-}
-
-/// The extents of one of a task's parameters, none where they are not known.
-pub(super) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
-    task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }
 
 /// An extent of one of a task's parameters.

@@ -3,7 +3,7 @@
 //! Windows whose places lie far apart reach far beyond the image. Where all places of a register tile that one tap reads lie
 //! there, its products are zeros: a sum by taps (`order=kernel_first`) leaves them out.
 
-use super::declare::parameter_extents;
+use super::template::parameter_extents;
 use models::{Op, Task};
 
 /// One spatial dimension of a convolution.

@@ -139,3 +139,8 @@ pub fn rows_of(task: &Task, helpers_at: &str) -> Vec<usize> {
         _ => last(),
     }
 }
+
+/// The extents of one of a task's parameters, none where they are not known.
+pub(super) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
+    task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
+}

@@ -8,15 +8,14 @@
 //! pieces; a last block puts the result back.
 
 use super::movement::{padded_at, padded_extents};
+use super::products::{ConvShape, Element, NO_ZEROS, Zeros, multiply, source_channel, unblock, with_leading};
 use super::{LowerError, Output, Part, Result, Window, Writer, dots, known, transposed};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::{ByTaps, Layout};
 use job::tiles;
 use models::einsum::Equation;
-use models::{DType, Op, TensorType};
-
-type Element = std::result::Result<Expression, TvmError>;
+use models::{Op, TensorType};
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     match op {
@@ -54,20 +53,6 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         other => unreachable!("`{other:?}` is not a contraction"),
     }
 }
-
-pub(super) struct ConvShape<'a> {
-    pub(super) strides: &'a [i64],
-    pub(super) pads: &'a [i64],
-    pub(super) dilations: &'a [i64],
-    pub(super) groups: i64,
-    zeros: Zeros,
-}
-
-/// Zero points of both operands.
-pub(super) type Zeros = [i64; 2];
-
-/// Operands that are the numbers they stand for.
-pub(super) const NO_ZEROS: Zeros = [0, 0];
 
 fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
     let spatial = shape.strides.len();
@@ -314,25 +299,6 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
     }
 }
 
-/// The input channel an output channel reads.
-pub(super) fn source_channel(
-    output: &Expression,
-    reduction: Option<&Axis>,
-    groups: i64,
-    per_group: i64,
-    outputs_per_group: i64,
-) -> Element {
-    let within = match reduction {
-        Some(axis) => axis.variable.clone(),
-        None => index(0)?,
-    };
-    match (groups, outputs_per_group, per_group) {
-        (1, ..) => Ok(within),
-        (_, 1, 1) => Ok(output.clone()),
-        _ => output.floor_div(&index(outputs_per_group)?)?.mul(&index(per_group)?)?.add(&within),
-    }
-}
-
 /// How a padded input is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
@@ -374,11 +340,6 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, 
         }
         padded_at(data, (&heads, &tails), &at, &zero)
     })
-}
-
-/// Padding of batch and channel is nothing.
-pub(super) fn with_leading(pads: &[i64]) -> Vec<i64> {
-    [0, 0].iter().chain(pads).copied().collect()
 }
 
 fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
@@ -458,22 +419,6 @@ fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Exp
         .collect()
 }
 
-/// The product of two elements, each less its zero point.
-pub(super) fn multiply(
-    a: (&Tensor, &[Expression]),
-    b: (&Tensor, &[Expression]),
-    zeros: Zeros,
-    dtype: DType,
-) -> Element {
-    let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
-        let element = tensor.at(at)?;
-        // Equal types stay plain reads.
-        let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
-        if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
-    };
-    read(a, zeros[0])?.mul(&read(b, zeros[1])?)
-}
-
 /// A sum over all letters that the result lacks.
 fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let types = inputs.iter().map(|input| Ok(TensorType::new(input.dtype, &writer.numbers(&input.extents)?)));
@@ -519,23 +464,6 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
     blocked[dimension] = Extent::Known(tiles::count(writer.number(&extents[dimension])?, block));
     blocked.push(Extent::Known(block));
     Ok(blocked)
-}
-
-/// Puts a blocked result back into the task's order.
-pub(super) fn unblock(
-    writer: &mut Writer,
-    blocked: &Tensor,
-    dimension: usize,
-    block: i64,
-    output: &Output,
-    extents: &[Extent],
-) -> Result<Tensor> {
-    writer.block(&output.name("unblock"), Part::Epilogue, (output.dtype, extents), |i| {
-        let mut at = i.to_vec();
-        at[dimension] = i[dimension].floor_div(&index(block)?)?;
-        at.push(i[dimension].floor_mod(&index(block)?)?);
-        blocked.at(&at)
-    })
 }
 
 /// The block of the layout; `must_divide` where the operand is read as it is.

@@ -12,6 +12,7 @@ mod movement;
 mod normalise;
 mod pointwise;
 mod pool;
+mod products;
 mod quantised;
 mod reduce;
 mod resample;

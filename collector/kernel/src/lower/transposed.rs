@@ -5,8 +5,8 @@
 //! so manieth tap. Weights are packed by phases. What
 //! follows is computed for all phases, which a last block brings together.
 
-use super::contraction::{ConvShape, NO_ZEROS, multiply, source_channel, unblock, with_leading};
 use super::movement::{padded_at, padded_extents};
+use super::products::{ConvShape, NO_ZEROS, multiply, source_channel, unblock, with_leading};
 use super::{Output, Part, Result, Writer, known};
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::Layout;

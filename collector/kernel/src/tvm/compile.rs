@@ -161,23 +161,6 @@ pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> 
     call!(names::RUN_PASS, pass, &module.0).map(Module)
 }
 
-/// The name of a module's function.
-const FUNCTION: &str = "main";
-
-/// A module's function.
-pub(in crate::tvm) fn function(module: &Module) -> Result<Value> {
-    call!(names::MODULE_FUNCTION, &module.0, FUNCTION)
-}
-
-/// The module with another body of its function.
-pub(in crate::tvm) fn with_body(module: &Module, body: &Value) -> Result<Module> {
-    let function = function(module)?;
-    let [parameters, ret, attributes] = ["params", "ret_type", "attrs"].map(|name| function.field(name));
-    let function = call!(names::PRIM_FUNCTION, parameters?, body, ret?, attributes?, Value::none())?;
-    let variable = call!(names::MODULE_VARIABLE, &module.0, FUNCTION)?;
-    call!(names::MODULE_ADD, &module.0, variable, function, true).map(Module)
-}
-
 /// An object of one operator is some ten kilobytes; more than this is a mistake.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
 

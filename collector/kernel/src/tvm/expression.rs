@@ -362,3 +362,20 @@ pub fn module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
     // The entry's symbol; without it a module of one function has no name to be found by.
     call!(names::MODULE_FROM_FUNCTION, function, Value::empty_map()).map(Module)
 }
+
+/// The name of a module's function.
+const FUNCTION: &str = "main";
+
+/// A module's function.
+pub(in crate::tvm) fn function(module: &Module) -> Result<Value> {
+    call!(names::MODULE_FUNCTION, &module.0, FUNCTION)
+}
+
+/// The module with another body of its function.
+pub(in crate::tvm) fn with_body(module: &Module, body: &Value) -> Result<Module> {
+    let function = function(module)?;
+    let [parameters, ret, attributes] = ["params", "ret_type", "attrs"].map(|name| function.field(name));
+    let function = call!(names::PRIM_FUNCTION, parameters?, body, ret?, attributes?, Value::none())?;
+    let variable = call!(names::MODULE_VARIABLE, &module.0, FUNCTION)?;
+    call!(names::MODULE_ADD, &module.0, variable, function, true).map(Module)
+}

@@ -18,10 +18,10 @@ pub(super) struct Guard {
 /// The module with a condition around each of these loops.
 pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
     let Some(first) = guards.first() else { return Ok(module) };
-    let body = super::compile::function(&module)?.field("body")?;
+    let body = super::expression::function(&module)?.field("body")?;
     let all = guards.to_vec();
     let body = mapped(&body, &first.statement, move |statement| surrounded(statement, &all))?;
-    super::compile::with_body(&module, &body)
+    super::expression::with_body(&module, &body)
 }
 
 /// A loop with its condition, where it has one. Only its variable is still the same: what is inside may have changed.

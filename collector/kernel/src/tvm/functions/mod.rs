@@ -74,9 +74,9 @@ fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
     const IMPORT: &str = "pragma_import_llvm";
     let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;
     let nothing = call!(names::INT_IMMEDIATE, models::DType::I32, 0i64, Value::none())?;
-    let body = super::compile::function(module)?.field("body")?;
+    let body = super::expression::function(module)?.field("body")?;
     let body = call!(names::ATTRIBUTE, nothing, IMPORT, text, body, Value::none())?;
-    super::compile::with_body(module, &body)
+    super::expression::with_body(module, &body)
 }
 
 fn name(place: usize, lanes: u16) -> String {
