@@ -67,6 +67,8 @@ pub enum Ability {
     RunLibrary,
     /// Run whole models through ONNX Runtime.
     RunOnnxRuntime,
+    /// Run whole models through OpenVINO.
+    RunOpenVino,
 }
 
 /// A place that builds and runs.

@@ -65,6 +65,9 @@ struct Runners {
     network: Supervisor<NetworkJob, RunReply>,
     gpu_network: Supervisor<NetworkJob, RunReply>,
     onnxruntime: Supervisor<NetworkJob, RunReply>,
+    openvino: Supervisor<NetworkJob, RunReply>,
+    /// The CPUs of that process, which cannot change.
+    openvino_cpus: Vec<usize>,
 }
 
 /// A run with its deadline.
@@ -113,6 +116,7 @@ impl Workers {
         self.runners.network.recycle();
         self.runners.gpu_network.recycle();
         self.runners.onnxruntime.recycle();
+        self.runners.openvino.recycle();
     }
 
     /// Whether a builder may be at work while something runs on these CPUs.
@@ -163,7 +167,8 @@ impl Workers {
                 reply
             }
             Run::Network(job, deadline) => {
-                let Runners { library, network, gpu_network, onnxruntime, .. } = &mut self.runners;
+                let Runners { library, network, gpu_network, onnxruntime, openvino, openvino_cpus, .. } =
+                    &mut self.runners;
                 match job.engine {
                     Engine::Program => call(network, builders, &job.cpus, job, *deadline),
                     Engine::Cuda => {
@@ -174,6 +179,13 @@ impl Workers {
                         reply
                     }
                     Engine::OnnxRuntime => call(onnxruntime, builders, &job.cpus, job, *deadline),
+                    Engine::OpenVino => {
+                        if *openvino_cpus != job.cpus {
+                            openvino.recycle();
+                            openvino_cpus.clone_from(&job.cpus);
+                        }
+                        call(openvino, builders, &job.cpus, job, *deadline)
+                    }
                     Engine::Torch => call(library, builders, &job.cpus, &LibraryJob::Network(job.clone()), *deadline),
                 }
             }
@@ -190,6 +202,7 @@ impl Bench for Workers {
             Ability::RunOnGpu => &self.runners.gpu.ready()?.versions,
             Ability::RunLibrary => &self.runners.library.ready()?.versions,
             Ability::RunOnnxRuntime => &self.runners.onnxruntime.ready()?.versions,
+            Ability::RunOpenVino => &self.runners.openvino.ready()?.versions,
         };
         Ok(versions.clone())
     }
@@ -244,9 +257,10 @@ impl Runners {
         // Threads that wait for work would be charged to the next operator if they polled.
         library.environment = vec![("OMP_WAIT_POLICY".into(), "PASSIVE".into())];
         let network = WorkerSpec { arguments: vec!["run-network".into()], ..cpu.clone() };
-        // It has a pool of its own.
-        let onnxruntime =
-            WorkerSpec { arguments: vec!["run-onnxruntime".into()], environment: Vec::new(), ..cpu.clone() };
+        // They have pools of their own.
+        let with_pool =
+            |role: &str| WorkerSpec { arguments: vec![role.into()], environment: Vec::new(), ..cpu.clone() };
+        let (onnxruntime, openvino) = (with_pool("run-onnxruntime"), with_pool("run-openvino"));
         Runners {
             cpu: Supervisor::new(cpu),
             gpu: Supervisor::new(gpu),
@@ -254,6 +268,8 @@ impl Runners {
             network: Supervisor::new(network),
             gpu_network: Supervisor::new(gpu_network),
             onnxruntime: Supervisor::new(onnxruntime),
+            openvino: Supervisor::new(openvino),
+            openvino_cpus: Vec::new(),
         }
     }
 }

@@ -230,6 +230,8 @@ pub enum Engine {
     Program,
     /// ONNX Runtime, from the model's file.
     OnnxRuntime,
+    /// OpenVINO, from the model's file.
+    OpenVino,
     /// PyTorch's library, from a program whose codes are tasks as JSON.
     Torch,
     /// The program that was made of it, on a GPU.

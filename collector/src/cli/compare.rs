@@ -22,6 +22,7 @@ impl VariantArgument {
             VariantArgument::Default => "default",
             VariantArgument::Best => "best",
             VariantArgument::Onnxruntime => "onnxruntime",
+            VariantArgument::Openvino => "openvino",
             VariantArgument::Torch => "torch",
         }
     }
@@ -30,6 +31,7 @@ impl VariantArgument {
         match self {
             VariantArgument::Default | VariantArgument::Best => Engine::Program,
             VariantArgument::Onnxruntime => Engine::OnnxRuntime,
+            VariantArgument::Openvino => Engine::OpenVino,
             VariantArgument::Torch => Engine::Torch,
         }
     }
@@ -164,7 +166,7 @@ fn made(argument: VariantArgument, best: Option<&Best>, whole: &mut Whole) -> Re
             tasks_found = Some(best.found());
             tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
         }
-        (VariantArgument::Onnxruntime, _) => whole.write_onnx(&folder)?,
+        (VariantArgument::Onnxruntime | VariantArgument::Openvino, _) => whole.write_onnx(&folder)?,
         (VariantArgument::Torch, _) => whole.write_tasks(&folder)?,
         (VariantArgument::Default | VariantArgument::Best, _) => {
             let choose = |task: &Task| network::default_schedule(task, &target);

@@ -14,6 +14,7 @@ use job::space::{Schedule, space};
 use job::target::{self, Kind, Machine, Target};
 use measure::host::{Exclusive, ExclusiveError, Facts, exclusive};
 use models::partner::CPU_VENDOR;
+use runtimes::Described;
 use std::time::Duration;
 use worker::Fault;
 
@@ -171,11 +172,11 @@ pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
-/// What the runner of ONNX Runtime says about its library; where there is none, why.
-pub fn onnxruntime_versions(bench: &mut dyn Bench) -> Result<Versions> {
-    bench.capability(Ability::RunOnnxRuntime).map_err(|fault| {
-        Failure::environment(format!("ONNX Runtime cannot run here: {}", last_words(&fault)))
-            .with_hint(onnxruntime::SETUP_HINT)
+/// What the runner of another runtime says about its library; where there is none, why.
+pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
+    bench.capability(of).map_err(|fault| {
+        Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
+            .with_hint(runtime.hint)
     })
 }
 

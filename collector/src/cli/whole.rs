@@ -10,6 +10,7 @@ use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
+use bench::Ability;
 use datasets::{Choose, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
@@ -19,6 +20,7 @@ use measure::Method;
 use measure::host::Facts;
 use models::{Graph, Plan, Task};
 use reference::Tensor;
+use runtimes::{onnxruntime, openvino};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -63,8 +65,13 @@ impl Whole {
         if is_on_gpu {
             machine::device_versions(&mut runs.workers)?;
         }
-        if asked.engines.contains(&Engine::OnnxRuntime) {
-            machine::onnxruntime_versions(&mut runs.workers)?;
+        for (engine, ability, runtime) in [
+            (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
+            (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
+        ] {
+            if asked.engines.contains(&engine) {
+                machine::runtime_versions(ability, runtime, &mut runs.workers)?;
+            }
         }
         if asked.engines.contains(&Engine::Torch) {
             machine::library_worker("`--variant torch` runs the model through PyTorch's library", &mut runs.workers)?;
@@ -151,7 +158,7 @@ impl Whole {
         let bytes = of_source
             .map_or_else(|| readers::onnx::write(&self.graph), Ok)
             .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
-        fs::write(folder.join(onnxruntime::MODEL), bytes).map_err(Failure::environment)
+        fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
     /// Writes the model as a program of tasks into a folder.

@@ -25,7 +25,7 @@ pub fn tvm() -> Vec<PathBuf> {
             }
         }
     }
-    folders
+    distinct(folders)
 }
 
 /// Folders of installed wheels, those of TVM's first.
@@ -34,8 +34,41 @@ pub fn packages() -> Vec<PathBuf> {
     tvm().into_iter().filter_map(above).collect()
 }
 
+/// Each folder once, however many ways lead to it.
+fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        if !kept.iter().any(|known| is_same(known, &folder)) {
+            kept.push(folder);
+        }
+    }
+    kept
+}
+
+/// Whether two paths lead to one folder, or are one path to none.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
 /// The folder `lib` beside the program's own, for installations that bring the libraries along.
 pub fn beside_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     Some(program.parent().and_then(Path::parent)?.join("lib"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_to_which_several_ways_lead_is_named_once() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let (real, linked) = (root.path().join("real"), root.path().join("linked"));
+        std::fs::create_dir(&real).expect("a folder");
+        std::os::unix::fs::symlink(&real, &linked).expect("a link");
+        let gone = root.path().join("gone");
+        let folders = vec![linked.clone(), gone.clone(), real, root.path().join("./real"), gone.clone()];
+        assert_eq!(distinct(folders), [linked, gone]);
+    }
 }

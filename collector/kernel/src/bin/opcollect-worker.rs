@@ -7,6 +7,9 @@ use kernel::builder::Builder;
 use kernel::network;
 use kernel::runner::Runner;
 use kernel::tvm::{compile, library, names::Role};
+use runtimes::Runtime;
+use runtimes::onnxruntime::OnnxRuntime;
+use runtimes::openvino::OpenVino;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -33,10 +36,11 @@ fn serve() -> anyhow::Result<()> {
         }),
         Some("run-cuda") => serve_device(cuda::Runner::answer),
         Some("run-cuda-network") => serve_device(cuda::Runner::answer_network),
-        Some("run-onnxruntime") => serve_onnxruntime(),
+        Some("run-onnxruntime") => serve_runtime::<OnnxRuntime>(),
+        Some("run-openvino") => serve_runtime::<OpenVino>(),
         _ => anyhow::bail!(
-            "usage: `opcollect-worker build|run|run-network|run-cuda|run-cuda-network|run-onnxruntime`, started by \
-             `opcollect`"
+            "usage: `opcollect-worker build|run|run-network|run-cuda|run-cuda-network|run-onnxruntime|run-openvino`, \
+             started by `opcollect`"
         ),
     }
 }
@@ -67,11 +71,11 @@ fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> Ru
     Ok(())
 }
 
-/// A runner of whole models through ONNX Runtime, which brings a pool of threads of its own.
-fn serve_onnxruntime() -> anyhow::Result<()> {
+/// A runner of whole models through another runtime, which brings a pool of threads of its own.
+fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
     let entry = worker::enter()?;
-    let mut runner = onnxruntime::Runner::open(entry.become_runner())?;
-    let versions = BTreeMap::from([("onnxruntime".to_owned(), runner.version())]);
+    let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;
+    let versions = BTreeMap::from([(R::DESCRIBED.key.to_owned(), runner.version())]);
     entry.serve(versions, |job| runner.answer(&job))?;
     Ok(())
 }

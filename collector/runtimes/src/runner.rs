@@ -1,10 +1,12 @@
-//! The runner of whole models through ONNX Runtime: a folder with a model's file in, times and outputs out.
+//! The runner of whole models through a runtime: a folder with a model's file in, times and outputs out.
 //!
 //! It does what the runner of our own programs does. A session is kept while folder, inputs and CPUs are the same, so that
-//! a model is loaded once for many short rounds.
+//! a model is loaded once for many short rounds. That no thread of the process may run elsewhere than on the job's CPUs is
+//! looked at after each measurement, whatever the library was asked for.
 
 use crate::MODEL;
-use crate::session::{Runtime, RuntimeError, Session};
+use crate::error::RuntimeError;
+use crate::runtime::{Runtime, Session};
 use anyhow::Result;
 use job::kept::{Kept, stamps};
 use job::{Measured, NetworkJob, RunReply};
@@ -13,16 +15,16 @@ use measure::{HostClock, affinity, measure};
 use worker::{RunnerProcess, peak_resident_bytes};
 
 /// Answers jobs; keeps what the next job of the same model can use.
-pub struct Runner {
+pub struct Runner<R: Runtime> {
     process: RunnerProcess,
-    runtime: Runtime,
-    kept: Kept<Session>,
+    runtime: R,
+    kept: Kept<R::Session>,
 }
 
-impl Runner {
+impl<R: Runtime> Runner<R> {
     /// A runner with the library opened.
-    pub fn open(process: RunnerProcess) -> Result<Runner, RuntimeError> {
-        Ok(Runner { process, runtime: Runtime::open()?, kept: Kept::default() })
+    pub fn open(process: RunnerProcess) -> Result<Runner<R>, RuntimeError> {
+        Ok(Runner { process, runtime: R::open()?, kept: Kept::default() })
     }
 
     /// The library's version.
@@ -45,15 +47,18 @@ impl Runner {
         let mut session = match self.kept.take(&stamps).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
-                let mut session = Session::load(self.process, &self.runtime, &model, &job.cpus)?;
-                session.write_inputs(&job.read_inputs()?)?;
+                // What the library finds it may use, and what its threads inherit.
+                affinity::pin(&job.cpus)?;
+                let mut session = self.runtime.load(self.process, &model, &job.cpus)?;
+                session.ports().write_inputs(&job.read_inputs()?)?;
                 session
             }
         };
-        affinity::pin(&job.cpus[..1])?;
-        session.poison_outputs();
+        affinity::pin(R::caller_cpus(&job.cpus))?;
+        session.ports().poison_outputs();
         let measurement = measure(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
-        job.write_outputs(session.read_outputs())?;
+        affinity::verify(&job.cpus)?;
+        job.write_outputs(session.ports().read_outputs())?;
         if !is_counted {
             self.kept.put(stamps, session);
         }

@@ -1,34 +1,55 @@
-//! ONNX Runtime's own library computes what our files say: every operator and networks of every kind, by the worker that
-//! compares whole models.
+//! Other runtimes' own libraries compute what our files say: every operator and networks of every kind, by the workers that
+//! compare whole models.
 
 mod common;
 
 use bench::{Ability, Bench, Workers};
 use common::PATIENCE;
-use expect_test::expect;
+use expect_test::{Expect, expect};
 use job::{Engine, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use measure::{Method, Plan, affinity};
 use models::{DType, Graph};
 use passes::simplify;
 use reference::Tensor;
+use runtimes::{Described, MODEL, onnxruntime, openvino};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use tempfile::TempDir;
 use zoo::{simple, transformers};
 
+/// A runtime, and how the bench is asked for it.
+struct Other {
+    engine: Engine,
+    ability: Ability,
+    described: &'static Described,
+    /// How its versions begin.
+    version: &'static str,
+}
+
+const ONNX_RUNTIME: Other = Other {
+    engine: Engine::OnnxRuntime,
+    ability: Ability::RunOnnxRuntime,
+    described: &onnxruntime::DESCRIBED,
+    version: "1.",
+};
+
+const OPENVINO: Other =
+    Other { engine: Engine::OpenVino, ability: Ability::RunOpenVino, described: &openvino::DESCRIBED, version: "20" };
+
 /// Workers, unless the library is not installed here.
-fn workers() -> Option<Workers> {
+fn workers(of: &Other) -> Option<Workers> {
     let mut workers = common::workers();
-    match workers.capability(Ability::RunOnnxRuntime) {
+    match workers.capability(of.ability) {
         Ok(versions) => {
-            assert!(versions["onnxruntime"].starts_with("1."), "{versions:?}");
+            assert!(versions[of.described.key].starts_with(of.version), "{versions:?}");
             Some(workers)
         }
         Err(fault) if fault.to_string().contains("is not installed") => {
             // Past libtest, which keeps the output of tests that pass to itself.
-            let _ = std::io::stderr().lock().write_all(b"skipped: ONNX Runtime's library is not installed\n");
+            let skipped = format!("skipped: {}'s library is not installed\n", of.described.name);
+            let _ = std::io::stderr().lock().write_all(skipped.as_bytes());
             None
         }
         Err(fault) => panic!("{fault}"),
@@ -36,14 +57,14 @@ fn workers() -> Option<Workers> {
 }
 
 /// A folder with a model's file and inputs, and the job that runs it a few times.
-fn job(file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, NetworkJob) {
+fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, NetworkJob) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    fs::write(folder.path().join(onnxruntime::MODEL), file).expect("a file");
+    fs::write(folder.path().join(MODEL), file).expect("a file");
     write_inputs(folder.path(), inputs);
     let allowed = affinity::allowed().expect("the system tells the CPUs");
     let quick = Plan { samples_min: 1, samples_max: 2, sampling_time_min_ns: 0, time_budget_ns: 0, ..Plan::default() };
     let job = NetworkJob {
-        engine: Engine::OnnxRuntime,
+        engine: of.engine,
         program: folder.path().to_owned(),
         inputs: folder.path().join("inputs.bin"),
         outputs: folder.path().join("outputs.bin"),
@@ -60,11 +81,11 @@ fn write_inputs(folder: &Path, inputs: &[Tensor]) {
 }
 
 /// How far what the library answers is off the reference, as a part of the largest number; or why it does not answer.
-fn apart(workers: &mut Workers, graph: &Graph, threads: usize) -> Result<f64, String> {
+fn apart(of: &Other, workers: &mut Workers, graph: &Graph, threads: usize) -> Result<f64, String> {
     let file = readers::onnx::write(graph).map_err(|error| error.to_string())?;
     let inputs = reference::graph_inputs(graph, 7).expect("inputs");
     let wanted = reference::evaluate_graph(graph, &inputs).expect("a reference");
-    let (_folder, job) = job(&file, &inputs, threads);
+    let (_folder, job) = job(of, &file, &inputs, threads);
     match workers.run_network(&job, PATIENCE) {
         Ok(RunReply::Measured(measured)) => assert!(measured.measurement.median_ns > 0.0),
         Ok(RunReply::Failed(why)) => return Err(why),
@@ -90,13 +111,12 @@ fn apart(workers: &mut Workers, graph: &Graph, threads: usize) -> Result<f64, St
     Ok(worst)
 }
 
-#[test]
-fn operators_are_right_or_named() {
-    let Some(mut workers) = workers() else { return };
+fn operators_are_right_or_named(of: &Other, wanted: &Expect) {
+    let Some(mut workers) = workers(of) else { return };
     let mut refused = Vec::new();
     for form in simple::list() {
         let graph = simple::build(form.example).expect(form.example);
-        match apart(&mut workers, &graph, 1) {
+        match apart(of, &mut workers, &graph, 1) {
             Ok(apart) => {
                 let is_narrow = graph.values.iter().any(|value| matches!(value.ty.dtype, DType::F16 | DType::BF16));
                 assert!(apart < if is_narrow { 1e-2 } else { 1e-4 }, "{}: off by {apart:.1e}", form.example);
@@ -105,17 +125,11 @@ fn operators_are_right_or_named() {
             Err(why) => refused.push(format!("{}: {}", form.name, why.split(": ").next().unwrap_or_default())),
         }
     }
-    expect![[r#"
-        adaptive_avg_pool: graph `adaptive_avg_pool`, `adaptive_pool` (adaptive_avg_pool)
-        adaptive_max_pool: graph `adaptive_max_pool`, `adaptive_pool` (adaptive_max_pool)
-        shift_left: graph `shift_left`, `shift_left` (shift_left)
-        shift_right: graph `shift_right`, `shift_right` (shift_right)"#]]
-    .assert_eq(&refused.join("\n"));
+    wanted.assert_eq(&refused.join("\n"));
 }
 
-#[test]
-fn networks_are_right_on_one_thread_and_on_all() {
-    let Some(mut workers) = workers() else { return };
+fn networks_are_right_on_one_thread_and_on_all(of: &Other) {
+    let Some(mut workers) = workers(of) else { return };
     let options = |phase| transformers::Options { sequence: 9, phase, ..transformers::Options::default() };
     let small = "hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=50,num_hidden_layers=1";
     let mut graphs: Vec<Graph> = ["mlp", "lstm", "resnet-18:hw=32", "mobilenet-v2:hw=32", "squeezenet:hw=64"]
@@ -133,19 +147,18 @@ fn networks_are_right_on_one_thread_and_on_all() {
     for graph in graphs {
         let graph = simplify(&graph).expect("a simple graph");
         for threads in [1, usize::MAX] {
-            let apart = apart(&mut workers, &graph, threads).expect(&graph.name);
+            let apart = apart(of, &mut workers, &graph, threads).expect(&graph.name);
             assert!(apart < 1e-4, "{}: off by {apart:.1e}", graph.name);
         }
     }
 }
 
-#[test]
-fn a_model_is_kept_until_something_changes() {
-    let Some(mut workers) = workers() else { return };
+fn a_model_is_kept_until_something_changes(of: &Other) {
+    let Some(mut workers) = workers(of) else { return };
     let graph = simple::build("relu:shape=2x3").expect("an operator");
     let ty = &graph.values[graph.inputs[0].0 as usize].ty;
     let tensor = |first: f64| Tensor::from_numbers(ty.clone(), &[first, -1.0, 2.0, 3.0, 4.0, 5.0]).expect("numbers");
-    let (folder, job) = job(&readers::onnx::write(&graph).expect("a file"), &[tensor(7.0)], 1);
+    let (folder, job) = job(of, &readers::onnx::write(&graph).expect("a file"), &[tensor(7.0)], 1);
     let mut first = || {
         let ran = workers.run_network(&job, PATIENCE);
         assert!(matches!(ran, Ok(RunReply::Measured(_))), "{ran:?}");
@@ -157,24 +170,79 @@ fn a_model_is_kept_until_something_changes() {
     write_inputs(folder.path(), &[tensor(8.0)]);
     assert_eq!(first(), [8.0, 0.0]);
     let graph = simple::build("neg:shape=2x3").expect("an operator");
-    fs::write(folder.path().join(onnxruntime::MODEL), readers::onnx::write(&graph).expect("a file")).expect("a file");
+    fs::write(folder.path().join(MODEL), readers::onnx::write(&graph).expect("a file")).expect("a file");
     assert_eq!(first(), [-8.0, 1.0]);
 }
 
-#[test]
-fn what_cannot_be_run_is_told() {
-    let Some(mut workers) = workers() else { return };
+fn what_cannot_be_run_is_told(of: &Other) {
+    let Some(mut workers) = workers(of) else { return };
     let graph = simple::build("relu:shape=2x3").expect("an operator");
     let file = readers::onnx::write(&graph).expect("a file");
     let mut told = |file: &[u8], inputs: &[Tensor]| {
-        let (_folder, job) = job(file, inputs, 1);
+        let (_folder, job) = job(of, file, inputs, 1);
         match workers.run_network(&job, PATIENCE) {
             Ok(RunReply::Failed(why)) => why,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(told(&file, &[]), "the inputs have 24 bytes, 0 were given");
-    assert!(told(b"no model", &[]).starts_with("ONNX Runtime refuses to load the model: "));
-    let cut = told(&file[..file.len() - 4], &[]);
-    assert!(cut.starts_with("ONNX Runtime refuses to load the model: "), "{cut}");
+    let refusal = format!("{} refuses to load the model: ", of.described.name);
+    for damaged in [b"no model", &file[..file.len() - 4]] {
+        let why = told(damaged, &[]);
+        assert!(why.starts_with(&refusal), "{why}");
+    }
+}
+
+mod of_onnxruntime {
+    use super::*;
+
+    #[test]
+    fn operators_are_right_or_named() {
+        let wanted = expect![[r#"
+            adaptive_avg_pool: graph `adaptive_avg_pool`, `adaptive_pool` (adaptive_avg_pool)
+            adaptive_max_pool: graph `adaptive_max_pool`, `adaptive_pool` (adaptive_max_pool)
+            shift_left: graph `shift_left`, `shift_left` (shift_left)
+            shift_right: graph `shift_right`, `shift_right` (shift_right)"#]];
+        super::operators_are_right_or_named(&ONNX_RUNTIME, &wanted);
+    }
+
+    #[test]
+    fn networks_are_right_on_one_thread_and_on_all() {
+        super::networks_are_right_on_one_thread_and_on_all(&ONNX_RUNTIME);
+    }
+
+    #[test]
+    fn a_model_is_kept_until_something_changes() {
+        super::a_model_is_kept_until_something_changes(&ONNX_RUNTIME);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_told() {
+        super::what_cannot_be_run_is_told(&ONNX_RUNTIME);
+    }
+}
+
+mod of_openvino {
+    use super::*;
+
+    #[test]
+    fn operators_are_right_or_named() {
+        let wanted = expect![[""]];
+        super::operators_are_right_or_named(&OPENVINO, &wanted);
+    }
+
+    #[test]
+    fn networks_are_right_on_one_thread_and_on_all() {
+        super::networks_are_right_on_one_thread_and_on_all(&OPENVINO);
+    }
+
+    #[test]
+    fn a_model_is_kept_until_something_changes() {
+        super::a_model_is_kept_until_something_changes(&OPENVINO);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_told() {
+        super::what_cannot_be_run_is_told(&OPENVINO);
+    }
 }

@@ -1,0 +1,20 @@
+//! Why a model cannot be run through a runtime.
+
+/// Why a model cannot be run through a runtime.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum RuntimeError {
+    #[error("{runtime}'s library is not installed: no `{file}` lies in {folders}")]
+    Missing { runtime: &'static str, file: &'static str, folders: String },
+    #[error("cannot use {runtime}'s library `{file}`: {why}")]
+    Unusable { runtime: &'static str, file: String, why: String },
+    #[error("{runtime} refuses to {doing}: {why}")]
+    Refused { runtime: &'static str, doing: &'static str, why: String },
+    #[error("`{name}` of the model {why}")]
+    Port { name: String, why: String },
+    #[error("the inputs have {wanted} bytes, {found} were given")]
+    Length { wanted: usize, found: usize },
+}
+
+/// What the code of a runtime answers.
+pub(crate) type Result<T> = std::result::Result<T, RuntimeError>;

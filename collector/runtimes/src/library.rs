@@ -1,0 +1,66 @@
+//! Where a runtime's library lies.
+
+use crate::error::{Result, RuntimeError};
+use crate::runtime::Described;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The library's file among the installed wheels.
+pub fn file(of: &Described) -> Result<PathBuf> {
+    let folders: Vec<PathBuf> =
+        worker::libraries::packages().into_iter().map(|packages| packages.join(of.folder)).collect();
+    find(&folders, of.file).ok_or_else(|| RuntimeError::Missing {
+        runtime: of.name,
+        file: of.file,
+        folders: named(&folders),
+    })
+}
+
+/// A file whose name begins so, in the first folder that has one; of several the last by name.
+fn find(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
+    let in_folder = |folder: &PathBuf| {
+        let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+        files.filter(|file| begins(file, beginning)).max()
+    };
+    folders.iter().find_map(in_folder)
+}
+
+fn begins(file: &Path, beginning: &str) -> bool {
+    file.file_name().is_some_and(|name| name.as_bytes().starts_with(beginning.as_bytes()))
+}
+
+fn named(folders: &[PathBuf]) -> String {
+    match folders {
+        [] => "no known folder".to_owned(),
+        folders => folders.iter().map(|folder| format!("`{}`", folder.display())).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_first_folder_that_has_the_library_counts_and_its_last_file() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let folder = |name: &str| {
+            let folder = root.path().join(name);
+            fs::create_dir(&folder).expect("a folder");
+            folder
+        };
+        let folders = [root.path().join("nowhere"), folder("other"), folder("first"), folder("second")];
+        assert_eq!(find(&folders, "libone.so"), None);
+        for file in ["other/libone.txt", "first/libone.so.1", "first/libone.so.2", "second/libone.so.3"] {
+            fs::write(root.path().join(file), "").expect("a file");
+        }
+        assert_eq!(find(&folders, "libone.so"), Some(root.path().join("first/libone.so.2")));
+        assert_eq!(find(&folders, "libtwo.so"), None);
+    }
+
+    #[test]
+    fn an_error_says_where_was_looked() {
+        assert_eq!(named(&[]), "no known folder");
+        assert_eq!(named(&["/a".into(), "/b c".into()]), "`/a`, `/b c`");
+    }
+}

@@ -1,0 +1,143 @@
+//! **Fence**: the only code that calls ONNX Runtime, through the table of functions of its C interface.
+//!
+//! Keeps true: every buffer that is handed over outlives the session's use of it and has the size that the model's own type
+//! says; what the library allocates is given back to it; a status is read once and released.
+
+mod borders;
+mod described;
+mod functions;
+mod opened;
+
+pub use described::DESCRIBED;
+pub use opened::OnnxRuntime;
+
+use crate::error::{Result, RuntimeError};
+use crate::ports::{Port, Ports};
+use crate::runtime::{self, Described, Runtime};
+use borders::{Border, Tensor};
+use opened::Owned;
+use std::ffi::{CString, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+use worker::RunnerProcess;
+
+const ALL_OPTIMISATIONS: c_int = 99;
+
+/// A model that is ready to run, with memory for all that goes in and comes out.
+pub struct Session {
+    // Fields are dropped in their order: what points to others comes first.
+    ports: Ports<Tensor>,
+    session: Owned,
+    runtime: OnnxRuntime,
+}
+
+impl Runtime for OnnxRuntime {
+    type Session = Session;
+
+    const DESCRIBED: &'static Described = &DESCRIBED;
+
+    fn open() -> Result<OnnxRuntime> {
+        opened::open()
+    }
+
+    fn version(&self) -> String {
+        self.told_version().to_owned()
+    }
+
+    fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
+        let options = options(self, cpus)?;
+        let path = text(model.as_os_str())?;
+        let mut handle = null_mut();
+        let functions = self.functions();
+        // SAFETY: environment and options are alive, the path ends in zero, the last is a pointer to this frame.
+        let status =
+            unsafe { (functions.make_session)(self.environment(), path.as_ptr(), options.handle, &mut handle) };
+        functions.check(status, "load the model")?;
+        let session = Owned::new(self, handle, |functions| functions.release_session);
+        let inputs = borders::ports(self, &session, &Border::inputs(functions))?;
+        let outputs = borders::ports(self, &session, &Border::outputs(functions))?;
+        Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
+    }
+
+    /// The first thread of its pool is the caller.
+    fn caller_cpus(cpus: &[usize]) -> &[usize] {
+        &cpus[..1]
+    }
+}
+
+impl runtime::Session for Session {
+    type Handle = Tensor;
+
+    fn ports(&mut self) -> &mut Ports<Tensor> {
+        &mut self.ports
+    }
+
+    fn run(&mut self, times: u32) -> Result<()> {
+        let names = |ports: &[Port<Tensor>]| ports.iter().map(|port| port.handle.name.as_ptr()).collect::<Vec<_>>();
+        let values = |ports: &[Port<Tensor>]| ports.iter().map(|port| port.handle.value.handle).collect::<Vec<_>>();
+        let (input_names, inputs) = (names(&self.ports.inputs), values(&self.ports.inputs));
+        let (output_names, mut outputs) = (names(&self.ports.outputs), values(&self.ports.outputs));
+        let functions = self.runtime.functions();
+        for _ in 0..times {
+            // SAFETY: all handles and names are alive and as many as said. Outputs are tensors of the model's own types
+            // over memory of that size, which the library fills and leaves to us.
+            let status = unsafe {
+                (functions.run)(
+                    self.session.handle,
+                    null_mut(),
+                    input_names.as_ptr(),
+                    inputs.as_ptr(),
+                    inputs.len(),
+                    output_names.as_ptr(),
+                    output_names.len(),
+                    outputs.as_mut_ptr(),
+                )
+            };
+            functions.check(status, "run the model")?;
+        }
+        Ok(())
+    }
+}
+
+fn text(text: &OsStr) -> Result<CString> {
+    let refused = |_| RuntimeError::Refused {
+        runtime: DESCRIBED.name,
+        doing: "take a path",
+        why: "it has a zero byte".to_owned(),
+    };
+    CString::new(text.as_bytes()).map_err(refused)
+}
+
+/// All that makes the library fast, and its threads where they belong.
+fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
+    let functions = runtime.functions();
+    let mut handle = null_mut();
+    // SAFETY: a pointer to this frame.
+    let status = unsafe { (functions.make_options)(&mut handle) };
+    functions.check(status, "take options")?;
+    let options = Owned::new(runtime, handle, |functions| functions.release_options);
+    let threads = c_int::try_from(cpus.len()).unwrap_or(c_int::MAX);
+    for (set, value) in [
+        (functions.set_optimisation, ALL_OPTIMISATIONS),
+        (functions.set_threads, threads),
+        (functions.set_threads_between, 1),
+    ] {
+        // SAFETY: the options are alive; each of these takes them and a number.
+        let status = unsafe { set(options.handle, value) };
+        functions.check(status, "take options")?;
+    }
+    if let [_, others @ ..] = cpus
+        && !others.is_empty()
+    {
+        // It counts CPUs from 1. The first thread is the caller's, and pinned by it.
+        let list: Vec<String> = others.iter().map(|cpu| (cpu + 1).to_string()).collect();
+        let list = text(OsStr::new(&list.join(";")))?;
+        // SAFETY: the options are alive, and both texts end in zero.
+        let status = unsafe {
+            (functions.set_entry)(options.handle, c"session.intra_op_thread_affinities".as_ptr(), list.as_ptr())
+        };
+        functions.check(status, "pin its threads")?;
+    }
+    Ok(options)
+}

@@ -1,0 +1,118 @@
+//! What a compiled model takes and gives, with memory for all of it.
+
+use super::functions::{Element, Functions, Handle, Shape, Status};
+use super::opened::{OpenVino, Owned};
+use crate::error::{Result, RuntimeError};
+use crate::ports::{Memory, Port, bytes_of};
+use std::ptr::null_mut;
+
+/// More dimensions than any tensor of a model has.
+const RANK_MAX: usize = 64;
+const ASKING: &str = "say what the model takes";
+
+/// How one side of a model is asked for.
+pub struct Border {
+    count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
+    port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
+    set: unsafe extern "C" fn(Handle, usize, Handle) -> Status,
+}
+
+impl Border {
+    /// What goes in.
+    pub fn inputs(functions: &Functions) -> Border {
+        Border { count: functions.input_count, port: functions.input, set: functions.set_input }
+    }
+
+    /// What comes out.
+    pub fn outputs(functions: &Functions) -> Border {
+        Border { count: functions.output_count, port: functions.output, set: functions.set_output }
+    }
+}
+
+/// The inputs or the outputs of a compiled model, with their memory, which a request is told to use.
+pub fn ports(runtime: &OpenVino, compiled: &Owned, request: &Owned, border: &Border) -> Result<Vec<Port<Owned>>> {
+    let functions = runtime.functions();
+    let mut count = 0;
+    // SAFETY: the model is alive; a pointer to this frame.
+    let status = unsafe { (border.count)(compiled.handle, &mut count) };
+    functions.check(status, ASKING)?;
+    let mut ports = Vec::new();
+    for index in 0..count {
+        let mut found = null_mut();
+        // SAFETY: as above, and there is a port of that index.
+        let status = unsafe { (border.port)(compiled.handle, index, &mut found) };
+        functions.check(status, ASKING)?;
+        let found = Owned::new(runtime, found, |functions| functions.release_port);
+        let (tensor, memory) = tensor(runtime, &found)?;
+        // SAFETY: both are alive; the request keeps the tensor's memory in use until it is released, before its port is.
+        let status = unsafe { (border.set)(request.handle, index, tensor.handle) };
+        functions.check(status, "take a tensor")?;
+        ports.push(Port::new(tensor, memory));
+    }
+    Ok(ports)
+}
+
+/// A tensor of a port's type over memory of its own.
+fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
+    let functions = runtime.functions();
+    let mut element = 0;
+    // SAFETY: the port is alive; a pointer to this frame.
+    let status = unsafe { (functions.element)(port.handle, &mut element) };
+    functions.check(status, ASKING)?;
+    let mut extents = extents(functions, port)?;
+    let sized = element_bytes(element).ok_or_else(|| format!("has elements of the unknown type {element}"));
+    let bytes = sized.and_then(|size| bytes_of(&extents, size));
+    let bytes = bytes.map_err(|why| RuntimeError::Port { name: name(functions, port), why })?;
+    let memory = Memory::new(bytes);
+    let shape = Shape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
+    let mut tensor = null_mut();
+    // SAFETY: the memory is as large as type and extents say and outlives the tensor, which stands before it in its port;
+    // extents are as many as said and copied.
+    let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
+    functions.check(status, "take a tensor")?;
+    Ok((Owned::new(runtime, tensor, |functions| functions.release_tensor), memory))
+}
+
+fn extents(functions: &Functions, port: &Owned) -> Result<Vec<i64>> {
+    let mut shape = Shape { rank: 0, extents: null_mut() };
+    // SAFETY: the port is alive; a pointer to this frame.
+    let status = unsafe { (functions.shape)(port.handle, &mut shape) };
+    functions.check(status, ASKING)?;
+    let rank = usize::try_from(shape.rank).unwrap_or(usize::MAX);
+    let extents = match rank {
+        0 => Some(Vec::new()),
+        1..=RANK_MAX if !shape.extents.is_null() => {
+            // SAFETY: the library just put so many extents there.
+            Some(unsafe { std::slice::from_raw_parts(shape.extents, rank) }.to_vec())
+        }
+        _ => None,
+    };
+    // SAFETY: filled in by the library, copied, and given back once.
+    let status = unsafe { (functions.release_shape)(&mut shape) };
+    functions.check(status, ASKING)?;
+    let refused = || RuntimeError::Port { name: name(functions, port), why: format!("has {rank} dimensions") };
+    extents.ok_or_else(refused)
+}
+
+/// The name of a port, for what is wrong with it; some have none.
+fn name(functions: &Functions, port: &Owned) -> String {
+    let mut name = null_mut();
+    // SAFETY: the port is alive; a pointer to this frame.
+    let status = unsafe { (functions.name)(port.handle, &mut name) };
+    match functions.check(status, ASKING) {
+        // SAFETY: the library made this text for us.
+        Ok(()) => unsafe { functions.owned_text(name) },
+        Err(_) => "?".to_owned(),
+    }
+}
+
+/// What an element takes, by the interface's number of its type; those of less than a byte are not among them.
+fn element_bytes(code: Element) -> Option<u64> {
+    match code {
+        1 | 7 | 16 => Some(1),
+        2 | 3 | 8 | 17 => Some(2),
+        4 | 9 | 18 => Some(4),
+        5 | 10 | 19 => Some(8),
+        _ => None,
+    }
+}

@@ -1,0 +1,139 @@
+//! The functions in use, by their names in the library.
+
+use super::described::DESCRIBED;
+use crate::error::{Result, RuntimeError};
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+pub type Status = c_int;
+pub type Handle = *mut c_void;
+pub type Element = c_uint;
+
+/// The extents of a tensor.
+#[repr(C)]
+pub struct Shape {
+    pub rank: i64,
+    pub extents: *mut i64,
+}
+
+/// What the library says of itself.
+#[repr(C)]
+pub struct Version {
+    pub build: *const c_char,
+    pub description: *const c_char,
+}
+
+macro_rules! functions {
+    ($($field:ident = $symbol:literal, $ty:ty;)*) => {
+        /// The functions in use.
+        pub struct Functions {
+            $(pub $field: $ty,)*
+        }
+
+        impl Functions {
+            /// All functions; the first that is not there, as the loader says it.
+            pub fn of(library: &Library) -> std::result::Result<Functions, libloading::Error> {
+                Ok(Functions {
+                    $($field: {
+                        // SAFETY: the interface's headers declare this name with this type, in all versions since 2022.
+                        let symbol = unsafe { library.get::<$ty>($symbol) };
+                        *symbol?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    version = c"ov_get_openvino_version", unsafe extern "C" fn(*mut Version) -> Status;
+    release_version = c"ov_version_free", unsafe extern "C" fn(*mut Version);
+    status_text = c"ov_get_error_info", unsafe extern "C" fn(Status) -> *const c_char;
+    last_message = c"ov_get_last_err_msg", unsafe extern "C" fn() -> *const c_char;
+    free = c"ov_free", unsafe extern "C" fn(*const c_char);
+    make_core = c"ov_core_create", unsafe extern "C" fn(*mut Handle) -> Status;
+    release_core = c"ov_core_free", unsafe extern "C" fn(Handle);
+    read_model = c"ov_core_read_model", unsafe extern "C" fn(Handle, *const c_char, *const c_char, *mut Handle) -> Status;
+    release_model = c"ov_model_free", unsafe extern "C" fn(Handle);
+    // After the place of the answer come as many texts as said, names and values of properties in turns.
+    compile = c"ov_core_compile_model",
+        unsafe extern "C" fn(Handle, Handle, *const c_char, usize, *mut Handle, ...) -> Status;
+    release_compiled = c"ov_compiled_model_free", unsafe extern "C" fn(Handle);
+    property = c"ov_compiled_model_get_property",
+        unsafe extern "C" fn(Handle, *const c_char, *mut *mut c_char) -> Status;
+    input_count = c"ov_compiled_model_inputs_size", unsafe extern "C" fn(Handle, *mut usize) -> Status;
+    output_count = c"ov_compiled_model_outputs_size", unsafe extern "C" fn(Handle, *mut usize) -> Status;
+    input = c"ov_compiled_model_input_by_index", unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status;
+    output = c"ov_compiled_model_output_by_index", unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status;
+    release_port = c"ov_output_const_port_free", unsafe extern "C" fn(Handle);
+    name = c"ov_port_get_any_name", unsafe extern "C" fn(Handle, *mut *mut c_char) -> Status;
+    element = c"ov_port_get_element_type", unsafe extern "C" fn(Handle, *mut Element) -> Status;
+    shape = c"ov_const_port_get_shape", unsafe extern "C" fn(Handle, *mut Shape) -> Status;
+    release_shape = c"ov_shape_free", unsafe extern "C" fn(*mut Shape) -> Status;
+    make_tensor = c"ov_tensor_create_from_host_ptr",
+        unsafe extern "C" fn(Element, Shape, *mut c_void, *mut Handle) -> Status;
+    release_tensor = c"ov_tensor_free", unsafe extern "C" fn(Handle);
+    make_request = c"ov_compiled_model_create_infer_request", unsafe extern "C" fn(Handle, *mut Handle) -> Status;
+    release_request = c"ov_infer_request_free", unsafe extern "C" fn(Handle);
+    set_input = c"ov_infer_request_set_input_tensor_by_index", unsafe extern "C" fn(Handle, usize, Handle) -> Status;
+    set_output = c"ov_infer_request_set_output_tensor_by_index", unsafe extern "C" fn(Handle, usize, Handle) -> Status;
+    run = c"ov_infer_request_infer", unsafe extern "C" fn(Handle) -> Status;
+}
+
+impl Functions {
+    /// What a status says.
+    pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: a constant text, and one that is ours until it is given back.
+        let (kind, message) = unsafe { (text_of((self.status_text)(status)), self.owned_text((self.last_message)())) };
+        let why = why(&message).map_or(kind, str::to_owned);
+        Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
+    }
+
+    /// A text that the library made for us, which goes back to it.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is nothing, or leads to such a text, which ends in zero and is used by nobody else.
+    pub unsafe fn owned_text(&self, text: *const c_char) -> String {
+        // SAFETY: the caller's promise; it is copied before it goes back, once.
+        unsafe {
+            let own = text_of(text);
+            (self.free)(text);
+            own
+        }
+    }
+}
+
+/// Of a message, the line that says what is wrong: the last, after those that say where in the library's own code.
+fn why(message: &str) -> Option<&str> {
+    message.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// A text of the library's, copied.
+///
+/// # Safety
+///
+/// The pointer is nothing, or leads to a text that ends in zero.
+pub unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_the_last_line_of_a_message() {
+        let message =
+            "Exception from src/core.cpp:84:\nCheck 'exists(path)' failed at src/frontend.cpp:117:\n no such file\n\n";
+        assert_eq!(why(message), Some("no such file"));
+        assert_eq!(why("\n\n"), None);
+    }
+}

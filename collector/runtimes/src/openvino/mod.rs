@@ -1,0 +1,165 @@
+//! **Fence**: the only code that calls OpenVINO, through its C interface.
+//!
+//! Keeps true: every buffer that is handed over outlives the request's use of it and has the size that the model's own type
+//! says; what the library allocates is given back to it, once.
+
+mod borders;
+mod described;
+mod functions;
+mod opened;
+
+pub use described::DESCRIBED;
+pub use opened::OpenVino;
+
+use crate::error::{Result, RuntimeError};
+use crate::ports::Ports;
+use crate::runtime::{self, Described, Runtime};
+use borders::{Border, ports};
+use opened::Owned;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use worker::RunnerProcess;
+
+const DEVICE: &CStr = c"CPU";
+const THREADS: &CStr = c"INFERENCE_NUM_THREADS";
+
+/// A model that is ready to run, with memory for all that goes in and comes out.
+pub struct Session {
+    // Fields are dropped in their order: what points to others comes first.
+    request: Owned,
+    ports: Ports<Owned>,
+    _compiled: Owned,
+    runtime: OpenVino,
+}
+
+impl Runtime for OpenVino {
+    type Session = Session;
+
+    const DESCRIBED: &'static Described = &DESCRIBED;
+
+    fn open() -> Result<OpenVino> {
+        opened::open()
+    }
+
+    fn version(&self) -> String {
+        self.told_version().to_owned()
+    }
+
+    fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
+        self.stay_on(cpus)?;
+        let compiled = compile(self, &read(self, model)?, cpus.len())?;
+        check_threads(self, &compiled, cpus.len())?;
+        let functions = self.functions();
+        let mut request = null_mut();
+        // SAFETY: the model is alive; a pointer to this frame.
+        let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
+        functions.check(status, "take a request")?;
+        let request = Owned::new(self, request, |functions| functions.release_request);
+        let inputs = ports(self, &compiled, &request, &Border::inputs(functions))?;
+        let outputs = ports(self, &compiled, &request, &Border::outputs(functions))?;
+        Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
+    }
+
+    /// The library pins the caller itself while it computes, and its other threads to what the caller leaves: one that
+    /// was pinned before would have them all beside it.
+    fn caller_cpus(cpus: &[usize]) -> &[usize] {
+        cpus
+    }
+}
+
+impl runtime::Session for Session {
+    type Handle = Owned;
+
+    fn ports(&mut self) -> &mut Ports<Owned> {
+        &mut self.ports
+    }
+
+    fn run(&mut self, times: u32) -> Result<()> {
+        let functions = self.runtime.functions();
+        for _ in 0..times {
+            // SAFETY: the request is alive, and so is the memory of its tensors, which nobody else touches meanwhile.
+            let status = unsafe { (functions.run)(self.request.handle) };
+            functions.check(status, "run the model")?;
+        }
+        Ok(())
+    }
+}
+
+/// A model's file, read.
+fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
+    let functions = runtime.functions();
+    let path = CString::new(model.as_os_str().as_bytes()).map_err(|_| RuntimeError::Refused {
+        runtime: DESCRIBED.name,
+        doing: "take a path",
+        why: "it has a zero byte".to_owned(),
+    })?;
+    let mut handle = null_mut();
+    // SAFETY: the core is alive, the path ends in zero, there is no second file, the last is a pointer to this frame.
+    let status = unsafe { (functions.read_model)(runtime.core(), path.as_ptr(), null(), &mut handle) };
+    functions.check(status, "load the model")?;
+    Ok(Owned::new(runtime, handle, |functions| functions.release_model))
+}
+
+/// The model compiled to answer one request at a time as fast as so many threads can.
+///
+/// Left to itself the library computes what is f32 in fewer bits where the processor has instructions for those; then it
+/// would be compared with what it does not compute, so f32 stays f32.
+fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
+    let functions = runtime.functions();
+    let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");
+    let properties: [(&CStr, &CStr); 6] = [
+        (THREADS, &threads),
+        (c"NUM_STREAMS", c"1"),
+        (c"PERFORMANCE_HINT", c"LATENCY"),
+        (c"ENABLE_CPU_PINNING", c"YES"),
+        // Every CPU of the job counts, whether it shares a core or not.
+        (c"ENABLE_HYPER_THREADING", c"YES"),
+        (c"INFERENCE_PRECISION_HINT", c"f32"),
+    ];
+    let [threads, streams, hint, pinning, sharing, precision] =
+        properties.map(|(name, value)| (name.as_ptr(), value.as_ptr()));
+    let mut handle = null_mut();
+    // SAFETY: core and model are alive, all texts end in zero and are as many as said, names and values in turns; the
+    // answer goes to this frame.
+    let status = unsafe {
+        (functions.compile)(
+            runtime.core(),
+            model.handle,
+            DEVICE.as_ptr(),
+            2 * properties.len(),
+            &mut handle,
+            threads.0,
+            threads.1,
+            streams.0,
+            streams.1,
+            hint.0,
+            hint.1,
+            pinning.0,
+            pinning.1,
+            sharing.0,
+            sharing.1,
+            precision.0,
+            precision.1,
+        )
+    };
+    functions.check(status, "compile the model")?;
+    Ok(Owned::new(runtime, handle, |functions| functions.release_compiled))
+}
+
+/// The library takes fewer threads than it is asked for where it thinks that better.
+fn check_threads(runtime: &OpenVino, compiled: &Owned, threads: usize) -> Result<()> {
+    let functions = runtime.functions();
+    let mut found = null_mut();
+    // SAFETY: the model is alive, the name ends in zero, the last is a pointer to this frame.
+    let status = unsafe { (functions.property)(compiled.handle, THREADS.as_ptr(), &mut found) };
+    functions.check(status, "say its threads")?;
+    // SAFETY: the library made this text for us.
+    let found = unsafe { functions.owned_text(found) };
+    if found == threads.to_string() {
+        return Ok(());
+    }
+    let why = format!("{threads} were asked for, and it takes {found}");
+    Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing: "take that many threads", why })
+}
