@@ -163,24 +163,42 @@ fn a_run_that_fails_is_recorded_and_a_mistake_leaves_no_store() {
 
 /// Whether ONNX Runtime's library is among the wheels.
 fn has_onnxruntime() -> bool {
+    has_library("onnxruntime/capi")
+}
+
+/// Whether a library's folder is among the wheels.
+fn has_library(folder: &str) -> bool {
     let site_packages = root().join(".venv/lib").read_dir().into_iter().flatten().flatten();
-    site_packages.into_iter().any(|python| python.path().join("site-packages/onnxruntime/capi").is_dir())
+    site_packages.into_iter().any(|python| python.path().join("site-packages").join(folder).is_dir())
 }
 
 #[test]
 fn models_are_compared_with_onnx_runtime() {
-    if !has_onnxruntime() {
-        return skip("ONNX Runtime's library is not installed");
+    match has_onnxruntime() {
+        true => compared_with("onnxruntime", ""),
+        false => skip("ONNX Runtime's library is not installed"),
     }
+}
+
+#[test]
+fn models_are_compared_with_openvino() {
+    match has_library("openvino/libs") {
+        true => compared_with("openvino", "--variant default --variant openvino"),
+        false => skip("OpenVINO's library is not installed"),
+    }
+}
+
+/// Compares two models by default schedules and by another runtime.
+fn compared_with(runtime: &str, variants: &str) {
     let bench = Bench::new();
     let gpt = "--modelsource transformers --modelname gpt2:n_layer=1,n_embd=32,n_head=4,vocab_size=50 --sequence 5";
     for (model, threads) in [("--modelsource local --modelname mlp --batchsize 2", 1), (gpt, 1)] {
-        let command = format!("model compare {model} --threads {threads} --rounds 6 --wait 300 --json");
+        let command = format!("model compare {model} --threads {threads} --rounds 6 --wait 300 --json {variants}");
         let ran = run(bench.opcollect(&command)).expect(0);
         let report = ran.json();
         let variants = report["variants"].as_array().expect("variants");
         let names: Vec<_> = variants.iter().map(|one| one["variant"].as_str().unwrap_or_default()).collect();
-        assert_eq!(names, ["default", "onnxruntime"], "{ran}");
+        assert_eq!(names, ["default", runtime], "{ran}");
         for one in variants {
             assert_eq!(one["check"]["is_right"], true, "{ran}");
             assert_eq!(one["round_medians_ns"].as_array().map(Vec::len), Some(6), "{ran}");
@@ -334,11 +352,17 @@ fn what_cannot_be_compared_is_one_error() {
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
         assert!(errors == 1 && ran.stderr.contains(wanted), "{arguments}: {ran}");
     }
-    let mut without = bench.opcollect(&format!("model compare {mlp}"));
-    without.env("OPCOLLECT_TVM", bench.path("packages/tvm/lib"));
-    let ran = run(without).expect(3);
-    assert!(ran.stderr.contains("ONNX Runtime's library is not installed"), "{ran}");
-    assert!(ran.stderr.contains("hint: run `scripts/setup --test`"), "{ran}");
+    for (variants, runtime, folder, setup) in [
+        ("", "ONNX Runtime", "onnxruntime/capi", "scripts/setup --test"),
+        ("--variant default --variant openvino", "OpenVINO", "openvino/libs", "scripts/setup --openvino"),
+    ] {
+        let mut without = bench.opcollect(&format!("model compare {mlp} {variants}"));
+        without.env("OPCOLLECT_TVM", bench.path("packages/tvm/lib"));
+        let ran = run(without).expect(3);
+        assert!(ran.stderr.contains(&format!("{runtime}'s library is not installed")), "{ran}");
+        assert_eq!(ran.stderr.matches(folder).count(), 1, "{ran}");
+        assert!(ran.stderr.contains(&format!("hint: run `{setup}`")), "{ran}");
+    }
     if !program("opcollect").with_file_name("opcollect-torch").exists() {
         let ran = run(bench.opcollect(&format!("model compare {mlp} --variant torch"))).expect(3);
         assert!(

@@ -321,7 +321,7 @@ pub enum VariantArgument {
     Best,
     /// ONNX Runtime's library, on the same model written as a file
     Onnxruntime,
-    /// OpenVINO's library, on the same file; `scripts/setup --openvino` installs it
+    /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
     Openvino,
     /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
     Torch,
