@@ -187,7 +187,7 @@ fn what_cannot_be_run_is_told(of: &Other) {
     };
     assert_eq!(told(&file, &[]), "the inputs have 24 bytes, 0 were given");
     let refusal = format!("{} refuses to load the model: ", of.described.name);
-    for damaged in [b"no model", &file[..file.len() - 4]] {
+    for damaged in [b"no model", &file[..file.len() / 2]] {
         let why = told(damaged, &[]);
         assert!(why.starts_with(&refusal), "{why}");
     }
@@ -227,7 +227,12 @@ mod of_openvino {
 
     #[test]
     fn operators_are_right_or_named() {
-        let wanted = expect![[""]];
+        let wanted = expect![[r#"
+            adaptive_avg_pool: graph `adaptive_avg_pool`, `adaptive_pool` (adaptive_avg_pool)
+            adaptive_max_pool: graph `adaptive_max_pool`, `adaptive_pool` (adaptive_max_pool)
+            shift_left: graph `shift_left`, `shift_left` (shift_left)
+            shift_right: graph `shift_right`, `shift_right` (shift_right)
+            wrap_pad: OpenVINO refuses to load the model"#]];
         super::operators_are_right_or_named(&OPENVINO, &wanted);
     }
 

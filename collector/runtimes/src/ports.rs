@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(ports.read_outputs(), [0; 67]);
         ports.poison_outputs();
         assert_eq!(ports.read_outputs(), [0xff; 67]);
-        assert!(ports.outputs.iter().all(|port| port.memory.address() as usize % 64 == 0));
+        assert!(ports.outputs.iter().all(|port| (port.memory.address() as usize).is_multiple_of(64)));
     }
 
     #[test]
