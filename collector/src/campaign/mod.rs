@@ -14,6 +14,8 @@ pub mod planned;
 pub mod record;
 mod sizes;
 mod source;
+mod tune;
+mod tuning;
 mod variations;
 
 pub use again::{AgainError, Told};
@@ -23,3 +25,5 @@ pub use config::{Config, ConfigError, ModelRequest, RawConfig};
 pub use module::PlannedModule;
 pub use planned::{Attempt, Bases, Code, PlannedTask};
 pub use source::{Source, Sweep};
+pub use tune::Tune;
+pub use tuning::{Ground, Search, Stop, Tuning, TuningError};

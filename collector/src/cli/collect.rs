@@ -7,18 +7,18 @@ use super::ifcompare::{self, Compared};
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
 use super::peaks;
-use super::progress::Progress;
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, pass, print, print_json, settings, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Outcomes, Sweep, attempts, collect, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Ground, Outcomes, Sweep, Tuning, TuningError, attempts, planned_modules,
+    planned_tasks,
 };
 use crate::report::operators::{Summary, render, summarise};
 use bench::{Bench, Versions};
-use datasets::{Choose, KNOWN_WELL, Outcome, Peaks, Reached, Record, Shard, Store};
+use datasets::{Choose, KNOWN_WELL, Key, Outcome, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
@@ -26,7 +26,6 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -58,9 +57,13 @@ struct Report<'a> {
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let config = settings::config(&arguments.models, &arguments.sweep)?;
+    let config = settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning)?;
     let shard = shard(arguments.shard.as_deref())?;
     let measuring = &arguments.measuring;
+    if config.tune.is_some() && (measuring.again || !measuring.unless_agree.is_empty()) {
+        return Err(Failure::usage("`--again` and `--unless-agree` are for a sweep, and this is a search")
+            .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
+    }
     let repeat = Repeat::new(measuring)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
@@ -117,14 +120,19 @@ impl Job<'_> {
         let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
         let base = &bases.compiled;
         let cpus = settings::allowed_cpus()?;
-        let planned = attempts(tasks, modules, target, config, &bases, &cpus, facts.cold_cache_bytes());
-        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| {
-            self.shard.is_none_or(|shard| shard.contains(attempt.key)) && !self.repeat.agreed.contains(&attempt.key)
-        });
+        let ground = Ground {
+            tasks,
+            modules,
+            target,
+            config,
+            bases: &bases,
+            cpus: &cpus,
+            flush_bytes: facts.cold_cache_bytes(),
+        };
+        let work = self.work(&ground)?;
         tell_of_others();
         self.store.keep_config(&config.text()).map_err(failed)?;
-        let done = self.make(planned, base, bench)?;
+        let done = self.make(work, base, bench)?;
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let peaks = match done.signal == 0 && target.kind != Kind::Cuda {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
@@ -177,28 +185,51 @@ impl Job<'_> {
         })
     }
 
+    /// What is going to be done: a list of attempts, or a search.
+    fn work(&self, ground: &Ground<'_>) -> Result<Work> {
+        let is_ours = |key: Key| self.shard.is_none_or(|shard| shard.contains(key));
+        if let Some(tune) = &ground.config.tune {
+            return Ok(Work::Search(Box::new(Tuning::new(ground, tune, is_ours).map_err(of_tuning)?)));
+        }
+        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
+        let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
+        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
+        planned.retain(|attempt| is_ours(attempt.key) && !self.repeat.agreed.contains(&attempt.key));
+        Ok(Work::Sweep(planned))
+    }
+
     /// Makes the attempts that the store lacks.
-    fn make(&self, mut todo: Vec<Attempt>, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
+    fn make(&self, mut work: Work, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
         let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
-        let attempts = todo.len();
-        let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
-        todo.retain(|attempt| !ledger.is_known(attempt.key));
-        let known_before = attempts - todo.len();
-        let (signal, is_final) = watch_signals()?;
-        let mut progress = Progress::new(todo.len(), self.measuring.progress);
-        let ledger = RefCell::new(ledger);
-        let mut outside = crate::campaign::collect::Outside {
-            sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
-            listener: &mut |event| progress.hear(&event),
-            should_stop: &|| signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |keys| ledger.borrow_mut().claim(keys),
+        let known_before = match &mut work {
+            Work::Sweep(todo) => {
+                let attempts = todo.len();
+                todo.retain(|attempt| !ledger.is_known(attempt.key));
+                attempts - todo.len()
+            }
+            Work::Search(tuning) => {
+                tuning.resume(&pass::records(&self.store, self.campaign.tasks)?);
+                tuning.keys().len()
+            }
         };
+        let (signal, is_final) = watch_signals()?;
         let before = LoadReading::now();
-        let outcomes = collect(&mut Sweep::new(&todo), &self.campaign, bench, &mut outside);
+        let at = pass::At { ledger: RefCell::new(ledger), signal: &signal, line_seconds: self.measuring.progress };
+        let (outcomes, wanted, searched) = match work {
+            Work::Sweep(todo) => {
+                let wanted = todo.iter().map(|attempt| attempt.key).collect();
+                (at.pass(&mut Sweep::new(&todo), &self.campaign, bench)?, wanted, None)
+            }
+            Work::Search(mut tuning) => {
+                let outcomes = at.pass(&mut *tuning, &self.campaign, bench)?;
+                if let Some(error) = tuning.failure() {
+                    return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
+                }
+                (outcomes, tuning.keys(), Some(tuning))
+            }
+        };
         let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
-        progress.finish();
-        ledger.into_inner().seal().map_err(failed)?;
-        let outcomes = outcomes.map_err(failed)?;
+        at.ledger.into_inner().seal().map_err(failed)?;
         if let Some(why) = &outcomes.broken {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
         }
@@ -212,9 +243,25 @@ impl Job<'_> {
                 records.push(for_report(record));
             }
         }
+        let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, searched })
+    }
+}
+
+/// What a campaign makes.
+enum Work {
+    /// These attempts.
+    Sweep(Vec<Attempt>),
+    /// What a search proposes.
+    Search(Box<Tuning>),
+}
+
+fn of_tuning(error: TuningError) -> Failure {
+    match error {
+        TuningError::Search(_) => Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT),
+        TuningError::Planning(_) | TuningError::NoSpace => Failure::usage(chain(&error)),
     }
 }
 
@@ -294,6 +341,8 @@ pub struct Done {
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
+    /// How the searches ended, where there were any.
+    pub searched: Option<Box<Tuning>>,
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.

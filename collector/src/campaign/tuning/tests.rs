@@ -1,0 +1,1 @@
+//! Searches through the loop of a campaign, on made-up times.
