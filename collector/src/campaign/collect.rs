@@ -43,6 +43,19 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
+    /// These and those of what was done next.
+    pub fn and(mut self, next: Outcomes) -> Outcomes {
+        next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
+        Outcomes {
+            counts: self.counts,
+            broken: self.broken.or(next.broken),
+            left: self.left + next.left,
+            elsewhere: self.elsewhere + next.elsewhere,
+            build_ms: self.build_ms + next.build_ms,
+            run_ms: self.run_ms + next.run_ms,
+        }
+    }
+
     /// Attempts that ended in something else than a time.
     pub fn losses(&self) -> usize {
         self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()

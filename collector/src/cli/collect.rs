@@ -6,18 +6,20 @@ use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
+use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, pass, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Ground, Outcomes, Sweep, Tuning, TuningError, attempts, planned_modules,
-    planned_tasks,
+    Attempt, Bases, Campaign, Config, Finals, Ground, Outcomes, Source, Sweep, Tuning, TuningError, attempts,
+    planned_modules, planned_tasks,
 };
+use crate::report::learning::{self, Learning, learnings};
 use crate::report::operators::{Summary, render, summarise};
-use bench::{Bench, Versions};
+use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
@@ -25,7 +27,7 @@ use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::cell::RefCell;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,6 +52,8 @@ struct Report<'a> {
     seconds: f64,
     peaks: &'a Peaks,
     models: Vec<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    searches: Option<&'a [Learning]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     comparisons: Option<Vec<Compared>>,
 }
@@ -147,6 +151,9 @@ impl Job<'_> {
             for peak in peaks::describe(&peaks) {
                 print(&peak)?;
             }
+            if let Some(learnings) = &done.learnings {
+                print(&format!("\n{}\n", learning::render(learnings, &paper())))?;
+            }
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
@@ -171,6 +178,7 @@ impl Job<'_> {
                 seconds,
                 peaks: &peaks,
                 models: summaries,
+                searches: done.learnings.as_deref(),
                 comparisons,
             })?;
         } else {
@@ -200,36 +208,34 @@ impl Job<'_> {
 
     /// Makes the attempts that the store lacks.
     fn make(&self, mut work: Work, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
+        let (signal, is_final) = watch_signals()?;
         let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+        let tasks = self.campaign.tasks;
+        let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
             Work::Sweep(todo) => {
-                let attempts = todo.len();
+                wanted.extend(todo.iter().map(|attempt| attempt.key));
                 todo.retain(|attempt| !ledger.is_known(attempt.key));
-                attempts - todo.len()
+                wanted.len() - todo.len()
             }
             Work::Search(tuning) => {
-                tuning.resume(&pass::records(&self.store, self.campaign.tasks)?);
-                tuning.keys().len()
+                tuning.resume(&pass::records(&self.store, tasks, Choose::Middle)?);
+                tuning.heard()
             }
         };
-        let (signal, is_final) = watch_signals()?;
         let before = LoadReading::now();
-        let at = pass::At { ledger: RefCell::new(ledger), signal: &signal, line_seconds: self.measuring.progress };
-        let (outcomes, wanted, searched) = match work {
+        let at = pass::At { signal: &signal, line_seconds: self.measuring.progress };
+        let (outcomes, learnings) = match work {
             Work::Sweep(todo) => {
-                let wanted = todo.iter().map(|attempt| attempt.key).collect();
-                (at.pass(&mut Sweep::new(&todo), &self.campaign, bench)?, wanted, None)
+                (at.pass(Makes::Unknown, ledger, &mut Sweep::new(&todo), &self.campaign, bench)?, None)
             }
             Work::Search(mut tuning) => {
-                let outcomes = at.pass(&mut *tuning, &self.campaign, bench)?;
-                if let Some(error) = tuning.failure() {
-                    return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
-                }
-                (outcomes, tuning.keys(), Some(tuning))
+                let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
+                wanted.extend(tuning.keys());
+                (outcomes, Some(learnings))
             }
         };
         let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
-        at.ledger.into_inner().seal().map_err(failed)?;
         if let Some(why) = &outcomes.broken {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
         }
@@ -246,7 +252,35 @@ impl Job<'_> {
         let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, searched })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, learnings })
+    }
+
+    /// Makes the trials of a search, and measures the best of each task again.
+    fn search(
+        &self,
+        at: &pass::At<'_>,
+        ledger: Ledger<'_>,
+        tuning: &mut Tuning,
+        bench: &mut dyn Bench,
+    ) -> Result<(Outcomes, Vec<Learning>)> {
+        let Campaign { tasks, target, .. } = self.campaign;
+        let mut outcomes = at.pass(Makes::Unknown, ledger, tuning, &self.campaign, bench)?;
+        if let Some(error) = tuning.failure() {
+            return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
+        }
+        let mut finals = Finals::new(tuning, &pass::records(&self.store, tasks, Choose::All)?);
+        let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
+        if finals.left() > 0 && !is_ended {
+            let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+            let bench = &mut Remembering::new(bench);
+            outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
+        }
+        let records = pass::records(&self.store, tasks, Choose::All)?;
+        Ok((outcomes, learnings(tuning, &finals, &records, tasks, target)))
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.campaign.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
     }
 }
 
@@ -341,8 +375,8 @@ pub struct Done {
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
-    /// How the searches ended, where there were any.
-    pub searched: Option<Box<Tuning>>,
+    /// What the searches found, where there were any.
+    pub learnings: Option<Vec<Learning>>,
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.

@@ -1,5 +1,6 @@
 //! From records to what a person reads. Values in, texts out; nothing here prints.
 
+pub mod learning;
 pub mod operators;
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub struct Tuning {
     totals: Vec<f64>,
     /// Experiments that were heard of.
     keys: HashSet<Key>,
+    /// Experiments of no search.
+    others: Vec<Key>,
     failure: Option<search::Error>,
 }
 
@@ -84,9 +86,11 @@ impl Tuning {
         }
         let ours = compiled.into_iter().filter(|attempt| is_ours(attempt.key));
         let searches = ours.map(|default| Search::new(default, ground, tune));
+        let fixed: Vec<Attempt> = fixed.into_iter().filter(|attempt| is_ours(attempt.key)).collect();
         Ok(Tuning {
             tune: tune.clone(),
-            fixed: fixed.into_iter().filter(|attempt| is_ours(attempt.key)).collect(),
+            others: fixed.iter().map(|attempt| attempt.key).collect(),
+            fixed,
             searches: searches.collect::<Result<Vec<Search>, TuningError>>()?,
             left: tune.trials.saturating_mul(config.models.len()),
             totals: Vec::new(),
@@ -145,7 +149,12 @@ impl Tuning {
 
     /// Experiments of its searches that were heard of.
     pub fn keys(&self) -> HashSet<Key> {
-        self.keys.iter().copied().chain(self.fixed.iter().map(|attempt| attempt.key)).collect()
+        self.keys.iter().chain(&self.others).copied().collect()
+    }
+
+    /// How many experiments were heard of.
+    pub fn heard(&self) -> usize {
+        self.keys.len()
     }
 
     /// Why a tuner gave up, if one did.

@@ -105,8 +105,13 @@ impl Search {
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
+    /// Whether a record is of its task, threads and caches.
+    pub fn owns(&self, record: &Record) -> bool {
+        ground_of(record).is_some_and(|ground| ground == self.ground())
+    }
+
     /// The schedule of a record that tells of the code that this search would try, here.
-    pub(super) fn usable(&self, record: &Record) -> Option<Schedule> {
+    pub fn usable(&self, record: &Record) -> Option<Schedule> {
         let base = &self.default.with_task;
         let is_alike = record.source == Source::Measured
             && record.symbolic_task.is_none()
@@ -196,6 +201,11 @@ impl Search {
     /// The kind of its operator.
     pub fn kind(&self) -> &str {
         &self.default.with_task.op_kind
+    }
+
+    /// What caches hold.
+    pub fn cache_state(&self) -> CacheState {
+        self.default.state
     }
 
     /// The default schedule's attempt, from which all others follow.
