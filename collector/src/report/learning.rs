@@ -4,6 +4,7 @@ use crate::campaign::{Finals, Found, PlannedTask, Search, Stop, Tuning, Verdict}
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Schedule, space};
 use job::target::Target;
+use measure::statistics::median;
 use report::{Paper, Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -27,7 +28,7 @@ pub struct Learning {
     pub without_time: usize,
     /// Seconds of the processes that tried them, from each one's first trial of this task to its last.
     pub seconds: f64,
-    /// Time of the default schedule, in nanoseconds.
+    /// Time of the default schedule, in nanoseconds: the middle, where it was measured again.
     pub default_ns: Option<f64>,
     /// The best time, in nanoseconds: its middle where it was measured again.
     pub best_ns: Option<f64>,
@@ -96,7 +97,7 @@ fn learning(
         trials: firsts.len(),
         without_time: firsts.len() - firsts.iter().filter(is_right).count(),
         seconds: moments.last().copied().unwrap_or(0.0),
-        default_ns: firsts.iter().filter(is_right).find(is_default).and_then(|record| record.median_ns),
+        default_ns: middle(records, firsts.iter().find(is_default).map(|record| record.key)),
         best_ns: verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.median_ns),
         difference: schedule.as_ref().map(|schedule| difference(schedule, &default)).unwrap_or_default(),
         schedule,
@@ -104,6 +105,14 @@ fn learning(
         stop,
         curve: curve(&firsts, &moments),
     }
+}
+
+/// The middle of all times of an experiment.
+fn middle(records: &[Record], key: Option<Key>) -> Option<f64> {
+    let own = records.iter().filter(|record| Some(record.key) == key && record.outcome == Outcome::Ok);
+    let mut times: Vec<f64> = own.filter_map(|record| record.median_ns).collect();
+    times.sort_by(f64::total_cmp);
+    (!times.is_empty()).then(|| median(&times))
 }
 
 fn difference(schedule: &Schedule, default: &Schedule) -> String {

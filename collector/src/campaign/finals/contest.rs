@@ -162,8 +162,8 @@ impl Contest {
             let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + FAR);
             let place = match interval {
                 _ if is_far => Place::Slower,
-                Some((low, _)) if low > 1.0 => Place::Slower,
                 Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => Place::Equal,
+                Some((low, _)) if low > 1.0 => Place::Slower,
                 _ => Place::Inside,
             };
             self.entries[number].place = place;
