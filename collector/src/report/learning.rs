@@ -26,6 +26,8 @@ pub struct Learning {
     pub trials: usize,
     /// Of those the ones that gave no time.
     pub without_time: usize,
+    /// When the first of them began, in microseconds from 1970.
+    pub began_at_us: Option<i64>,
     /// Seconds of the processes that tried them, from each one's first trial of this task to its last.
     pub seconds: f64,
     /// Time of the default schedule, in nanoseconds: the middle, where it was measured again.
@@ -96,6 +98,7 @@ fn learning(
         cache_state: search.cache_state(),
         trials: firsts.len(),
         without_time: firsts.len() - firsts.iter().filter(is_right).count(),
+        began_at_us: firsts.first().map(|record| record.started_at_us),
         seconds: moments.last().copied().unwrap_or(0.0),
         default_ns: middle(records, firsts.iter().find(is_default).map(|record| record.key)),
         best_ns: verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.median_ns),
