@@ -2,8 +2,12 @@
 
 /// How far back recent gains are looked for, in trials.
 const RECENT: usize = 16;
-/// How much of what is expected follows from recent gains; the rest is the hope that trials save what they always saved.
-const BY_GAINS: f64 = 0.4;
+/// How much of what is expected follows from recent gains; the rest is the hope for the first gain after so many without.
+const BY_GAINS: f64 = 0.5;
+/// Trials without a gain after which hope is half of what it was.
+const HALF: usize = 6;
+/// What a trial gains at best, as a part of the time.
+const HOPE: f64 = 0.05;
 /// A gain is one that is larger than this part of the time.
 const GAIN: f64 = 0.005;
 
@@ -16,11 +20,14 @@ pub struct Standing {
     pub bests: Vec<f64>,
     /// Trials that were begun.
     pub begun: usize,
+    /// Trials that were heard of, others' included.
+    pub heard: usize,
 }
 
 impl Standing {
     /// Hears of a trial, which gave this time or none.
     pub fn hear(&mut self, ns: Option<f64>) {
+        self.heard += 1;
         let best = self.best().into_iter().chain(ns).fold(f64::INFINITY, f64::min);
         if best.is_finite() {
             self.bests.push(best);
@@ -41,7 +48,9 @@ impl Standing {
         let past = self.bests.len().saturating_sub(1).min(RECENT);
         let before = self.bests[self.bests.len() - 1 - past];
         let gained = if past == 0 { 0.0 } else { (before - best) / past as f64 };
-        let hoped = best / (self.begun + RECENT) as f64;
+        // Trials that are not heard of yet are taken to gain nothing.
+        let tried = self.idle() + self.begun.saturating_sub(self.heard);
+        let hoped = HOPE * best / (1.0 + tried as f64 / HALF as f64);
         self.weight * (BY_GAINS * gained + (1.0 - BY_GAINS) * hoped)
     }
 

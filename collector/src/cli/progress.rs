@@ -112,6 +112,8 @@ fn line(state: &State, attempts: u64, elapsed: Duration) -> String {
     let losses = without_a_time(losses);
     let elapsed = in_words(elapsed.as_secs_f64());
     let standing = standing.iter().map(|words| format!("; {words}")).collect::<String>();
+    // Who goes on until something is known begins with the least that it may take.
+    let attempts = attempts.max(done);
     format!(
         "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built{standing}"
     )

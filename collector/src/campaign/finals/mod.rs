@@ -117,9 +117,14 @@ impl Source for Finals {
         self.hear(attempt, None);
     }
 
+    fn standing(&self) -> Option<String> {
+        let known = self.contests.iter().filter(|one| one.contest.is_over()).count();
+        Some(format!("the best are measured again: {known} of {} searches know theirs", self.contests.len()))
+    }
+
     /// Nobody knows how many rounds it will take; the next one is sure.
     fn left(&self) -> usize {
-        self.contests.iter().filter(|one| !one.contest.clone().next_round().is_empty()).count()
+        self.contests.iter().filter(|one| !one.contest.is_over()).count()
     }
 }
 
