@@ -95,6 +95,9 @@ pub struct Tuning {
     /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
     #[arg(long, value_name = "N")]
     pub patience: Option<usize>,
+    /// Write a page with the learning curves to this file, to open in a browser
+    #[arg(long, value_name = "FILE")]
+    pub curves: Option<PathBuf>,
 }
 
 /// Tuners.

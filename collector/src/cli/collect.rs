@@ -14,13 +14,14 @@ use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Finals, Ground, Outcomes, Source, Sweep, Tuning, TuningError, attempts,
-    planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, Source, Sweep, Tuning, TuningError,
+    attempts, planned_modules, planned_tasks,
 };
 use crate::report::learning::{self, Learning, learnings};
+use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
 use bench::{Bench, Remembering, Versions};
-use datasets::{Choose, KNOWN_WELL, Key, Outcome, Peaks, Reached, Record, Shard, Store};
+use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
@@ -28,6 +29,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -83,12 +85,13 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     };
     let versions = machine::prepare(&target, library, &mut workers)?;
     let _exclusive = machine::exclusive(measuring.wait)?;
+    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
     let (compares, as_json) = (arguments.ifcompare, arguments.json);
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, start };
+    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start };
     job.run(&mut workers)
 }
 
@@ -112,13 +115,15 @@ pub struct Job<'a> {
     pub compares: bool,
     /// Whether the report is JSON.
     pub as_json: bool,
+    /// Where the page with learning curves goes.
+    pub curves: Option<Output>,
     /// When the command began.
     pub start: Instant,
 }
 
 impl Job<'_> {
     /// Makes the attempts that the store lacks, and reports.
-    pub fn run(self, bench: &mut dyn Bench) -> Result<u8> {
+    pub fn run(mut self, bench: &mut dyn Bench) -> Result<u8> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let facts = Facts::read();
         let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
@@ -137,6 +142,9 @@ impl Job<'_> {
         tell_of_others();
         self.store.keep_config(&config.text()).map_err(failed)?;
         let done = self.make(work, base, bench)?;
+        if let Some((learnings, file)) = done.learnings.as_ref().zip(self.curves.take()) {
+            keep_curves(learnings, config, file)?;
+        }
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let peaks = match done.signal == 0 && target.kind != Kind::Cuda {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
@@ -220,7 +228,8 @@ impl Job<'_> {
             }
             Work::Search(tuning) => {
                 tuning.resume(&pass::records(&self.store, tasks, Choose::Middle)?);
-                tuning.heard()
+                tuning.leave_out(|key| ledger.is_known(key));
+                tuning.known()
             }
         };
         let before = LoadReading::now();
@@ -282,6 +291,17 @@ impl Job<'_> {
     fn is_over_budget(&self) -> bool {
         self.campaign.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
     }
+}
+
+/// Writes the page with learning curves.
+fn keep_curves(learnings: &[Learning], config: &Config, mut file: Output) -> Result<()> {
+    let models: Vec<String> = config.models.iter().map(ModelRequest::label).collect();
+    let page = learning_page(&format!("Searches of {}", models.join(", ")), learnings);
+    let path = file.path().display().to_string();
+    file.write_all(page.as_bytes()).map_err(Failure::environment)?;
+    file.keep().map_err(failed)?;
+    tell(&[format!("wrote `{path}`; open it in a browser")]);
+    Ok(())
 }
 
 /// What a campaign makes.

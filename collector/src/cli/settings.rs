@@ -188,7 +188,7 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
 }
 
 fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()> {
-    let Tuning { iftune, tuner, trials, trials_per_task, patience } = tuning;
+    let Tuning { iftune, tuner, trials, trials_per_task, patience, curves } = tuning;
     match iftune {
         Some(true) => drop(raw.tune.get_or_insert_with(Tune::default)),
         Some(false) => raw.tune = None,
@@ -200,6 +200,7 @@ fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()
             ("--trials", trials.is_some()),
             ("--trials-per-task", trials_per_task.is_some()),
             ("--patience", patience.is_some()),
+            ("--curves", curves.is_some()),
         ];
         let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
         return Err(Failure::usage(format!("`{flag}` is for a search, and none was asked for"))

@@ -171,8 +171,8 @@ impl Learning {
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
     }
 
-    /// How sure the best is.
-    fn certainty(&self) -> String {
+    /// How sure the best is, in words.
+    pub fn certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
         let what = match (verdict.equals, verdict.undecided) {

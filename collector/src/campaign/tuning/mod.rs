@@ -152,9 +152,14 @@ impl Tuning {
         self.keys.iter().chain(&self.others).copied().collect()
     }
 
-    /// How many experiments were heard of.
-    pub fn heard(&self) -> usize {
-        self.keys.len()
+    /// Leaves out attempts of no search that need not be made.
+    pub fn leave_out(&mut self, is_known: impl Fn(Key) -> bool) {
+        self.fixed.retain(|attempt| !is_known(attempt.key));
+    }
+
+    /// How many experiments need not be made.
+    pub fn known(&self) -> usize {
+        self.keys.len() + self.others.len() - self.fixed.len()
     }
 
     /// Why a tuner gave up, if one did.

@@ -90,7 +90,7 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     let first = tune(&mut made.tuning(|_| true), 15);
     let mut second = made.tuning(|_| true);
     second.resume(&first);
-    assert_eq!((second.heard(), second.left()), (15, 25));
+    assert_eq!((second.known(), second.left()), (15, 25));
     let rest = tune(&mut second, usize::MAX);
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
@@ -103,7 +103,7 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     let others: Vec<Record> = known.iter().map(other).collect();
     let mut tuning = made.tuning(|_| true);
     tuning.resume(&others);
-    assert_eq!((tuning.heard(), tuning.left()), (12, 20));
+    assert_eq!((tuning.known(), tuning.left()), (12, 20));
     let records = tune(&mut tuning, usize::MAX);
     assert_eq!(records.len(), 20);
     assert!(keys(&records).is_disjoint(&keys(&known)));
@@ -116,7 +116,7 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     for change in unlike {
         let mut tuning = made.tuning(|_| true);
         tuning.resume(&known.iter().map(change).collect::<Vec<_>>());
-        assert_eq!(tuning.heard(), 0);
+        assert_eq!(tuning.known(), 0);
     }
 }
 
