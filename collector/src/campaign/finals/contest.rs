@@ -174,7 +174,8 @@ impl Contest {
         if has_rivals || self.entries[leader].rounds.len() < LEAST_ROUNDS || again >= MOST {
             return;
         }
-        let known_ns = self.entries[leader].middle_ns();
+        // Whoever only seems as fast need not be told from it.
+        let known_ns = self.entries[leader].middle_ns() * (1.0 - EQUAL);
         let lucky = self.entries.iter().position(|one| one.place == Place::Outside && one.upper_end_ns < known_ns);
         if let Some(lucky) = lucky {
             self.entries[lucky].place = Place::Inside;
