@@ -19,7 +19,7 @@ pub fn learning_page(title: &str, learnings: &[Learning]) -> String {
     let mut sorted: Vec<&Learning> = learnings.iter().collect();
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
-    let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dashed line is the default \
+    let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
         schedule. The mark at the right is the middle of what was measured again in turns. Pauses between processes are left out of \
         seconds.</p>"
         .to_owned();
@@ -28,7 +28,7 @@ pub fn learning_page(title: &str, learnings: &[Learning]) -> String {
         let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} of the \
+            "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
              default schedule's speed, by {}; {}; ended by: {}</p>",
             escaped(&one.task),
             one.count,
