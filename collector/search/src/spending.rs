@@ -1,11 +1,11 @@
 //! Where the next trials save most: on which of several searches that share a number of trials.
 
 /// How far back recent gains are looked for, in trials.
-const RECENT: usize = 16;
+const RECENT: usize = 8;
 /// How much of what is expected follows from recent gains; the rest is the hope for the first gain after so many without.
 const BY_GAINS: f64 = 0.5;
 /// Trials without a gain after which hope is half of what it was.
-const HALF: usize = 6;
+const HALF: usize = 3;
 /// What a trial gains at best, as a part of the time.
 const HOPE: f64 = 0.05;
 /// A gain is one that is larger than this part of the time.
