@@ -23,7 +23,7 @@ pub use output::Output;
 pub use peaks::{Peaks, PeaksMeasured, Reached};
 pub use record::SCHEMA_VERSION;
 pub use record::cell::Cell;
-pub use record::certainty::KNOWN_WELL;
+pub use record::certainty::{DOUBTED, KNOWN_WELL};
 pub use record::choose::{Choose, choose};
 pub use record::column::{Kind, Known};
 pub use record::experiment::EXPERIMENT;

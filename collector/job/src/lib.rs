@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Compile one schedule of one task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildJob {
     /// The task, as JSON.
     pub task: String,

@@ -174,7 +174,7 @@ fn runs(config: &Config, flush_bytes: u64) -> impl Iterator<Item = (CacheState, 
     })
 }
 
-fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
+pub(super) fn source_of(schedule: &Schedule, default: &Schedule) -> ScheduleSource {
     match schedule {
         schedule if schedule == default => ScheduleSource::Default,
         Schedule::Template { .. } => ScheduleSource::Template,

@@ -21,6 +21,8 @@ pub enum Event<'a> {
     Built,
     /// An attempt ended in this record.
     Recorded(&'a Record),
+    /// What the source says of how the work stands.
+    Standing(&'a str),
 }
 
 /// How many attempts ended in which way.
@@ -41,6 +43,19 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
+    /// These and those of what was done next.
+    pub fn and(mut self, next: Outcomes) -> Outcomes {
+        next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
+        Outcomes {
+            counts: self.counts,
+            broken: self.broken.or(next.broken),
+            left: self.left + next.left,
+            elsewhere: self.elsewhere + next.elsewhere,
+            build_ms: self.build_ms + next.build_ms,
+            run_ms: self.run_ms + next.run_ms,
+        }
+    }
+
     /// Attempts that ended in something else than a time.
     pub fn losses(&self) -> usize {
         self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
@@ -196,10 +211,16 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     fn begin(&mut self, proposed: Vec<Attempt>) -> Result<(), End<E>> {
         let keys: Vec<Key> = proposed.iter().map(|attempt| attempt.key).collect();
         let numbers = (self.outside.claim)(&keys).map_err(End::Failed)?;
-        let all = proposed.len();
-        let ours = proposed.into_iter().zip(numbers);
-        let ours: Vec<Try> = ours.filter_map(|(attempt, number)| Some(Try { attempt, number: number? })).collect();
-        self.outcomes.elsewhere += all - ours.len();
+        let mut ours: Vec<Try> = Vec::new();
+        for (attempt, number) in proposed.into_iter().zip(numbers) {
+            match number {
+                Some(number) => ours.push(Try { attempt, number }),
+                None => {
+                    self.outcomes.elsewhere += 1;
+                    self.source.forgo(&attempt);
+                }
+            }
+        }
         if !ours.is_empty() {
             self.newest = ours.len();
             self.open += ours.len();
@@ -274,6 +295,9 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         *self.outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
         (self.outside.listener)(Event::Recorded(record));
         self.source.observe(&one.attempt, record);
+        if let Some(standing) = self.source.standing() {
+            (self.outside.listener)(Event::Standing(&standing));
+        }
         self.open -= 1;
         Ok(())
     }

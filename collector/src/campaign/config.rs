@@ -1,8 +1,9 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
+use super::tune::Tune;
 use datasets::CacheState;
 use job::device::Architecture;
-use job::target::{composite, cuda_text, is_cuda, is_llvm};
+use job::target::{Kind, composite, cuda_text, is_cuda, is_llvm};
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
@@ -45,6 +46,9 @@ pub struct RawConfig {
     pub samplers: Option<Vec<Sampler>>,
     /// Schedules per task and sampler, the default one included.
     pub schedules: Option<usize>,
+    /// A search in place of samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tune: Option<Tune>,
     /// Whether pointwise operators join the operator before them: `epilogue`, `none`.
     pub fuse: Option<FuseChoice>,
     /// Cache states: `warm`, `cold`.
@@ -273,6 +277,9 @@ pub struct Config {
     pub samplers: Vec<Sampler>,
     /// Schedules per task and sampler.
     pub schedules: usize,
+    /// A search in place of samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tune: Option<Tune>,
     /// Whether pointwise operators join the operator before them.
     pub fuse: FuseChoice,
     /// What becomes of attention.
@@ -385,6 +392,7 @@ impl RawConfig {
             threads,
             samplers: self.samplers.unwrap_or_else(|| vec![Sampler::Template]),
             schedules: self.schedules.unwrap_or(8),
+            tune: self.tune,
             fuse: self.fuse.unwrap_or(FuseChoice::Epilogue),
             attention: self.attention.unwrap_or(AttentionChoice::Fused),
             executor: self.executor.unwrap_or_default(),
@@ -592,7 +600,17 @@ impl Config {
             Backend::Torch => self.target == "llvm" && self.partners.is_empty() && self.executor == Executor::Default,
         };
         let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
-        each("backend", &[self.backend], allowed, is_served)
+        each("backend", &[self.backend], allowed, is_served)?;
+        let kind = match self.backend {
+            Backend::Torch => Kind::Torch,
+            Backend::Tvm if is_cuda(&self.target) => Kind::Cuda,
+            Backend::Tvm => Kind::Llvm,
+        };
+        let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));
+        match refusal {
+            Some((field, found, allowed)) => Err(ConfigError::OutOfRange { field, found, allowed }),
+            None => Ok(()),
+        }
     }
 
     /// Everything that was asked for, as the text that a store keeps.
@@ -633,6 +651,11 @@ mod tests {
         cache = ["warm", "cold"]
         seed = 7
         budget_seconds = 60.5
+        [tune]
+        tuner = "xgb-rank"
+        trials = 300
+        trials_per_task = 64
+        patience = 50
         [measure]
         precision = 0.02
         time_limit_ns = 1000
@@ -711,5 +734,48 @@ mod tests {
             .assert_eq(&refused(&format!("{simple}batch = [8]")));
         expect_test::expect!["`sequence` is [8]; only models from `transformers` have it"]
             .assert_eq(&refused(&format!("{simple}sequence = [8]")));
+    }
+
+    fn check_tune(text: &str, expected: expect_test::Expect) {
+        let told = match RawConfig::parse(text).map(|raw| raw.check(2)) {
+            Ok(Ok(config)) => format!("{:?}", config.tune),
+            Ok(Err(error)) => error.to_string(),
+            Err(why) => why,
+        };
+        expected.assert_eq(&told);
+    }
+
+    #[test]
+    fn what_cannot_be_searched_is_refused() {
+        check_tune("", expect_test::expect!["None"]);
+        check_tune(
+            "[tune]",
+            expect_test::expect!["Some(Tune { tuner: Draft, trials: 3000, trials_per_task: None, patience: 100 })"],
+        );
+        check_tune("[tune]\ntrials = 0", expect_test::expect!["`trials` is 0; allowed are 1 to 1000000"]);
+        check_tune(
+            "[tune]\ntrials_per_task = 0",
+            expect_test::expect!["`trials_per_task` is 0; allowed are 1 to 1000000"],
+        );
+        check_tune(
+            "[tune]\npatience = 2000000",
+            expect_test::expect!["`patience` is 2000000; allowed are 0 to 1000000"],
+        );
+        check_tune(
+            "executor = 'vm'\n[tune]",
+            expect_test::expect![
+                "`tuner` is draft; schedules are searched for one size at a time: leave out the executor `vm`"
+            ],
+        );
+        check_tune(
+            "backend = 'torch'\n[tune]",
+            expect_test::expect!["`tuner` is draft; `draft` searches schedules, and a library has none"],
+        );
+        check_tune(
+            "target = 'cuda'\narch = ['sm_90']\n[tune]\ntuner = 'xgb_curve'",
+            expect_test::expect![
+                "`tuner` is xgb_curve; `xgb_curve` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, `ga`, `random`, `gridsearch` and `metaschedule` search there"
+            ],
+        );
     }
 }

@@ -12,6 +12,14 @@ pub trait Source {
     /// Hears the record of an attempt.
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 
+    /// Hears that an attempt is not made here, because others make it or have made it.
+    fn forgo(&mut self, _attempt: &Attempt) {}
+
+    /// How the work stands in words, where more can be said than how many attempts there were.
+    fn standing(&self) -> Option<String> {
+        None
+    }
+
     /// How many attempts it would propose still, as far as it knows.
     fn left(&self) -> usize;
 }

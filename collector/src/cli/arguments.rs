@@ -31,6 +31,7 @@ Examples:
   opcollect --modelsource simple --modelname conv2d:n=1,ci=64,hw=56,co=64,k=3,s=1,p=1 --schedules 64 --threads 1
   opcollect --config configs/smoke.toml --modelsource local --modelname resnet-18 --store runs/smoke --json
   opcollect --modelsource local --modelname resnet-18 --shard 2/8 --store runs/node2
+  opcollect --modelsource local --modelname resnet-18 --iftune true --trials 300 --threads 1 --ifcompare
   opcollect --modelsource local --modelname resnet-18 --backend torch --store runs/vendor
 
 Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
@@ -65,6 +66,66 @@ pub struct Collect {
     pub json: bool,
     #[command(flatten)]
     pub sweep: Sweep,
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+/// How schedules are searched for.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Search")]
+pub struct Tuning {
+    /// Search for the best schedules, in place of measuring a sample of them [default: false]
+    ///
+    /// Every trial is a record like any other, and what the store has is heard first: the same command again goes on where
+    /// it ended. At the end the best few of each task are measured again in turns, until it is known which is fastest, or that
+    /// they are equal.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub iftune: Option<bool>,
+    /// Who proposes schedules [default: draft]
+    #[arg(long, value_enum, value_name = "TUNER")]
+    pub tuner: Option<TunerArgument>,
+    /// Trials of each model, all its tasks and thread counts together; they go where they save most [default: 3000]
+    ///
+    /// Trials of the same search that the store has already are counted; what other campaigns measured is known for nothing.
+    #[arg(long, value_name = "N")]
+    pub trials: Option<usize>,
+    /// Trials of one task on one number of threads, at most
+    #[arg(long, value_name = "N")]
+    pub trials_per_task: Option<usize>,
+    /// Give up a task that gained nothing in so many trials; 0 for never [default: 100]
+    #[arg(long, value_name = "N")]
+    pub patience: Option<usize>,
+    /// Write a page with the learning curves to this file, to open in a browser
+    #[arg(long, value_name = "FILE")]
+    pub curves: Option<PathBuf>,
+}
+
+/// Tuners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TunerArgument {
+    /// Our own: from the default schedule on, drafts by what trees say of knobs, tiles and loops, other tasks' trials included
+    Draft,
+    /// Trees that learn speeds from loops; annealing finds what they like
+    Xgb,
+    /// The same with trees that learn which of two is faster
+    XgbRank,
+    /// Trees that learn speeds from knobs
+    #[value(name = "xgb_knob")]
+    XgbKnob,
+    /// Trees that learn speeds from loops
+    #[value(name = "xgb_itervar")]
+    XgbItervar,
+    /// Trees that learn speeds from how often data is used again, over how much of it must stay near
+    #[value(name = "xgb_curve")]
+    XgbCurve,
+    /// Generations of which the fittest are crossed and changed
+    Ga,
+    /// Draws
+    Random,
+    /// One point after the other
+    Gridsearch,
+    /// Draws from TVM's MetaSchedule space
+    Metaschedule,
 }
 
 /// What is measured although it is known, or not although it is not, and beside whom.

@@ -182,8 +182,19 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
     let revisions = plan.revisions.clone();
     let _exclusive = machine::exclusive(measuring.wait)?;
     let store = open_store(store)?;
-    let job =
-        Job { campaign, versions, revisions, store, shard: None, repeat, measuring, compares: false, as_json, start };
+    let job = Job {
+        campaign,
+        versions,
+        revisions,
+        store,
+        shard: None,
+        repeat,
+        measuring,
+        compares: false,
+        as_json,
+        curves: None,
+        start,
+    };
     job.run(&mut Prebuilt::new(&mut workers, |wanted| known(&builds, wanted)))
 }
 

@@ -6,27 +6,30 @@ use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
 use super::ledger::Ledger;
 use super::losses::{Loss, describe, losses};
+use super::pass::{self, Makes};
 use super::peaks;
-use super::progress::Progress;
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Outcomes, Sweep, attempts, collect, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, Source, Sweep, Tuning, TuningError,
+    attempts, planned_modules, planned_tasks,
 };
+use crate::report::learning::{self, Learning, learnings};
+use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
-use bench::{Bench, Versions};
-use datasets::{Choose, KNOWN_WELL, Outcome, Peaks, Reached, Record, Shard, Store};
+use bench::{Bench, Remembering, Versions};
+use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::cell::RefCell;
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -52,15 +55,21 @@ struct Report<'a> {
     peaks: &'a Peaks,
     models: Vec<Summary>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    searches: Option<&'a [Learning]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     comparisons: Option<Vec<Compared>>,
 }
 
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let config = settings::config(&arguments.models, &arguments.sweep)?;
+    let config = settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning)?;
     let shard = shard(arguments.shard.as_deref())?;
     let measuring = &arguments.measuring;
+    if config.tune.is_some() && (measuring.again || !measuring.unless_agree.is_empty()) {
+        return Err(Failure::usage("`--again` and `--unless-agree` are for a sweep, and this is a search")
+            .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
+    }
     let repeat = Repeat::new(measuring)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
@@ -76,12 +85,13 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     };
     let versions = machine::prepare(&target, library, &mut workers)?;
     let _exclusive = machine::exclusive(measuring.wait)?;
+    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
     let (compares, as_json) = (arguments.ifcompare, arguments.json);
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, start };
+    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start };
     job.run(&mut workers)
 }
 
@@ -105,26 +115,36 @@ pub struct Job<'a> {
     pub compares: bool,
     /// Whether the report is JSON.
     pub as_json: bool,
+    /// Where the page with learning curves goes.
+    pub curves: Option<Output>,
     /// When the command began.
     pub start: Instant,
 }
 
 impl Job<'_> {
     /// Makes the attempts that the store lacks, and reports.
-    pub fn run(self, bench: &mut dyn Bench) -> Result<u8> {
+    pub fn run(mut self, bench: &mut dyn Bench) -> Result<u8> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let facts = Facts::read();
         let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
         let base = &bases.compiled;
         let cpus = settings::allowed_cpus()?;
-        let planned = attempts(tasks, modules, target, config, &bases, &cpus, facts.cold_cache_bytes());
-        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| {
-            self.shard.is_none_or(|shard| shard.contains(attempt.key)) && !self.repeat.agreed.contains(&attempt.key)
-        });
+        let ground = Ground {
+            tasks,
+            modules,
+            target,
+            config,
+            bases: &bases,
+            cpus: &cpus,
+            flush_bytes: facts.cold_cache_bytes(),
+        };
+        let work = self.work(&ground)?;
         tell_of_others();
         self.store.keep_config(&config.text()).map_err(failed)?;
-        let done = self.make(planned, base, bench)?;
+        let done = self.make(work, base, bench)?;
+        if let Some((learnings, file)) = done.learnings.as_ref().zip(self.curves.take()) {
+            keep_curves(learnings, config, file)?;
+        }
         // Who interrupts wants an end, not a roofline; of a GPU none is measured.
         let peaks = match done.signal == 0 && target.kind != Kind::Cuda {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
@@ -138,6 +158,9 @@ impl Job<'_> {
             }
             for peak in peaks::describe(&peaks) {
                 print(&peak)?;
+            }
+            if let Some(learnings) = &done.learnings {
+                print(&format!("\n{}\n", learning::render(learnings, &paper())))?;
             }
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
@@ -163,6 +186,7 @@ impl Job<'_> {
                 seconds,
                 peaks: &peaks,
                 models: summaries,
+                searches: done.learnings.as_deref(),
                 comparisons,
             })?;
         } else {
@@ -177,28 +201,50 @@ impl Job<'_> {
         })
     }
 
+    /// What is going to be done: a list of attempts, or a search.
+    fn work(&self, ground: &Ground<'_>) -> Result<Work> {
+        let is_ours = |key: Key| self.shard.is_none_or(|shard| shard.contains(key));
+        if let Some(tune) = &ground.config.tune {
+            return Ok(Work::Search(Box::new(Tuning::new(ground, tune, is_ours).map_err(of_tuning)?)));
+        }
+        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
+        let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
+        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
+        planned.retain(|attempt| is_ours(attempt.key) && !self.repeat.agreed.contains(&attempt.key));
+        Ok(Work::Sweep(planned))
+    }
+
     /// Makes the attempts that the store lacks.
-    fn make(&self, mut todo: Vec<Attempt>, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
-        let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
-        let attempts = todo.len();
-        let wanted: HashSet<datasets::Key> = todo.iter().map(|attempt| attempt.key).collect();
-        todo.retain(|attempt| !ledger.is_known(attempt.key));
-        let known_before = attempts - todo.len();
+    fn make(&self, mut work: Work, base: &Record, bench: &mut dyn Bench) -> Result<Done> {
         let (signal, is_final) = watch_signals()?;
-        let mut progress = Progress::new(todo.len(), self.measuring.progress);
-        let ledger = RefCell::new(ledger);
-        let mut outside = crate::campaign::collect::Outside {
-            sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
-            listener: &mut |event| progress.hear(&event),
-            should_stop: &|| signal.load(Ordering::Relaxed) != 0,
-            claim: &mut |keys| ledger.borrow_mut().claim(keys),
+        let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+        let tasks = self.campaign.tasks;
+        let mut wanted: HashSet<Key> = HashSet::new();
+        let known_before = match &mut work {
+            Work::Sweep(todo) => {
+                wanted.extend(todo.iter().map(|attempt| attempt.key));
+                todo.retain(|attempt| !ledger.is_known(attempt.key));
+                wanted.len() - todo.len()
+            }
+            Work::Search(tuning) => {
+                tuning.resume(&pass::records(&self.store, tasks, Choose::Middle)?);
+                tuning.leave_out(|key| ledger.is_known(key));
+                tuning.known()
+            }
         };
         let before = LoadReading::now();
-        let outcomes = collect(&mut Sweep::new(&todo), &self.campaign, bench, &mut outside);
+        let at = pass::At { signal: &signal, line_seconds: self.measuring.progress };
+        let (outcomes, learnings) = match work {
+            Work::Sweep(todo) => {
+                (at.pass(Makes::Unknown, ledger, &mut Sweep::new(&todo), &self.campaign, bench)?, None)
+            }
+            Work::Search(mut tuning) => {
+                let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
+                wanted.extend(tuning.keys());
+                (outcomes, Some(learnings))
+            }
+        };
         let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
-        progress.finish();
-        ledger.into_inner().seal().map_err(failed)?;
-        let outcomes = outcomes.map_err(failed)?;
         if let Some(why) = &outcomes.broken {
             return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
         }
@@ -212,9 +258,64 @@ impl Job<'_> {
                 records.push(for_report(record));
             }
         }
+        let attempts = known_before + outcomes.counts.values().sum::<usize>() + outcomes.elsewhere + outcomes.left;
         let losses = records.iter().filter(|record| record.outcome != Outcome::Ok).count();
         let signal = signal.load(Ordering::Relaxed);
-        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached })
+        Ok(Done { attempts, known_before, outcomes, losses, signal, is_final, load, records, reached, learnings })
+    }
+
+    /// Makes the trials of a search, and measures the best of each task again.
+    fn search(
+        &self,
+        at: &pass::At<'_>,
+        ledger: Ledger<'_>,
+        tuning: &mut Tuning,
+        bench: &mut dyn Bench,
+    ) -> Result<(Outcomes, Vec<Learning>)> {
+        let Campaign { tasks, target, .. } = self.campaign;
+        let mut outcomes = at.pass(Makes::Unknown, ledger, tuning, &self.campaign, bench)?;
+        if let Some(error) = tuning.failure() {
+            return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
+        }
+        let mut finals = Finals::new(tuning, &pass::records(&self.store, tasks, Choose::All)?);
+        let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
+        if finals.left() > 0 && !is_ended {
+            let ledger = Ledger::open(&self.store, &self.repeat).map_err(failed)?;
+            let bench = &mut Remembering::new(bench);
+            outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
+        }
+        let records = pass::records(&self.store, tasks, Choose::All)?;
+        Ok((outcomes, learnings(tuning, &finals, &records, tasks, target)))
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.campaign.config.budget_seconds.is_some_and(|budget| self.start.elapsed().as_secs_f64() > budget)
+    }
+}
+
+/// Writes the page with learning curves.
+fn keep_curves(learnings: &[Learning], config: &Config, mut file: Output) -> Result<()> {
+    let models: Vec<String> = config.models.iter().map(ModelRequest::label).collect();
+    let page = learning_page(&format!("Searches of {}", models.join(", ")), learnings);
+    let path = file.path().display().to_string();
+    file.write_all(page.as_bytes()).map_err(Failure::environment)?;
+    file.keep().map_err(failed)?;
+    tell(&[format!("wrote `{path}`; open it in a browser")]);
+    Ok(())
+}
+
+/// What a campaign makes.
+enum Work {
+    /// These attempts.
+    Sweep(Vec<Attempt>),
+    /// What a search proposes.
+    Search(Box<Tuning>),
+}
+
+fn of_tuning(error: TuningError) -> Failure {
+    match error {
+        TuningError::Search(_) => Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT),
+        TuningError::Planning(_) | TuningError::NoSpace => Failure::usage(chain(&error)),
     }
 }
 
@@ -294,6 +395,8 @@ pub struct Done {
     pub records: Vec<Record>,
     /// What any operator on this host reached, those of earlier campaigns included.
     pub reached: Reached,
+    /// What the searches found, where there were any.
+    pub learnings: Option<Vec<Learning>>,
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.

@@ -114,19 +114,20 @@ pub fn graph(
     Ok(DONE)
 }
 
-/// The best measured median of each task of a store, by the task's hash.
+/// The best measured median of each task of a store, by the task's hash: the one whose interval ends lowest.
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
-    let mut best: HashMap<String, (f64, Record)> = HashMap::new();
+    let mut best: HashMap<String, (f64, f64, Record)> = HashMap::new();
     for record in open(store)?.records(Choose::Middle).map_err(failed)? {
         let record = record.map_err(failed)?;
         let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured;
-        let Some(median_ns) = record.median_ns.filter(|_| is_measured) else { continue };
+        let times = record.upper_end_ns().zip(record.median_ns).filter(|_| is_measured);
+        let Some((upper_ns, median_ns)) = times else { continue };
         match best.get(&record.task_hash) {
-            Some((least, _)) if *least <= median_ns => {}
-            _ => drop(best.insert(record.task_hash.clone(), (median_ns, record))),
+            Some((least, ..)) if *least <= upper_ns => {}
+            _ => drop(best.insert(record.task_hash.clone(), (upper_ns, median_ns, record))),
         }
     }
-    Ok(best.into_iter().map(|(hash, (median_ns, record))| (hash, told(median_ns, &record))).collect())
+    Ok(best.into_iter().map(|(hash, (_, median_ns, record))| (hash, told(median_ns, &record))).collect())
 }
 
 fn told(median_ns: f64, record: &Record) -> Told {

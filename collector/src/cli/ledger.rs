@@ -30,6 +30,15 @@ impl<'a> Ledger<'a> {
 
     /// The number of the next try of each experiment; nothing for those that another process is at, or has made.
     pub fn claim(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
+        self.claim_where(wanted, false)
+    }
+
+    /// The same, where what is known is made again.
+    pub fn claim_again(&mut self, wanted: &[Key]) -> Result<Vec<Option<i64>>> {
+        self.claim_where(wanted, true)
+    }
+
+    fn claim_where(&mut self, wanted: &[Key], is_again: bool) -> Result<Vec<Option<i64>>> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
             None => self.claims.insert(self.store.claims()?),
@@ -39,7 +48,7 @@ impl<'a> Ledger<'a> {
         if has_news {
             self.keys = self.store.keys()?;
         }
-        let is_ours = |key: &Key| !held.contains(key) && !self.is_known(*key);
+        let is_ours = |key: &Key| !held.contains(key) && (is_again || !self.is_known(*key));
         Ok(wanted.iter().map(|key| is_ours(key).then(|| self.keys.attempts(*key) + 1)).collect())
     }
 

@@ -24,11 +24,13 @@ struct Shared {
     ended: Condvar,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     builds: u64,
     done: u64,
     losses: u64,
+    /// What the source of attempts says, where it says something.
+    standing: Option<String>,
     has_ended: bool,
 }
 
@@ -64,8 +66,10 @@ impl Progress {
                 state.done += 1;
                 self.bar.inc(1);
             }
+            Event::Standing(words) => state.standing = Some((*words).to_owned()),
         }
-        self.bar.set_message(format!("{} built{}", state.builds, without_a_time(state.losses)));
+        let standing = state.standing.iter().map(|words| format!(", {words}")).collect::<String>();
+        self.bar.set_message(format!("{} built{}{standing}", state.builds, without_a_time(state.losses)));
     }
 
     /// Removes the bar.
@@ -98,7 +102,8 @@ fn tell(shared: &Shared, attempts: u64, pause: Duration) {
 
 /// Done, rate, time left, losses.
 fn line(state: &State, attempts: u64, elapsed: Duration) -> String {
-    let State { builds, done, losses, .. } = *state;
+    let State { builds, done, losses, standing, .. } = state;
+    let (builds, done, losses) = (*builds, *done, *losses);
     let rate = done as f64 / elapsed.as_secs_f64().max(1e-3);
     let left = match done {
         0 => "time left unknown".to_owned(),
@@ -106,8 +111,11 @@ fn line(state: &State, attempts: u64, elapsed: Duration) -> String {
     };
     let losses = without_a_time(losses);
     let elapsed = in_words(elapsed.as_secs_f64());
+    let standing = standing.iter().map(|words| format!("; {words}")).collect::<String>();
+    // Who goes on until something is known begins with the least that it may take.
+    let attempts = attempts.max(done);
     format!(
-        "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built"
+        "progress: {done} of {attempts} attempts after {elapsed}, {rate:.2} a second, {left}{losses}, {builds} built{standing}"
     )
 }
 
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn a_line_tells_done_rate_rest_and_losses() {
         let told = |builds, done, losses, seconds| {
-            line(&State { builds, done, losses, has_ended: false }, 480, Duration::from_secs(seconds))
+            line(&State { builds, done, losses, standing: None, has_ended: false }, 480, Duration::from_secs(seconds))
         };
         expect!["progress: 0 of 480 attempts after 30 s, 0.00 a second, time left unknown, 12 built"]
             .assert_eq(&told(12, 0, 0, 30));
@@ -135,5 +143,9 @@ mod tests {
             .assert_eq(&told(130, 120, 3, 240));
         expect!["progress: 1 of 480 attempts after 60 s, 0.02 a second, 8.0 h left, 1 built"]
             .assert_eq(&told(1, 1, 0, 60));
+        let standing = Some("best 1.20 ms".to_owned());
+        let state = State { builds: 9, done: 8, losses: 0, standing, has_ended: false };
+        expect!["progress: 8 of 16 attempts after 4 s, 2.00 a second, 4 s left, 9 built; best 1.20 ms"]
+            .assert_eq(&line(&state, 16, Duration::from_secs(4)));
     }
 }

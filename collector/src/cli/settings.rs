@@ -3,25 +3,42 @@
 use super::Result;
 use super::arguments::{
     AttentionArgument, BackendArgument, CacheArgument, ExecutorArgument, FuseArgument, Models, PhaseArgument,
-    SamplerArgument, Sweep,
+    SamplerArgument, Sweep, TunerArgument, Tuning,
 };
 use super::failure::{Failure, chain};
 use crate::campaign::config::{self, AttentionChoice, CacheChoice, Executor, FuseChoice, RawModel, Sampler};
 use crate::campaign::graphs::settle_batches;
-use crate::campaign::{Config, RawConfig};
+use crate::campaign::{Config, RawConfig, Tune};
 use measure::affinity;
 use measure::counters::Backend;
+use search::TunerName;
 use std::collections::BTreeMap;
 use zoo::transformers::Phase;
 
-/// The complete configuration of a command that measures or builds.
+/// The complete configuration of a command that measures or builds, and searches nothing.
 pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
+    settle(RawConfig { tune: None, ..raw(models, sweep)? })
+}
+
+/// The same of the command that may search.
+pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning) -> Result<Config> {
+    let mut raw = raw(models, sweep)?;
+    take_tuning(&mut raw, tuning, sweep)?;
+    settle(raw)
+}
+
+/// File, then flags.
+fn raw(models: &Models, sweep: &Sweep) -> Result<RawConfig> {
     let mut raw = match &models.config {
         Some(path) => RawConfig::read(path).map_err(Failure::usage)?,
         None => RawConfig::default(),
     };
     take_models(&mut raw, models)?;
     take_sweep(&mut raw, sweep);
+    Ok(raw)
+}
+
+fn settle(raw: RawConfig) -> Result<Config> {
     let mut config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
     if config.models.is_empty() {
         return Err(
@@ -167,5 +184,53 @@ fn take_sweep(raw: &mut RawConfig, sweep: &Sweep) {
         [] => {}
         [only] if only == "none" => raw.counters.backend = Backend::None,
         names => raw.counters.events = names.to_vec(),
+    }
+}
+
+fn take_tuning(raw: &mut RawConfig, tuning: &Tuning, sweep: &Sweep) -> Result<()> {
+    let Tuning { iftune, tuner, trials, trials_per_task, patience, curves } = tuning;
+    match iftune {
+        Some(true) => drop(raw.tune.get_or_insert_with(Tune::default)),
+        Some(false) => raw.tune = None,
+        None => {}
+    }
+    let Some(tune) = &mut raw.tune else {
+        let given = [
+            ("--tuner", tuner.is_some()),
+            ("--trials", trials.is_some()),
+            ("--trials-per-task", trials_per_task.is_some()),
+            ("--patience", patience.is_some()),
+            ("--curves", curves.is_some()),
+        ];
+        let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+        return Err(Failure::usage(format!("`{flag}` is for a search, and none was asked for"))
+            .with_hint("add `--iftune true`, or leave it out"));
+    };
+    if sweep.schedules.is_some() || !sweep.sampler.is_empty() {
+        let flag = if sweep.schedules.is_some() { "--schedules" } else { "--sampler" };
+        return Err(Failure::usage(format!("`{flag}` is for a sweep, and this is a search"))
+            .with_hint("give `--trials` and `--tuner` instead, or `--iftune false`"));
+    }
+    if let Some(tuner) = tuner {
+        tune.tuner = name_of(*tuner);
+    }
+    tune.trials = trials.unwrap_or(tune.trials);
+    tune.trials_per_task = trials_per_task.or(tune.trials_per_task);
+    tune.patience = patience.unwrap_or(tune.patience);
+    Ok(())
+}
+
+fn name_of(tuner: TunerArgument) -> TunerName {
+    match tuner {
+        TunerArgument::Draft => TunerName::Draft,
+        TunerArgument::Xgb => TunerName::Xgb,
+        TunerArgument::XgbRank => TunerName::XgbRank,
+        TunerArgument::XgbKnob => TunerName::XgbKnob,
+        TunerArgument::XgbItervar => TunerName::XgbItervar,
+        TunerArgument::XgbCurve => TunerName::XgbCurve,
+        TunerArgument::Ga => TunerName::Ga,
+        TunerArgument::Random => TunerName::Random,
+        TunerArgument::Gridsearch => TunerName::Gridsearch,
+        TunerArgument::Metaschedule => TunerName::Metaschedule,
     }
 }

@@ -1,4 +1,7 @@
 //! The fastest right schedule of each task that records know of, and why there is none of the others.
+//!
+//! The fastest is the one whose interval ends lowest: of many medians the least is the luckiest. A median whose interval is
+//! wide says nothing of a schedule.
 
 use super::default_schedule;
 use datasets::{CacheState, Outcome, Record, Source};
@@ -13,6 +16,8 @@ use std::collections::{BTreeMap, HashMap};
 pub enum Why {
     /// No record of its right time with warm caches, for this target and number of threads.
     NotMeasured,
+    /// Nobody knows its median but roughly.
+    Disturbed,
     /// Only hosts of other classes measured it.
     OtherHost,
     /// It was measured, and this program makes other code of it.
@@ -26,12 +31,16 @@ impl Why {
     pub fn words(self) -> &'static str {
         match self {
             Why::NotMeasured => "not measured for this target and number of threads",
+            Why::Disturbed => "measured on a machine so disturbed that the median says nothing",
             Why::OtherHost => "measured on other hosts only",
             Why::OtherCode => "measured with other code only",
             Why::Gone => "measured by schedules that are gone",
         }
     }
 }
+
+/// A median is no evidence whose interval reaches farther than this share of it.
+const WIDE: f64 = 0.25;
 
 /// What is known of a task.
 #[derive(Clone, Debug)]
@@ -73,12 +82,12 @@ impl Best {
             && record.target_text.as_ref() == Some(&self.target.text)
             && record.threads == i64::try_from(self.threads).ok();
         let Some(&place) = self.places.get(&record.task_hash).filter(|_| is_like_it) else { return };
-        let Some((median_ns, text)) = record.median_ns.zip(record.schedule.as_ref()) else { return };
+        let Some((upper_ns, text)) = record.upper_end_ns().zip(record.schedule.as_ref()) else { return };
         let found = self.usable(record, &self.tasks[place].task, text.text());
         let known = &mut self.tasks[place].best;
         match (found, &*known) {
-            (Ok(_), Ok((least_ns, _))) if *least_ns <= median_ns => {}
-            (Ok(schedule), _) => *known = Ok((median_ns, schedule)),
+            (Ok(_), Ok((least_ns, _))) if *least_ns <= upper_ns => {}
+            (Ok(schedule), _) => *known = Ok((upper_ns, schedule)),
             (Err(nearer), Err(why)) if nearer > *why => *known = Err(nearer),
             (Err(_), _) => {}
         }
@@ -86,6 +95,9 @@ impl Best {
 
     /// The schedule of a record, if its time tells of code that this program makes, here.
     fn usable(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
+        if record.uncertainty().is_some_and(|uncertainty| uncertainty > WIDE) {
+            return Err(Why::Disturbed);
+        }
         if record.host_class != self.host_class {
             return Err(Why::OtherHost);
         }
@@ -187,6 +199,8 @@ mod tests {
         ];
         others.iter().for_each(|record| best.hear(record));
         lacks(&best, Why::NotMeasured);
+        best.hear(&Record { median_interval_ns: Some(2.09), ..right(1.0, &schedules[0]) });
+        lacks(&best, Why::Disturbed);
         best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
         lacks(&best, Why::OtherHost);
         best.hear(&Record { code_revision: Some("0123456789abcdef".to_owned()), ..right(1.0, &schedules[0]) });
@@ -202,6 +216,10 @@ mod tests {
         }
         best.hear(&Record { host_class: "there".to_owned(), ..right(1.0, &schedules[0]) });
         best.hear(&right(5.0, &gone));
+        // Luckier, and known worse.
+        let known_to = |half_ns: f64, record: Record| Record { median_interval_ns: Some(half_ns), ..record };
+        best.hear(&known_to(2.0, right(9.5, &schedules[4])));
+        best.hear(&known_to(3.0, right(1.0, &schedules[4])));
         assert_eq!((best.find(task), best.found(), best.lacking()), (Some(&schedules[2]), 1, None));
     }
 }

@@ -8,7 +8,7 @@ mod best;
 mod compare;
 pub mod npy;
 pub mod portable;
-mod ratio;
+pub mod ratio;
 pub mod record;
 
 pub use best::Best;

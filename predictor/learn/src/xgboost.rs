@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use libloading::Library;
 use samples::features::Matrix;
-use std::ffi::{CStr, CString, c_char, c_float, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_float, c_int, c_void};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ struct Functions {
     matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
     matrix_free: unsafe extern "C" fn(Handle) -> c_int,
     matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
-    matrix_set_counts: unsafe extern "C" fn(Handle, *const c_char, *const c_uint, Count) -> c_int,
+    matrix_set_info: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
     booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
     booster_free: unsafe extern "C" fn(Handle) -> c_int,
     booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
@@ -116,7 +116,7 @@ fn open() -> std::result::Result<Functions, String> {
             matrix_from_dense: symbol!("XGDMatrixCreateFromDense"),
             matrix_free: symbol!("XGDMatrixFree"),
             matrix_set_floats: symbol!("XGDMatrixSetFloatInfo"),
-            matrix_set_counts: symbol!("XGDMatrixSetUIntInfo"),
+            matrix_set_info: symbol!("XGDMatrixSetInfoFromInterface"),
             booster_new: symbol!("XGBoosterCreate"),
             booster_free: symbol!("XGBoosterFree"),
             booster_set: symbol!("XGBoosterSetParam"),
@@ -187,10 +187,14 @@ impl Data {
     /// How many rows, one group after the other, are ordered among themselves.
     pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
         assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
-        // SAFETY: a constant text and as many integers as the count says, copied by the call.
-        self.functions.check(unsafe {
-            (self.functions.matrix_set_counts)(self.handle, c"group".as_ptr(), sizes.as_ptr(), sizes.len() as Count)
-        })?;
+        let interface = text(&format!(
+            "{{\"data\": [{}, true], \"shape\": [{}], \"typestr\": \"<u4\", \"version\": 3}}",
+            sizes.as_ptr() as usize,
+            sizes.len()
+        ))?;
+        // SAFETY: a constant text, and one that names as many integers as there are, copied by the call.
+        self.functions
+            .check(unsafe { (self.functions.matrix_set_info)(self.handle, c"group".as_ptr(), interface.as_ptr()) })?;
         Ok(self)
     }
 }

@@ -1,8 +1,8 @@
 //! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
 
-use super::chart::{Scale, decades, svg, ticks};
 use super::{escape, page};
 use crate::knee::Knee;
+use report::page::chart::{Scale, decades, svg, ticks};
 use report::{duration, plain, unit};
 use std::fmt::Write;
 

@@ -1,11 +1,11 @@
 //! The charts of an evaluation: what we predicted against what was measured, our error by operator, and how often
 //! intervals that promise 90 % hold the time.
 
-use super::chart::{Scale, decades, label_width, svg, ticks};
 use super::escape;
 use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
+use report::page::chart::{Scale, decades, label_width, svg, ticks};
 use report::{duration, plain};
 use std::fmt::Write;
 

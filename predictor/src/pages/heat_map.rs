@@ -1,8 +1,8 @@
 //! Correlations as colours: features down, operators and devices across, one map for each measure.
 
-use super::chart::{label_width, svg};
 use super::{escape, page};
 use crate::correlate::Correlation;
+use report::page::chart::{label_width, svg};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,6 +1,5 @@
 //! Pages a browser shows without help: evaluations, heat maps, curves. Text, inline SVG, no scripts.
 
-mod chart;
 mod curve;
 mod evaluation;
 mod evaluation_charts;
@@ -17,8 +16,6 @@ use report::page::escaped as escape;
 /// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
 pub const KEPT: f64 = 85.0;
 
-const STYLE: &str = include_str!("style.css");
-
 fn page(title: &str, body: &str) -> String {
-    report::page::page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
+    report::page::page(title, report::page::chart::STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

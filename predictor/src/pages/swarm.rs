@@ -1,8 +1,8 @@
 //! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
 
-use super::chart::{Scale, factor, label_width, svg};
 use super::{escape, page};
 use crate::explain::{FeatureSummary, Summary};
+use report::page::chart::{Scale, factor, label_width, svg};
 use std::fmt::Write;
 
 /// Features that are shown; the rest moves little.

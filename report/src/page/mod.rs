@@ -1,6 +1,8 @@
 //! The frame of every page for the browser: head, colours by day and by night, and the look of what all pages have. Pages
 //! stand alone: no network, no fonts of others.
 
+pub mod chart;
+
 /// Colours and common rules; a page's own rules come after them.
 const STYLE: &str = include_str!("page.css");
 

@@ -11,7 +11,7 @@ use crate::tiles::{count, filled};
 use models::{Op, Task};
 use std::collections::BTreeMap;
 
-const UNLIMITED: Limits =
+pub(super) const UNLIMITED: Limits =
     Limits::Registers { tile_elements: i64::MAX, unrolled_elements: i64::MAX, tiles: None, sums: i64::MAX };
 
 /// Channel blocks, or channels, that one register tile may have.

@@ -14,7 +14,7 @@ mod taps;
 mod template;
 mod winograd;
 
-pub use sample::sample;
+pub use sample::{canonical, point, sample};
 pub use schedule::{ByTaps, Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};
 
@@ -92,6 +92,11 @@ fn is_vector(width: i64) -> bool {
 }
 
 impl Space {
+    /// A space without limits: every setting goes with every other.
+    pub fn free(template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
+        Space { template, axes, default, limits: declare::UNLIMITED }
+    }
+
     /// Number of points before limits; saturates.
     pub fn size(&self) -> u64 {
         self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))

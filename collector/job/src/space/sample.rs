@@ -42,8 +42,8 @@ pub fn sample(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
     chosen
 }
 
-/// The point of a position in the product of the axes.
-fn point(space: &Space, mut position: u64) -> Knobs {
+/// The point of a position in the product of the axes; whether it is allowed is another question.
+pub fn point(space: &Space, mut position: u64) -> Knobs {
     let knobs = space.axes.iter().map(|axis| {
         let count = axis.settings.len() as u64;
         let place = usize::try_from(position % count).expect("fewer settings than memory");
@@ -54,7 +54,7 @@ fn point(space: &Space, mut position: u64) -> Knobs {
 }
 
 /// Leaves out knobs that decide nothing, so that equal schedules are equal points.
-fn canonical(mut knobs: Knobs) -> Knobs {
+pub fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.winograd_tile().is_some() {
         knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions"));
     } else {

@@ -199,9 +199,8 @@ const SLOW: f64 = 0.25;
 
 /// Lower ends of intervals come first; medians without one come last.
 fn by_upper_end(left: &(&Record, f64), right: &(&Record, f64)) -> Ordering {
-    let rank = |(record, median_ns): &(&Record, f64)| match record.uncertainty() {
-        Some(uncertainty) => (0, median_ns * (1.0 + uncertainty)),
-        None => (1, *median_ns),
+    let rank = |(record, median_ns): &(&Record, f64)| {
+        (u8::from(record.uncertainty().is_none()), record.upper_end_ns().unwrap_or(*median_ns))
     };
     let (left, right) = (rank(left), rank(right));
     left.0.cmp(&right.0).then(left.1.total_cmp(&right.1))

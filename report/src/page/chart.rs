@@ -1,5 +1,8 @@
 //! What charts share: scales, ticks at round numbers, units.
 
+/// What pages with charts look like.
+pub const STYLE: &str = include_str!("charts.css");
+
 /// A scale from numbers to places, even in the numbers or in their logarithms.
 #[derive(Clone, Copy)]
 pub struct Scale {
@@ -29,7 +32,7 @@ pub fn svg(width: f64, height: f64, label: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",
-        super::escape(label),
+        super::escaped(label),
         SMALLEST * width
     )
 }

@@ -1,0 +1,191 @@
+//! `draft`: our own tuner.
+//!
+//! It begins with the default schedule, which a rule has chosen, and with what differs from it by one knob. From then on
+//! every batch is drafted: of some hundred points around the best ones, crossed from them and drawn, those are proposed that
+//! trees over knobs, tiles and loops believe to be fastest. The trees are grown anew whenever there is news, learn times
+//! relative to the default schedule's, and so also learn from other sizes of the operator. A part of each batch is drawn.
+
+use crate::features::{self, View};
+use crate::model::{self, Features, Goal, Lessons, Model};
+use crate::points::Points;
+use crate::problem::Problem;
+use crate::{Result, Seen, Tuner};
+use job::space::{Knobs, Schedule};
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use std::collections::{BTreeSet, VecDeque};
+
+/// So many must have been seen before trees are asked.
+const LEARNED_FROM: usize = 8;
+/// The part of proposals that is drawn anywhere.
+const EXPLORED: f64 = 0.08;
+/// Of what was seen, so many are looked around.
+const PARENTS: usize = 6;
+/// Points that differ from a parent in two knobs or three, that are crossed, and that are drawn.
+const CHANGED: usize = 24;
+const CROSSED: usize = 64;
+const DRAWN: usize = 192;
+/// Trees whose agreement says how sure they are, and how much that counts.
+const SETS: u64 = 3;
+const CURIOSITY: f64 = 0.5;
+/// What gave no time counts as so many times as slow as the default schedule.
+const FAILED: f64 = 8.0;
+
+/// What trees learn of a row.
+#[derive(Clone, Copy)]
+enum Label {
+    Own(f64),
+    Failed,
+    /// Over the default schedule of another problem.
+    Other(f64),
+}
+
+pub struct Draft {
+    problem: Problem,
+    points: Points,
+    seed: u64,
+    lessons: Lessons,
+    labels: Vec<Label>,
+    /// What gave a time.
+    timed: Vec<(f64, Knobs)>,
+    default_ns: Option<f64>,
+    /// What is tried before trees are asked.
+    first: VecDeque<Knobs>,
+    model: Option<Model>,
+}
+
+impl Draft {
+    pub fn new(problem: &Problem, seed: u64) -> Result<Draft> {
+        model::check()?;
+        let mut points = Points::new(&problem.space, seed);
+        let default = problem.space.default.clone();
+        let mut first = points.neighbours(&default);
+        first.shuffle(&mut points.random);
+        Ok(Draft {
+            problem: problem.clone(),
+            points,
+            seed,
+            lessons: Lessons::default(),
+            labels: Vec::new(),
+            timed: Vec::new(),
+            default_ns: None,
+            first: std::iter::once(default).chain(first).collect(),
+            model: None,
+        })
+    }
+
+    fn features(&self, problem: &Problem, knobs: &Knobs) -> Features {
+        let mut features = features::of(problem, knobs, View::Loops);
+        features::of_problem(problem, &mut features);
+        features
+    }
+
+    fn note(&mut self, problem: &Problem, knobs: &Knobs, label: Label) {
+        self.lessons.add(&self.features(problem, knobs));
+        self.labels.push(label);
+        self.model = None;
+    }
+
+    /// Grows trees if there was news.
+    fn study(&mut self) -> Result<()> {
+        if self.model.is_some() {
+            return Ok(());
+        }
+        let least = self.timed.first().map_or(1.0, |(ns, _)| *ns);
+        let usual = self.default_ns.unwrap_or(least);
+        let label = |label: &Label| match label {
+            Label::Own(ns) => (ns / usual).min(FAILED).ln() as f32,
+            Label::Other(over_default) => over_default.min(FAILED).ln() as f32,
+            Label::Failed => FAILED.ln() as f32,
+        };
+        let labels: Vec<f32> = self.labels.iter().map(label).collect();
+        self.model = Some(self.lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| self.seed.wrapping_add(set)))?);
+        Ok(())
+    }
+
+    /// Points that were not taken, around the best, crossed and drawn.
+    fn pool(&mut self) -> Vec<Knobs> {
+        let mut parents: Vec<Knobs> = self.timed.iter().take(PARENTS).map(|(_, knobs)| knobs.clone()).collect();
+        if parents.is_empty() {
+            parents.push(self.problem.space.default.clone());
+        }
+        let mut pool: BTreeSet<Knobs> = BTreeSet::new();
+        for parent in &parents {
+            pool.extend(self.points.neighbours(parent));
+            pool.extend((0..CHANGED).filter_map(|turn| self.points.changed(parent, 2 + turn % 2)));
+        }
+        for _ in 0..CROSSED {
+            let one = self.points.random.random_range(0..parents.len());
+            let other = self.points.random.random_range(0..parents.len());
+            let child = self.points.crossed(&parents[one], &parents[other]);
+            if self.points.space.allows(&child) {
+                pool.insert(child);
+            }
+        }
+        pool.extend((0..DRAWN).filter_map(|_| self.points.any()));
+        let mut pool: Vec<Knobs> = pool.into_iter().filter(|knobs| !self.points.is_taken(knobs)).collect();
+        // Trees say the same of many; chance then decides, and not the order of names.
+        pool.shuffle(&mut self.points.random);
+        pool
+    }
+
+    fn drafted(&mut self, count: usize) -> Result<Vec<Knobs>> {
+        self.study()?;
+        let pool = self.pool();
+        let Some(model) = &self.model else { return Ok(Vec::new()) };
+        let promise = |knobs: &Knobs| {
+            let guess = model.ask(&self.features(&self.problem, knobs));
+            guess.mean - CURIOSITY * guess.spread
+        };
+        let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
+        ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
+    }
+}
+
+impl Tuner for Draft {
+    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+        let mut proposed: Vec<Knobs> = Vec::new();
+        let drawn = (0..count).filter(|_| self.points.random.random_bool(EXPLORED)).count();
+        while self.labels.len() < LEARNED_FROM && proposed.len() < count {
+            let Some(knobs) = self.first.pop_front() else { break };
+            if self.points.take(&knobs) {
+                proposed.push(knobs);
+            }
+        }
+        let wanted = count.saturating_sub(drawn + proposed.len());
+        if self.labels.len() >= LEARNED_FROM && wanted > 0 {
+            let drafted = self.drafted(wanted)?;
+            proposed.extend(drafted.into_iter().filter(|knobs| self.points.take(knobs)));
+        }
+        while proposed.len() < count {
+            let Some(knobs) = self.points.draw() else { break };
+            proposed.push(knobs);
+        }
+        Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
+    }
+
+    fn observe(&mut self, schedule: &Schedule, seen: Seen) {
+        let Schedule::Template { knobs } = schedule else { return };
+        self.points.take(knobs);
+        let problem = self.problem.clone();
+        match seen {
+            Seen::Time(ns) => {
+                if *knobs == problem.space.default {
+                    self.default_ns = Some(ns);
+                }
+                let place = self.timed.partition_point(|(other, _)| *other <= ns);
+                self.timed.insert(place, (ns, knobs.clone()));
+                self.note(&problem, knobs, Label::Own(ns));
+            }
+            Seen::Failed => self.note(&problem, knobs, Label::Failed),
+            Seen::Elsewhere => {}
+        }
+    }
+
+    fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
+        if let Schedule::Template { knobs } = schedule {
+            self.note(problem, knobs, Label::Other(over_default));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What can go wrong in a search.
+
+/// Why a search cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("the tuner cannot learn")]
+    Learn(#[from] learn::Error),
+}
+
+/// What may fail so.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,34 @@
+//! Two curves, sampled: how often data is used again if so much of it stays near, and how much must stay near for it to be
+//! used so often.
+
+use super::nest::Nest;
+use crate::model::Features;
+
+/// Samples of a footprint, in powers of two of bytes.
+const FOOTPRINTS: [i32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
+/// Samples of reuse, in powers of two.
+const REUSES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
+
+pub fn add(nest: &Nest, features: &mut Features) {
+    let levels: Vec<([f64; 3], f64)> = (0..nest.loops.len()).rev().map(|place| nest.inside(place)).collect();
+    for (which, name) in ["data", "weights", "result"].into_iter().enumerate() {
+        // From the innermost loop out both footprint and turns only grow.
+        let of = |(touched, turns): &([f64; 3], f64)| {
+            let footprint: f64 = touched.iter().sum();
+            (footprint.max(1.0).log2(), (turns / touched[which].max(1.0)).max(1e-9).log2())
+        };
+        let curve: Vec<(f64, f64)> = levels.iter().map(of).collect();
+        for footprint in FOOTPRINTS {
+            let near = curve.iter().filter(|(bytes, _)| *bytes <= f64::from(footprint));
+            let reuse = near.map(|(_, reuse)| *reuse).fold(f64::NEG_INFINITY, f64::max);
+            let reuse = if reuse.is_finite() { reuse } else { -10.0 };
+            features.insert(format!("curve.{name}.reuse_in_2^{footprint}"), reuse);
+        }
+        for reuse in REUSES {
+            let enough = curve.iter().filter(|(_, own)| *own >= f64::from(reuse));
+            let least = enough.map(|(bytes, _)| *bytes).fold(f64::INFINITY, f64::min);
+            let least = if least.is_finite() { least } else { 40.0 };
+            features.insert(format!("curve.{name}.bytes_for_2^{reuse}"), least);
+        }
+    }
+}

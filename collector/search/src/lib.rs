@@ -1,0 +1,72 @@
+//! Tuners: which schedules of a task to try next, and what is learned from those that were tried.
+//!
+//! A tuner proposes schedules and hears what came of them. Nothing here compiles, runs, reads files or looks at a clock: the
+//! same problem, seed and news give the same proposals, so a search goes on from the records of a store as if it had never
+//! ended, and is tested on spaces with made-up times. Trees are grown through `learn`.
+
+mod anneal;
+mod draft;
+mod draws;
+mod error;
+pub mod features;
+mod genetic;
+mod grid;
+mod guided;
+mod model;
+mod name;
+mod points;
+mod problem;
+mod random;
+pub mod spending;
+#[cfg(test)]
+mod synthetic;
+
+pub use error::{Error, Result};
+pub use features::View;
+pub use name::TunerName;
+pub use problem::Problem;
+
+use job::space::Schedule;
+
+/// What came of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Seen {
+    /// Its time in nanoseconds.
+    Time(f64),
+    /// It gave no time: it was not built, crashed, or computed something else.
+    Failed,
+    /// Somebody else tries it; nothing will be heard of it.
+    Elsewhere,
+}
+
+/// Proposes schedules of one task, and hears what came of them.
+pub trait Tuner {
+    /// Up to so many schedules that were neither proposed nor heard of before. None means that nothing is left, or that the
+    /// tuner waits to hear of what it proposed.
+    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>>;
+
+    /// Hears of a schedule, one of its own or another.
+    fn observe(&mut self, schedule: &Schedule, seen: Seen);
+
+    /// Hears of a schedule of another problem that is like its own: how long it took as a multiple of that problem's default
+    /// schedule.
+    fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _over_default: f64) {}
+}
+
+/// A tuner by its name.
+pub fn tuner(name: TunerName, problem: &Problem, seed: u64) -> Result<Box<dyn Tuner>> {
+    Ok(match name {
+        TunerName::Draft => Box::new(draft::Draft::new(problem, seed)?),
+        TunerName::Random => Box::new(random::Random::new(problem, seed)),
+        TunerName::Gridsearch => Box::new(grid::Grid::new(problem)),
+        TunerName::Ga => Box::new(genetic::Genetic::new(problem, seed)),
+        TunerName::Xgb | TunerName::XgbItervar => guided::regression(problem, View::Loops, seed)?,
+        TunerName::XgbRank => guided::ranking(problem, View::Loops, seed)?,
+        TunerName::XgbKnob => guided::regression(problem, View::Knobs, seed)?,
+        TunerName::XgbCurve => guided::regression(problem, View::Curves, seed)?,
+        TunerName::Metaschedule => Box::new(draws::Draws::new(seed)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

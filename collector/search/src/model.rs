@@ -1,0 +1,113 @@
+//! A cost model: trees over the features of schedules, grown anew when there is news.
+
+use crate::Result;
+use learn::boosted::{self, BoostingParameters, Objective};
+use learn::trees::Trees;
+use samples::features::Matrix;
+use std::collections::BTreeMap;
+
+/// Features by name.
+pub type Features = BTreeMap<String, f64>;
+
+/// What is learned of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// The label itself.
+    Value,
+    /// Which of two rows of a group has the higher label.
+    Order,
+}
+
+/// Rows with labels, whose columns are all features that were ever seen.
+#[derive(Default)]
+pub struct Lessons {
+    columns: BTreeMap<String, usize>,
+    rows: Vec<Vec<(usize, f32)>>,
+}
+
+impl Lessons {
+    /// Takes a row; says its number.
+    pub fn add(&mut self, features: &Features) -> usize {
+        let row = features.iter().map(|(name, value)| {
+            let next = self.columns.len();
+            (*self.columns.entry(name.clone()).or_insert(next), *value as f32)
+        });
+        let row = row.collect();
+        self.rows.push(row);
+        self.rows.len() - 1
+    }
+
+    fn matrix(&self) -> Matrix {
+        let mut matrix = Matrix::new(self.columns.len().max(1));
+        for row in &self.rows {
+            let mut values = vec![f32::NAN; matrix.columns()];
+            row.iter().for_each(|(column, value)| values[*column] = *value);
+            matrix.push(&values);
+        }
+        matrix
+    }
+
+    /// Learns a label for each row.
+    pub fn fit(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<Model> {
+        let matrix = self.matrix();
+        let grow = |seed: u64| match goal {
+            Goal::Value => boosted::fit(&matrix, labels, &parameters(Objective::SquaredError), seed),
+            Goal::Order => {
+                let all = u32::try_from(labels.len()).unwrap_or(u32::MAX);
+                boosted::fit_ranking(&matrix, labels, &[all], &parameters(Objective::PairwiseRanking), seed)
+            }
+        };
+        let trees = seeds.map(grow).collect::<learn::Result<Vec<Trees>>>()?;
+        Ok(Model { columns: self.columns.clone(), trees })
+    }
+}
+
+/// Few rows, asked many times: small trees.
+fn parameters(objective: Objective) -> BoostingParameters {
+    BoostingParameters {
+        objective,
+        rounds: 60,
+        learning_rate: 0.15,
+        max_depth: 5,
+        min_child_weight: 1.0,
+        subsample: 0.9,
+        colsample: 0.6,
+        ..BoostingParameters::usual()
+    }
+}
+
+/// Whether trees can be grown on this machine.
+pub fn check() -> Result<()> {
+    let mut lessons = Lessons::default();
+    lessons.add(&BTreeMap::from([("x".to_owned(), 0.0)]));
+    lessons.add(&BTreeMap::from([("x".to_owned(), 1.0)]));
+    lessons.fit(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
+}
+
+/// What was learned.
+pub struct Model {
+    columns: BTreeMap<String, usize>,
+    trees: Vec<Trees>,
+}
+
+/// What a model says of one row: the mean of its sets of trees, and how far they are apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess {
+    pub mean: f64,
+    pub spread: f64,
+}
+
+impl Model {
+    pub fn ask(&self, features: &Features) -> Guess {
+        let mut row = vec![f32::NAN; self.columns.len().max(1)];
+        for (name, value) in features {
+            if let Some(column) = self.columns.get(name) {
+                row[*column] = *value as f32;
+            }
+        }
+        let answers: Vec<f64> = self.trees.iter().map(|trees| f64::from(trees.predict_row(&row))).collect();
+        let mean = answers.iter().sum::<f64>() / answers.len() as f64;
+        let variance = answers.iter().map(|answer| (answer - mean).powi(2)).sum::<f64>() / answers.len() as f64;
+        Guess { mean, spread: variance.sqrt() }
+    }
+}

@@ -1,0 +1,29 @@
+//! `random`: points drawn alike, none twice.
+
+use crate::points::Points;
+use crate::problem::Problem;
+use crate::{Result, Seen, Tuner};
+use job::space::Schedule;
+
+pub struct Random {
+    points: Points,
+}
+
+impl Random {
+    pub fn new(problem: &Problem, seed: u64) -> Random {
+        Random { points: Points::new(&problem.space, seed) }
+    }
+}
+
+impl Tuner for Random {
+    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+        let drawn = (0..count).map_while(|_| self.points.draw());
+        Ok(drawn.map(|knobs| Schedule::Template { knobs }).collect())
+    }
+
+    fn observe(&mut self, schedule: &Schedule, _: Seen) {
+        if let Schedule::Template { knobs } = schedule {
+            self.points.take(knobs);
+        }
+    }
+}

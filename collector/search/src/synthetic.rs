@@ -1,0 +1,71 @@
+//! Spaces with made-up times, on which tuners are compared without a compiler.
+
+use crate::{Problem, Seen, Tuner};
+use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
+use job::target::{Target, llvm};
+use models::Fuse;
+use std::collections::BTreeSet;
+
+/// A machine with vectors of 16 floats.
+pub fn machine() -> Target {
+    llvm("x86-64-v4", &["avx512f".to_owned()], 2)
+}
+
+/// The problem of one operator.
+pub fn problem(operator: &str) -> Problem {
+    let graph = zoo::simple::build(operator).expect("an operator");
+    let plan = models::plan(&graph, Fuse::Epilogue).expect("tasks");
+    Problem::of(&plan.tasks[0].task, &machine(), 1)
+}
+
+/// A space of 10 axes with 8 settings each: a billion points, whose time is a product of what each axis costs, and of whether
+/// two go together.
+pub fn billion() -> Problem {
+    const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let axis = |name| Axis { name, meaning: "made up", settings: (0..8).map(Setting::Number).collect() };
+    let axes: Vec<Axis> = NAMES.into_iter().map(axis).collect();
+    let default = Knobs(NAMES.iter().map(|name| ((*name).to_owned(), Setting::Number(0))).collect());
+    Problem { space: Space::free(Template::Contraction, axes, default), ..problem("matmul:m=64,n=64,k=64") }
+}
+
+/// The time of a point: every knob has a best setting, and neighbours of it are little worse.
+pub fn time(schedule: &Schedule) -> f64 {
+    let Schedule::Template { knobs } = schedule else { panic!("a point of a made-up space") };
+    let mut time = 1000.0;
+    for (place, (name, setting)) in knobs.0.iter().enumerate() {
+        let cost = match setting {
+            Setting::Number(number) => {
+                let best = [16.0, 4.0, 8.0, 2.0, 5.0][place % 5];
+                let away = ((1 + number) as f64 / best).log2().abs();
+                1.0 + 0.2 * away
+            }
+            Setting::Choice(word) => {
+                if word.len() % 2 == name.len() % 2 {
+                    1.0
+                } else {
+                    1.3
+                }
+            }
+        };
+        time *= cost;
+    }
+    let together = knobs.number("tile_x").unwrap_or(1) * knobs.number("tile_c").unwrap_or(1);
+    if together > 64 { time * 2.0 } else { time }
+}
+
+/// Lets a tuner try so many, in batches, and returns what it tried; no schedule may come twice.
+pub fn tune(tuner: &mut dyn Tuner, trials: usize, batch: usize, time: impl Fn(&Schedule) -> f64) -> Vec<Schedule> {
+    let (mut tried, mut texts) = (Vec::new(), BTreeSet::new());
+    while tried.len() < trials {
+        let proposed = tuner.propose(batch.min(trials - tried.len())).expect("a proposal");
+        if proposed.is_empty() {
+            break;
+        }
+        for schedule in proposed {
+            assert!(texts.insert(schedule.to_json()), "{} came twice", schedule.to_json());
+            tuner.observe(&schedule, Seen::Time(time(&schedule)));
+            tried.push(schedule);
+        }
+    }
+    tried
+}

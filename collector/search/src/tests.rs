@@ -1,0 +1,108 @@
+//! What holds for every tuner, and which of them is worth its name, on made-up times.
+
+use super::*;
+use crate::synthetic::{billion, problem, time, tune};
+use job::space::Knobs;
+use job::target::Kind;
+use std::collections::BTreeSet;
+
+const CONV: &str = "conv2d:ci=16,hw=14,co=32,k=5,p=2";
+
+fn best(tried: &[Schedule]) -> f64 {
+    tried.iter().map(time).fold(f64::INFINITY, f64::min)
+}
+
+fn templates() -> impl Iterator<Item = TunerName> {
+    TunerName::ALL.iter().copied().filter(|name| *name != TunerName::Metaschedule)
+}
+
+#[test]
+fn the_same_seed_and_news_give_the_same_proposals_and_another_seed_others() {
+    for name in templates() {
+        let tried = |seed: u64| {
+            let mut tuner = tuner(name, &problem(CONV), seed).expect("a tuner");
+            tune(&mut *tuner, 60, 8, time)
+        };
+        let first = tried(1);
+        assert_eq!(tried(1), first, "{name:?}");
+        assert_eq!(tried(2) == first, name == TunerName::Gridsearch, "{name:?}");
+    }
+}
+
+#[test]
+fn what_was_heard_of_is_not_proposed() {
+    for name in TunerName::ALL.iter().copied() {
+        let problem = problem(CONV);
+        let fresh = || tuner(name, &problem, 3).expect("a tuner");
+        let before = fresh().propose(20).expect("a proposal");
+        assert!(!before.is_empty(), "{name:?}");
+        let mut resumed = fresh();
+        before.iter().for_each(|schedule| resumed.observe(schedule, Seen::Failed));
+        let after = resumed.propose(20).expect("a proposal");
+        assert!(!after.is_empty() && after.iter().all(|schedule| !before.contains(schedule)), "{name:?}");
+    }
+}
+
+#[test]
+fn proposals_are_points_of_the_space_and_end_with_it() {
+    let small = problem("relu:shape=2x6");
+    let points = (0..small.space.size()).map(|place| job::space::point(&small.space, place));
+    let allowed: BTreeSet<Knobs> = points.filter(|knobs| small.space.allows(knobs)).collect();
+    for name in templates() {
+        let mut tuner = tuner(name, &small, 5).expect("a tuner");
+        let tried = tune(&mut *tuner, 1000, 8, time);
+        assert_eq!(tried.len(), allowed.len(), "{name:?}");
+        for schedule in &tried {
+            let Schedule::Template { knobs } = schedule else { panic!("{schedule:?}") };
+            assert!(small.space.allows(knobs), "{name:?}: {knobs:?}");
+        }
+        assert_eq!(tuner.propose(8).expect("nothing"), [], "{name:?}");
+    }
+}
+
+#[test]
+fn who_learns_is_better_than_chance_at_equal_trials() {
+    for space in [billion(), problem(CONV)] {
+        let reached = |name: TunerName| {
+            let runs = (0..3).map(|seed| {
+                let mut tuner = tuner(name, &space, seed).expect("a tuner");
+                best(&tune(&mut *tuner, 120, 8, time))
+            });
+            let mut runs: Vec<f64> = runs.collect();
+            runs.sort_by(f64::total_cmp);
+            runs[1]
+        };
+        let chance = reached(TunerName::Random);
+        // Four generations are too few where chance nearly sees all.
+        let is_large = space.space.size() > 1 << 20;
+        let learners = [TunerName::Draft, TunerName::Xgb, TunerName::XgbKnob, TunerName::XgbRank];
+        for name in learners.into_iter().chain(is_large.then_some(TunerName::Ga)) {
+            let own = reached(name);
+            assert!(own < chance, "{name:?} reaches {own}, chance {chance}, in {} points", space.space.size());
+        }
+    }
+}
+
+#[test]
+fn what_other_sizes_taught_is_used_at_once() {
+    let (own, other) = (problem(CONV), problem("conv2d:ci=32,hw=28,co=32,k=5,p=2"));
+    let default = |problem: &Problem| time(&Schedule::Template { knobs: problem.space.default.clone() });
+    let mut taught = tuner(TunerName::Draft, &own, 1).expect("a tuner");
+    let mut teacher = tuner(TunerName::Random, &other, 1).expect("a tuner");
+    for schedule in tune(&mut *teacher, 150, 10, time) {
+        taught.learn(&other, &schedule, time(&schedule) / default(&other));
+    }
+    let mut untaught = tuner(TunerName::Draft, &own, 1).expect("a tuner");
+    let (taught, untaught) = (tune(&mut *taught, 16, 8, time), tune(&mut *untaught, 16, 8, time));
+    assert!(best(&taught) < best(&untaught), "{} {}", best(&taught), best(&untaught));
+}
+
+#[test]
+fn tuners_have_names_and_fit_targets() {
+    let names: Vec<String> = TunerName::ALL.iter().map(|name| name.name().to_owned()).collect();
+    let written = TunerName::ALL.iter().map(|name| serde_json::to_value(name).expect("a word"));
+    assert_eq!(written.map(|value| value.as_str().expect("a word").to_owned()).collect::<Vec<_>>(), names);
+    assert!(TunerName::ALL.iter().all(|name| name.misfit(Kind::Llvm).is_none() && name.misfit(Kind::Torch).is_some()));
+    let fits_gpus = TunerName::ALL.iter().filter(|name| name.misfit(Kind::Cuda).is_none()).count();
+    assert_eq!(fits_gpus, 6);
+}

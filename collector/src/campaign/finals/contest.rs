@@ -1,0 +1,295 @@
+//! Which of several schedules is fastest, when each has one time that may be lucky.
+//!
+//! Those that look best are measured again in rounds, one after the other, and compared within rounds. One that is slower in
+//! every round, or as fast, needs no more of them. Whoever was not measured again and looks better than what the leader turns
+//! out to be joins, so that no lucky time is left above a confirmed one.
+
+use crate::network::ratio::{Ratio, ratio};
+use measure::statistics::median;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// So many begin.
+const FIRST: usize = 3;
+/// So many take part at most.
+const MOST: usize = 8;
+/// Rounds that nobody is spared.
+const LEAST_ROUNDS: usize = 3;
+/// Rounds of one schedule after which what is not known stays so.
+const MOST_ROUNDS: usize = 9;
+/// Whoever is behind by more in each of the least rounds is slower.
+const FAR: f64 = 0.03;
+/// Whose ratio is known to be within this of one is equal.
+const EQUAL: f64 = 0.01;
+
+/// How one that takes part stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not measured again.
+    Outside,
+    /// Measured in every round.
+    Inside,
+    /// As fast as the leader.
+    Equal,
+    /// Slower, or no longer right.
+    Slower,
+}
+
+/// A schedule with its first time.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    median_ns: f64,
+    upper_end_ns: f64,
+    rounds: BTreeMap<usize, f64>,
+    place: Place,
+}
+
+impl Entry {
+    /// One that was measured once.
+    pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
+        Entry { median_ns, upper_end_ns, rounds: BTreeMap::new(), place: Place::Outside }
+    }
+
+    /// The middle of all its times.
+    fn middle_ns(&self) -> f64 {
+        let mut all: Vec<f64> = self.rounds.values().copied().chain([self.median_ns]).collect();
+        all.sort_by(f64::total_cmp);
+        median(&all)
+    }
+}
+
+/// What is known in the end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The fastest: its number among the entries.
+    #[serde(skip)]
+    pub winner: usize,
+    /// The middle of its times, in nanoseconds.
+    pub median_ns: f64,
+    /// Rounds that it was measured in.
+    pub rounds: usize,
+    /// Schedules that were measured again.
+    pub measured_again: usize,
+    /// Schedules that are as fast.
+    pub equals: usize,
+    /// Schedules of which that is not known.
+    pub undecided: usize,
+    /// The time of the next best one over it, within rounds.
+    pub second_over_best: Option<Ratio>,
+}
+
+/// Schedules of one search, those with the lowest upper ends first.
+#[derive(Clone, Debug)]
+pub struct Contest {
+    entries: Vec<Entry>,
+    round: usize,
+    /// Measurements of the round that have not come back.
+    open: usize,
+}
+
+impl Contest {
+    /// A contest of these, which stand in the order of their upper ends.
+    pub fn new(entries: Vec<Entry>) -> Contest {
+        let mut contest = Contest { entries, round: 0, open: 0 };
+        contest.entries.iter_mut().take(FIRST).for_each(|entry| entry.place = Place::Inside);
+        contest
+    }
+
+    /// Hears of a round of an earlier process.
+    pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
+        for (number, ns) in round {
+            self.entries[*number].place = Place::Inside;
+            self.take(*number, *ns);
+        }
+        self.round += 1;
+        self.judge();
+    }
+
+    /// Who is measured in the next round, in turns; nobody while one goes on, and when all is known.
+    pub fn next_round(&mut self) -> Vec<usize> {
+        if self.open > 0 || self.is_over() {
+            return Vec::new();
+        }
+        let mut inside: Vec<usize> = self.inside().collect();
+        let turn = self.round % inside.len().max(1);
+        inside.rotate_left(turn);
+        self.open = inside.len();
+        inside
+    }
+
+    /// Hears of a measurement, which gave a time or none.
+    pub fn hear(&mut self, number: usize, ns: Option<f64>) {
+        self.take(number, ns);
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 {
+            self.round += 1;
+            self.judge();
+        }
+    }
+
+    fn take(&mut self, number: usize, ns: Option<f64>) {
+        match ns {
+            Some(ns) => drop(self.entries[number].rounds.insert(self.round, ns)),
+            None => self.entries[number].place = Place::Slower,
+        }
+    }
+
+    fn inside(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.entries.len()).filter(|number| self.entries[*number].place == Place::Inside)
+    }
+
+    /// Whoever has the lowest middle of those that were not found slower.
+    fn leader(&self) -> Option<usize> {
+        let able = (0..self.entries.len())
+            .filter(|number| !self.entries[*number].rounds.is_empty() && self.entries[*number].place != Place::Slower);
+        able.min_by(|one, other| self.entries[*one].middle_ns().total_cmp(&self.entries[*other].middle_ns()))
+    }
+
+    fn compare(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
+        let (one, other) = (&self.entries[one].rounds, &self.entries[other].rounds);
+        let both = one.iter().filter_map(|(round, ns)| Some((*ns, *other.get(round)?)));
+        let (ones, others): (Vec<f64>, Vec<f64>) = both.unzip();
+        let ratios = ones.iter().zip(&others).map(|(one, other)| one / other).collect();
+        (ratios, ratio(&ones, &others))
+    }
+
+    /// Lets go of whom no more need be known, and takes in whom nobody has confirmed.
+    fn judge(&mut self) {
+        let Some(leader) = self.leader() else { return };
+        for number in self.inside().filter(|number| *number != leader).collect::<Vec<_>>() {
+            let (ratios, ratio) = self.compare(number, leader);
+            let interval = ratio.and_then(|ratio| ratio.interval);
+            let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + FAR);
+            let place = match interval {
+                _ if is_far => Place::Slower,
+                Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => Place::Equal,
+                Some((low, _)) if low > 1.0 => Place::Slower,
+                _ => Place::Inside,
+            };
+            self.entries[number].place = place;
+        }
+        let has_rivals =
+            self.inside().any(|number| number != leader && self.entries[number].rounds.len() < MOST_ROUNDS);
+        let again = self.entries.iter().filter(|entry| entry.place != Place::Outside).count();
+        if has_rivals || self.entries[leader].rounds.len() < LEAST_ROUNDS || again >= MOST {
+            return;
+        }
+        // Whoever only seems as fast need not be told from it.
+        let known_ns = self.entries[leader].middle_ns() * (1.0 - EQUAL);
+        let lucky = self.entries.iter().position(|one| one.place == Place::Outside && one.upper_end_ns < known_ns);
+        if let Some(lucky) = lucky {
+            self.entries[lucky].place = Place::Inside;
+            self.entries[leader].place = Place::Inside;
+        }
+    }
+
+    /// Whether all is known, or no more will be.
+    pub fn is_over(&self) -> bool {
+        // Whoever is alone need not be told from others.
+        if self.entries.len() < 2 {
+            return true;
+        }
+        let Some(leader) = self.leader() else { return self.inside().next().is_none() };
+        let is_tired = |number: usize| self.entries[number].rounds.len() >= MOST_ROUNDS;
+        let rivals = self.inside().any(|number| number != leader && !is_tired(number));
+        let is_bounded = self.round >= MOST * MOST_ROUNDS;
+        is_bounded || !rivals && self.entries[leader].rounds.len() >= LEAST_ROUNDS
+    }
+
+    /// What is known; nothing where nothing was measured again.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let winner = self.leader()?;
+        let again = |number: &usize| *number != winner && !self.entries[*number].rounds.is_empty();
+        let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
+        let middle = |number: &&usize| self.entries[**number].middle_ns();
+        let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
+        let count = |place: Place| others.iter().filter(|number| self.entries[**number].place == place).count();
+        Some(Verdict {
+            winner,
+            median_ns: self.entries[winner].middle_ns(),
+            rounds: self.entries[winner].rounds.len(),
+            measured_again: others.len() + 1,
+            equals: count(Place::Equal),
+            undecided: count(Place::Inside),
+            second_over_best: second.and_then(|second| self.compare(*second, winner).1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries with lucky first times; `truth` says what each takes, disturbed by what the round does to all.
+    fn run(firsts: &[f64], truth: impl Fn(usize, usize) -> Option<f64>) -> (Contest, usize) {
+        let mut contest = Contest::new(firsts.iter().map(|ns| Entry::new(*ns, ns * 1.01)).collect());
+        let mut measured = 0;
+        for round in 0.. {
+            let next = contest.next_round();
+            if next.is_empty() {
+                break;
+            }
+            assert!(round < 200, "it ends");
+            for number in next {
+                measured += 1;
+                contest.hear(number, truth(number, round));
+            }
+        }
+        (contest, measured)
+    }
+
+    #[test]
+    fn a_lucky_first_time_does_not_win() {
+        let truth = [120.0, 100.0, 150.0];
+        let noise = |round: usize| [1.0, 1.3, 1.1][round % 3];
+        let (contest, measured) = run(&[80.0, 101.0, 102.0], |number, round| Some(truth[number] * noise(round)));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.measured_again, verdict.undecided), (1, 3, 0));
+        assert!(measured <= 12, "what is far behind is let go: {measured}");
+        assert_eq!(verdict.second_over_best.map(|ratio| (ratio.median * 100.0).round()), Some(120.0));
+    }
+
+    #[test]
+    fn whoever_looks_better_than_the_leader_turns_out_to_be_is_measured_too() {
+        // The first three were lucky; the fourth is what it seems.
+        let truth = [110.0, 112.0, 114.0, 100.0, 130.0];
+        let (contest, _) = run(&[90.0, 91.0, 92.0, 100.0, 129.0], |number, _| Some(truth[number]));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.winner, verdict.measured_again), (3, 4));
+    }
+
+    #[test]
+    fn equals_are_called_so_and_noise_is_not() {
+        let (contest, measured) =
+            run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 0.4));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.equals, verdict.undecided), (1, 0), "{verdict:?}");
+        assert_eq!(measured, 12, "six rounds make an interval");
+        let (contest, measured) =
+            run(&[100.0, 100.0], |number, round| Some(100.0 + ((number + round) % 2) as f64 * 20.0));
+        let verdict = contest.verdict().expect("a verdict");
+        assert_eq!((verdict.equals, verdict.undecided, measured), (0, 1, 2 * MOST_ROUNDS), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_fails_or_stands_alone_is_no_trouble() {
+        assert!(run(&[], |_, _| None).0.verdict().is_none());
+        assert!(run(&[1.0, 2.0], |_, _| None).0.verdict().is_none());
+        let (contest, measured) = run(&[100.0], |_, _| Some(101.0));
+        assert_eq!((contest.verdict(), measured), (None, 0));
+        let (contest, _) = run(&[90.0, 100.0], |number, _| (number == 1).then_some(100.0));
+        assert_eq!(contest.verdict().expect("a verdict").winner, 1);
+    }
+
+    #[test]
+    fn rounds_of_an_earlier_process_count() {
+        let entries = || vec![Entry::new(100.0, 101.0), Entry::new(100.0, 101.0)];
+        let mut contest = Contest::new(entries());
+        (0..6).for_each(|_| contest.resume(&[(0, Some(100.0)), (1, Some(100.2))]));
+        assert!(contest.next_round().is_empty(), "nothing is repeated");
+        assert_eq!(contest.verdict().expect("a verdict").equals, 1);
+        let mut contest = Contest::new(entries());
+        contest.resume(&[(0, Some(100.0))]);
+        assert_eq!(contest.next_round().len(), 2);
+    }
+}

@@ -1,0 +1,139 @@
+//! The end of a search: its best few are measured again, in turns, until it is known which is fastest.
+
+mod contest;
+
+pub use contest::Verdict;
+
+use super::planned::Attempt;
+use super::source::Source;
+use super::tuning::{Search, Tuning};
+use contest::{Contest, Entry};
+use datasets::{Key, Outcome, Record};
+use job::space::Schedule;
+use std::collections::{HashMap, HashSet};
+
+/// A contest for each search.
+pub struct Finals {
+    contests: Vec<Match>,
+}
+
+/// A contest with the attempts of its entries.
+struct Match {
+    contest: Contest,
+    attempts: Vec<Attempt>,
+    schedules: Vec<Schedule>,
+}
+
+/// The schedule that a search found, and how sure that is.
+pub struct Found<'a> {
+    /// The schedule.
+    pub schedule: &'a Schedule,
+    /// The attempt at it.
+    pub attempt: &'a Attempt,
+    /// How it compares.
+    pub verdict: Verdict,
+}
+
+impl Finals {
+    /// Of what every measurement of the searches' experiments says; records stand in the order of time.
+    pub fn new(tuning: &Tuning, records: &[Record]) -> Finals {
+        Finals { contests: tuning.searches().iter().map(|search| Match::new(search, records)).collect() }
+    }
+
+    /// What each search found, in their order; nothing where none of its schedules was measured again.
+    pub fn found(&self) -> impl Iterator<Item = Option<Found<'_>>> {
+        self.contests.iter().map(|one| {
+            let verdict = one.contest.verdict()?;
+            let (schedule, attempt) = (&one.schedules[verdict.winner], &one.attempts[verdict.winner]);
+            Some(Found { schedule, attempt, verdict })
+        })
+    }
+}
+
+impl Match {
+    fn new(search: &Search, records: &[Record]) -> Match {
+        let mut firsts: Vec<(f64, &Record, Attempt, Schedule)> = Vec::new();
+        let mut seen: HashSet<Key> = HashSet::new();
+        let mut later: Vec<&Record> = Vec::new();
+        for record in records.iter().filter(|record| search.owns(record)) {
+            if !seen.insert(record.key) {
+                later.push(record);
+                continue;
+            }
+            let usable = search.usable(record).filter(|_| record.outcome == Outcome::Ok);
+            let attempt = usable.and_then(|schedule| Some((search.attempt(schedule.clone()).ok()?, schedule)));
+            // What was measured by another plan is another experiment.
+            let attempt = attempt.filter(|(attempt, _)| attempt.key == record.key);
+            if let (Some((attempt, schedule)), Some(upper)) = (attempt, record.upper_end_ns()) {
+                firsts.push((upper, record, attempt, schedule));
+            }
+        }
+        firsts.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let entries = firsts.iter().map(|(upper, record, ..)| Entry::new(record.median_ns.unwrap_or(*upper), *upper));
+        let mut contest = Contest::new(entries.collect());
+        let numbers: HashMap<Key, usize> =
+            firsts.iter().enumerate().map(|(number, first)| (first.1.key, number)).collect();
+        for round in rounds(&later, &numbers) {
+            contest.resume(&round);
+        }
+        let (attempts, schedules) = firsts.into_iter().map(|(_, _, attempt, schedule)| (attempt, schedule)).unzip();
+        Match { contest, attempts, schedules }
+    }
+}
+
+/// Measurements after the first ones as rounds: a new one begins where somebody comes again.
+fn rounds(later: &[&Record], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
+    let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
+    for record in later {
+        let Some(&number) = numbers.get(&record.key) else { continue };
+        let ns = record.median_ns.filter(|_| record.outcome == Outcome::Ok);
+        match rounds.last_mut() {
+            Some(round) if round.iter().all(|(other, _)| *other != number) => round.push((number, ns)),
+            _ => rounds.push(vec![(number, ns)]),
+        }
+    }
+    rounds
+}
+
+impl Source for Finals {
+    fn propose(&mut self, builds: usize) -> Vec<Attempt> {
+        let mut proposed = Vec::new();
+        for one in &mut self.contests {
+            if proposed.len() >= builds {
+                break;
+            }
+            let round = one.contest.next_round();
+            proposed.extend(round.into_iter().map(|number| one.attempts[number].clone()));
+        }
+        proposed
+    }
+
+    fn observe(&mut self, attempt: &Attempt, record: &Record) {
+        let ns = record.median_ns.filter(|_| record.outcome == Outcome::Ok);
+        self.hear(attempt, ns);
+    }
+
+    fn forgo(&mut self, attempt: &Attempt) {
+        self.hear(attempt, None);
+    }
+
+    fn standing(&self) -> Option<String> {
+        let known = self.contests.iter().filter(|one| one.contest.is_over()).count();
+        Some(format!("the best are measured again: {known} of {} searches know theirs", self.contests.len()))
+    }
+
+    /// Nobody knows how many rounds it will take; the next one is sure.
+    fn left(&self) -> usize {
+        self.contests.iter().filter(|one| !one.contest.is_over()).count()
+    }
+}
+
+impl Finals {
+    fn hear(&mut self, attempt: &Attempt, ns: Option<f64>) {
+        for one in &mut self.contests {
+            if let Some(number) = one.attempts.iter().position(|own| own.key == attempt.key) {
+                one.contest.hear(number, ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What was asked of a search.
+
+use job::target::Kind;
+use search::TunerName;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// How schedules are searched for, in place of sweeping through samples of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tune {
+    /// Who proposes.
+    pub tuner: TunerName,
+    /// Trials of each model, all its tasks, thread counts and cache states together.
+    pub trials: usize,
+    /// Trials of a task on one number of threads, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials_per_task: Option<usize>,
+    /// A task that gained nothing in so many trials gets no more; 0 never gives up.
+    pub patience: usize,
+}
+
+impl Default for Tune {
+    fn default() -> Tune {
+        Tune { tuner: TunerName::Draft, trials: 3000, trials_per_task: None, patience: 100 }
+    }
+}
+
+/// Trials, and how that is said.
+const TRIALS: RangeInclusive<usize> = 1..=1_000_000;
+const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
+
+/// A setting that cannot be carried out: its name, what it is, and what it may be.
+pub type Refusal = (&'static str, String, String);
+
+impl Tune {
+    /// What cannot be carried out on a target, where code is made for several sizes at once or not.
+    pub fn refusal(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
+        let per_task = self.trials_per_task.unwrap_or(self.trials);
+        let counts = [
+            ("trials", self.trials, TRIALS, TRIALS_ALLOWED),
+            ("trials_per_task", per_task, TRIALS, TRIALS_ALLOWED),
+            ("patience", self.patience, 0..=*TRIALS.end(), "allowed are 0 to 1000000"),
+        ];
+        let wrong = counts.into_iter().find(|(_, count, allowed, _)| !allowed.contains(count));
+        if let Some((field, count, _, allowed)) = wrong {
+            return Some((field, count.to_string(), allowed.to_owned()));
+        }
+        let sizes = "schedules are searched for one size at a time: leave out the executor `vm`";
+        let why = self.tuner.misfit(target).or_else(|| is_for_sizes.then(|| sizes.to_owned()))?;
+        Some(("tuner", self.tuner.name().to_owned(), why))
+    }
+}

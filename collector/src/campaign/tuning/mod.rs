@@ -1,0 +1,263 @@
+//! A search as a source of attempts: every trial is an attempt like any other, known records are heard first, and trials go
+//! where they save most.
+
+mod of_task;
+#[cfg(test)]
+mod tests;
+
+pub use of_task::{Search, Stop};
+
+use super::attempt::attempts;
+use super::config::{Config, Sampler};
+use super::module::PlannedModule;
+use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
+use super::source::Source;
+use super::tune::Tune;
+use datasets::{Key, Record};
+use job::space::Schedule;
+use job::target::Target;
+use search::{Problem, Seen, spending};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Trials of one search that are proposed at once: few, because each batch follows from what the one before taught.
+const BATCH: usize = 4;
+/// The standing tells what so many of the last trials gained.
+const RECENT: usize = 32;
+
+/// All searches of a campaign, which share its trials.
+pub struct Tuning {
+    tune: Tune,
+    /// What is measured once, whatever is searched: tasks of libraries, whole files.
+    fixed: Vec<Attempt>,
+    searches: Vec<Search>,
+    /// Trials that may still be begun.
+    left: usize,
+    /// The sum of best times after each trial that was heard of, once every search has one.
+    totals: Vec<f64>,
+    /// Experiments that were heard of.
+    keys: HashSet<Key>,
+    /// Experiments of no search.
+    others: Vec<Key>,
+    failure: Option<search::Error>,
+}
+
+/// What a search is made for: the campaign's tasks, and the machine.
+pub struct Ground<'a> {
+    /// The tasks.
+    pub tasks: &'a [PlannedTask],
+    /// Models that are run as a whole.
+    pub modules: &'a [PlannedModule],
+    /// What code is made for.
+    pub target: &'a Target,
+    /// What was asked for.
+    pub config: &'a Config,
+    /// Records with all that is known before tasks are.
+    pub bases: &'a Bases,
+    /// CPUs that may be used.
+    pub cpus: &'a [usize],
+    /// What must be written for a cold cache.
+    pub flush_bytes: u64,
+}
+
+/// Why there is no search.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TuningError {
+    #[error(transparent)]
+    Planning(#[from] PlanningError),
+    #[error("cannot search")]
+    Search(#[from] search::Error),
+    #[error("there is nothing to search: libraries compute all tasks of this campaign")]
+    NoSpace,
+}
+
+impl Tuning {
+    /// One search for each task, number of threads and cache state; those are ours whose default schedule is.
+    pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(Key) -> bool) -> Result<Tuning, TuningError> {
+        let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
+        // Every search begins with the default schedule and so never ends behind it.
+        let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
+        let defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
+        let (compiled, fixed): (Vec<Attempt>, Vec<Attempt>) =
+            defaults.into_iter().partition(|attempt| matches!(attempt.code, Code::Compiled { .. }));
+        if compiled.is_empty() {
+            return Err(TuningError::NoSpace);
+        }
+        let ours = compiled.into_iter().filter(|attempt| is_ours(attempt.key));
+        let searches = ours.map(|default| Search::new(default, ground, tune));
+        let fixed: Vec<Attempt> = fixed.into_iter().filter(|attempt| is_ours(attempt.key)).collect();
+        Ok(Tuning {
+            tune: tune.clone(),
+            others: fixed.iter().map(|attempt| attempt.key).collect(),
+            fixed,
+            searches: searches.collect::<Result<Vec<Search>, TuningError>>()?,
+            left: tune.trials.saturating_mul(config.models.len()),
+            totals: Vec::new(),
+            keys: HashSet::new(),
+            failure: None,
+        })
+    }
+
+    /// Hears the records of a store in the order of time. Those of this very campaign are trials that need not be made again;
+    /// all others are known for nothing.
+    pub fn resume(&mut self, records: &[Record]) {
+        let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
+        for (place, search) in self.searches.iter().enumerate() {
+            places.insert(search.ground(), place);
+        }
+        let hash = self.searches.first().and_then(|search| search.config_hash());
+        for record in records {
+            let Some(place) = of_task::ground_of(record).and_then(|ground| places.get(&ground).copied()) else {
+                continue;
+            };
+            let Some(schedule) = self.searches[place].usable(record) else { continue };
+            if !self.keys.insert(record.key) {
+                continue;
+            }
+            if record.config_hash == hash {
+                self.left = self.left.saturating_sub(1);
+                self.searches[place].standing.begun += 1;
+            }
+            self.hear(place, &schedule, record);
+        }
+    }
+
+    /// How many trials may still be begun, and attempts that are none.
+    pub fn left(&self) -> usize {
+        self.fixed.len() + self.trials_left()
+    }
+
+    fn trials_left(&self) -> usize {
+        let room = |search: &Search| match (search.stop(&self.tune), self.tune.trials_per_task) {
+            (Some(_), _) => 0,
+            (None, Some(most)) => most.saturating_sub(search.standing.begun),
+            (None, None) => self.left,
+        };
+        self.left.min(self.searches.iter().fold(0usize, |sum, search| sum.saturating_add(room(search))))
+    }
+
+    /// The searches as they stand.
+    pub fn searches(&self) -> &[Search] {
+        &self.searches
+    }
+
+    /// Why each search ended, in their order.
+    pub fn stops(&self) -> Vec<Stop> {
+        self.searches.iter().map(|search| search.stop(&self.tune).unwrap_or(Stop::Trials)).collect()
+    }
+
+    /// Experiments of its searches that were heard of.
+    pub fn keys(&self) -> HashSet<Key> {
+        self.keys.iter().chain(&self.others).copied().collect()
+    }
+
+    /// Leaves out attempts of no search that need not be made.
+    pub fn leave_out(&mut self, is_known: impl Fn(Key) -> bool) {
+        self.fixed.retain(|attempt| !is_known(attempt.key));
+    }
+
+    /// How many experiments need not be made.
+    pub fn known(&self) -> usize {
+        self.keys.len() + self.others.len() - self.fixed.len()
+    }
+
+    /// Why a tuner gave up, if one did.
+    pub fn failure(&mut self) -> Option<search::Error> {
+        self.failure.take()
+    }
+
+    fn hear(&mut self, place: usize, schedule: &Schedule, record: &Record) {
+        self.searches[place].hear(schedule, record);
+        if let Some(over_default) = self.searches[place].over_default(record) {
+            let problem: Arc<Problem> = Arc::clone(self.searches[place].problem());
+            let kind = self.searches[place].kind().to_owned();
+            let others = self.searches.iter_mut().enumerate().filter(|(other, _)| *other != place);
+            for (_, search) in others.filter(|(_, search)| search.kind() == kind) {
+                search.learn(&problem, schedule, over_default);
+            }
+        }
+        let bests: Option<Vec<f64>> = self.searches.iter().map(Search::weighted_best).collect();
+        self.totals.extend(bests.map(|bests| bests.iter().sum::<f64>()));
+    }
+
+    fn find(&self, attempt: &Attempt) -> Option<usize> {
+        self.searches.iter().position(|search| search.is_of(attempt))
+    }
+
+    /// The next batch of the search that promises most; nothing where all wait or have ended.
+    fn next_batch(&mut self) -> Vec<Attempt> {
+        let mut waiting: HashSet<usize> = HashSet::new();
+        while self.left > 0 && self.failure.is_none() {
+            let able = self
+                .searches
+                .iter()
+                .enumerate()
+                .filter(|(place, search)| !waiting.contains(place) && search.stop(&self.tune).is_none());
+            let Some(place) = spending::next(able.map(|(place, search)| (place, &search.standing))) else { break };
+            let search = &mut self.searches[place];
+            let cap = self.tune.trials_per_task.map_or(usize::MAX, |most| most - search.standing.begun);
+            match search.propose(BATCH.min(self.left).min(cap)) {
+                Ok(batch) if batch.is_empty() => drop(waiting.insert(place)),
+                Ok(batch) => {
+                    self.left -= batch.len();
+                    return batch;
+                }
+                Err(TuningError::Search(error)) => self.failure = Some(error),
+                Err(TuningError::Planning(_) | TuningError::NoSpace) => drop(waiting.insert(place)),
+            }
+        }
+        Vec::new()
+    }
+}
+
+impl Source for Tuning {
+    fn propose(&mut self, builds: usize) -> Vec<Attempt> {
+        if !self.fixed.is_empty() {
+            let count = builds.min(self.fixed.len());
+            return self.fixed.drain(..count).collect();
+        }
+        let mut proposed = Vec::new();
+        // Searches that were not begun are begun together, and one search alone is given more at once.
+        while proposed.len() < builds.min(2 * BATCH) {
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                break;
+            }
+            proposed.extend(batch);
+        }
+        proposed
+    }
+
+    fn observe(&mut self, attempt: &Attempt, record: &Record) {
+        self.keys.insert(record.key);
+        let Code::Compiled { schedule, .. } = &attempt.code else { return };
+        let Some(place) = self.find(attempt) else { return };
+        self.searches[place].returned();
+        self.hear(place, &Arc::clone(schedule), record);
+    }
+
+    fn forgo(&mut self, attempt: &Attempt) {
+        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return };
+        self.searches[place].returned();
+        self.searches[place].tell(schedule, Seen::Elsewhere);
+    }
+
+    fn standing(&self) -> Option<String> {
+        let (first, last) = (self.totals.first()?, self.totals.last()?);
+        let before = self.totals[self.totals.len().saturating_sub(RECENT + 1)];
+        let gain = |from: &f64| format!("{:.1} %", 100.0 * (from - last) / from);
+        let of = if self.searches.len() > 1 { "sum of bests" } else { "best" };
+        Some(format!(
+            "{of} {}, {} below the first; the last {} trials gained {}",
+            report::duration(*last),
+            gain(first),
+            RECENT.min(self.totals.len() - 1),
+            gain(&before)
+        ))
+    }
+
+    fn left(&self) -> usize {
+        Tuning::left(self)
+    }
+}

@@ -1,0 +1,236 @@
+//! The search for one task on one number of threads with one state of caches.
+
+use super::TuningError;
+use crate::campaign::attempt::{attempt, source_of};
+use crate::campaign::planned::{Attempt, Code};
+use crate::campaign::tune::Tune;
+use datasets::{CacheState, Outcome, Record, Source};
+use job::revision::Revisions;
+use job::space::Schedule;
+use job::target::Target;
+use models::Task;
+use search::spending::Standing;
+use search::{Problem, Seen, Tuner, tuner};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What a search is of: the hash of its task, its threads, and whether caches are cold.
+pub(super) type Ground = (String, i64, bool);
+
+/// The search that a record would belong to.
+pub(super) fn ground_of(record: &Record) -> Option<Ground> {
+    Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// There are no more trials.
+    Trials,
+    /// It had as many trials as one task may.
+    TrialsPerTask,
+    /// It gained nothing for long.
+    Patience,
+    /// Nothing is left to propose.
+    Exhausted,
+}
+
+impl Stop {
+    /// The reason in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Stop::Trials => "no more trials",
+            Stop::TrialsPerTask => "trials per task",
+            Stop::Patience => "no gain for long",
+            Stop::Exhausted => "nothing left to try",
+        }
+    }
+}
+
+/// One search: its tuner, and how it stands.
+pub struct Search {
+    default: Attempt,
+    task: Task,
+    target: Target,
+    revisions: Revisions,
+    problem: Arc<Problem>,
+    tuner: Box<dyn Tuner>,
+    pub(super) standing: Standing,
+    default_ns: Option<f64>,
+    /// Trials that were begun and not heard of.
+    open: usize,
+    is_exhausted: bool,
+    /// Hashes of schedules that were begun or heard of.
+    known: HashSet<String>,
+}
+
+impl Search {
+    pub(super) fn new(default: Attempt, ground: &super::Ground<'_>, tune: &Tune) -> Result<Search, TuningError> {
+        let planned = &ground.tasks[default.task];
+        let threads = default.cpus.len();
+        let problem = Problem::of(planned.scheduled(), ground.target, threads);
+        let own = format!("{} {} {threads} {:?}", ground.config.seed, planned.task.hash(), default.state);
+        let digest = blake3::hash(own.as_bytes());
+        let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
+        let weight: usize = planned.counts.iter().map(|(_, count)| *count).sum();
+        Ok(Search {
+            task: planned.scheduled().clone(),
+            target: ground.target.clone(),
+            revisions: ground.bases.revisions.clone(),
+            tuner: tuner(tune.tuner, &problem, seed)?,
+            problem: Arc::new(problem),
+            standing: Standing { weight: weight.max(1) as f64, ..Standing::default() },
+            default,
+            default_ns: None,
+            open: 0,
+            is_exhausted: false,
+            known: HashSet::new(),
+        })
+    }
+
+    pub(super) fn ground(&self) -> Ground {
+        let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
+        (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
+    }
+
+    pub(super) fn config_hash(&self) -> Option<String> {
+        self.default.with_task.config_hash.clone()
+    }
+
+    /// Whether an attempt is one of its trials.
+    pub(super) fn is_of(&self, attempt: &Attempt) -> bool {
+        let own = &self.default;
+        own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
+    }
+
+    /// Whether a record is of its task, threads and caches.
+    pub fn owns(&self, record: &Record) -> bool {
+        ground_of(record).is_some_and(|ground| ground == self.ground())
+    }
+
+    /// The schedule of a record that tells of the code that this search would try, here.
+    pub fn usable(&self, record: &Record) -> Option<Schedule> {
+        let base = &self.default.with_task;
+        let is_alike = record.source == Source::Measured
+            && record.symbolic_task.is_none()
+            && record.target_text == base.target_text
+            && record.host_class == base.host_class
+            && record.spin_count == base.spin_count;
+        let schedule = Schedule::from_json(record.schedule.as_ref().filter(|_| is_alike)?.text()).ok()?;
+        let revision = self.revisions.of(&self.task, self.target.kind, &schedule);
+        (record.code_revision.as_deref() == Some(&*revision)).then_some(schedule)
+    }
+
+    /// The next trials. The first one is the default schedule, unless its time is known.
+    pub(super) fn propose(&mut self, count: usize) -> Result<Vec<Attempt>, TuningError> {
+        let Code::Compiled { schedule: default, .. } = &self.default.code else { return Ok(Vec::new()) };
+        if self.known.insert(default.hash()) {
+            self.standing.begun += 1;
+            self.open += 1;
+            return Ok(vec![self.default.clone()]);
+        }
+        let mut attempts = Vec::new();
+        while attempts.len() < count {
+            let proposed = self.tuner.propose(count - attempts.len())?;
+            if proposed.is_empty() {
+                break;
+            }
+            for schedule in proposed {
+                // A tuner may name what everybody begins with.
+                if self.known.insert(schedule.hash()) {
+                    attempts.push(self.attempt(schedule)?);
+                }
+            }
+        }
+        self.is_exhausted = attempts.is_empty() && self.open == 0;
+        self.standing.begun += attempts.len();
+        self.open += attempts.len();
+        Ok(attempts)
+    }
+
+    /// The attempt at a schedule.
+    pub fn attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
+        let own = &self.default;
+        let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
+        let code = Code::Compiled {
+            revision: self.revisions.of(&self.task, self.target.kind, &schedule),
+            source: source_of(&schedule, default),
+            schedule: Arc::new(schedule),
+        };
+        let run = (own.state, own.method.clone(), own.cpus.len());
+        Ok(attempt((own.task, own.family), code, run, &own.with_task, &own.cpus)?)
+    }
+
+    /// One of its trials came back.
+    pub(super) fn returned(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// Hears what came of a schedule. Its time is the upper end of what is known of its median: of many medians the least is
+    /// the one that was disturbed least, or the luckiest.
+    pub(super) fn hear(&mut self, schedule: &Schedule, record: &Record) {
+        let ns = time_of(record);
+        self.known.insert(schedule.hash());
+        let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
+        if schedule.hash() == default.hash() {
+            self.default_ns = ns;
+        }
+        self.standing.hear(ns);
+        self.tell(schedule, ns.map_or(Seen::Failed, Seen::Time));
+    }
+
+    pub(super) fn tell(&mut self, schedule: &Schedule, seen: Seen) {
+        self.tuner.observe(schedule, seen);
+    }
+
+    /// What a record's time is of the default schedule's, where both are known.
+    pub(super) fn over_default(&self, record: &Record) -> Option<f64> {
+        Some(time_of(record)? / self.default_ns?)
+    }
+
+    pub(super) fn learn(&mut self, problem: &Problem, schedule: &Schedule, over_default: f64) {
+        self.tuner.learn(problem, schedule, over_default);
+    }
+
+    pub(super) fn problem(&self) -> &Arc<Problem> {
+        &self.problem
+    }
+
+    /// The kind of its operator.
+    pub fn kind(&self) -> &str {
+        &self.default.with_task.op_kind
+    }
+
+    /// What caches hold.
+    pub fn cache_state(&self) -> CacheState {
+        self.default.state
+    }
+
+    /// The default schedule's attempt, from which all others follow.
+    pub fn default(&self) -> &Attempt {
+        &self.default
+    }
+
+    /// Its best time as often as its task is run.
+    pub(super) fn weighted_best(&self) -> Option<f64> {
+        Some(self.standing.best()? * self.standing.weight)
+    }
+
+    /// Why it gets no more trials, where it does not.
+    pub(super) fn stop(&self, tune: &Tune) -> Option<Stop> {
+        if self.is_exhausted {
+            return Some(Stop::Exhausted);
+        }
+        if tune.trials_per_task.is_some_and(|most| self.standing.begun >= most) {
+            return Some(Stop::TrialsPerTask);
+        }
+        (tune.patience > 0 && self.standing.idle() >= tune.patience).then_some(Stop::Patience)
+    }
+}
+
+/// The time of a record as a search sees it.
+fn time_of(record: &Record) -> Option<f64> {
+    (record.outcome == Outcome::Ok).then(|| record.upper_end_ns()).flatten()
+}

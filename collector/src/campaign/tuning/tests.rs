@@ -1,0 +1,170 @@
+//! Searches as sources, on made-up times: what counts as a trial, what is known for nothing, and where trials go.
+
+use super::*;
+use crate::campaign::attempt::planned_tasks;
+use crate::campaign::{RawConfig, record};
+use datasets::{Outcome, Source as Origin};
+use job::revision::Revisions;
+use job::target::llvm;
+
+/// A configuration with its tasks and machine.
+struct Made {
+    config: Config,
+    tasks: Vec<PlannedTask>,
+    target: Target,
+    bases: Bases,
+}
+
+fn made(text: &str) -> Made {
+    let models = "models = [{ source = 'simple', name = 'matmul:m=32,n=64,k=32' }, \
+                  { source = 'simple', name = 'matmul:m=512,n=512,k=512' }]\nthreads = [1]\n";
+    let config = RawConfig::parse(&format!("{models}{text}")).unwrap().check(1).unwrap();
+    let tasks = planned_tasks(&config).unwrap();
+    let target = llvm("x86-64", &[], 1);
+    let compiled = Record {
+        config_hash: Some(config.hash()),
+        target_text: Some(target.text.clone()),
+        source: Origin::Measured,
+        ..Record::default()
+    };
+    let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::own().clone() };
+    Made { config, tasks, target, bases }
+}
+
+impl Made {
+    fn tuning(&self, is_ours: impl Fn(Key) -> bool) -> Tuning {
+        let ground = Ground {
+            tasks: &self.tasks,
+            modules: &[],
+            target: &self.target,
+            config: &self.config,
+            bases: &self.bases,
+            cpus: &[0],
+            flush_bytes: 0,
+        };
+        Tuning::new(&ground, self.config.tune.as_ref().expect("a search"), is_ours).expect("searches")
+    }
+}
+
+/// A record whose time follows from the schedule's text and the task.
+fn answer(attempt: &Attempt, number: i64) -> Record {
+    let record = record::of_attempt(attempt).unwrap();
+    let digest = blake3::hash(record.schedule_hash.as_deref().unwrap_or_default().as_bytes());
+    let median_ns = (attempt.task * 100_000) as f64 + 1000.0 + f64::from(digest.as_bytes()[0]);
+    Record {
+        outcome: Outcome::Ok,
+        median_ns: Some(median_ns),
+        median_interval_ns: Some(0.0),
+        started_at_us: number,
+        ..record
+    }
+}
+
+/// Goes on until nothing more is proposed, or so many were tried.
+fn tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
+    let mut records = Vec::new();
+    while records.len() < most {
+        let proposed = tuning.propose(32);
+        if proposed.is_empty() {
+            break;
+        }
+        for attempt in proposed.into_iter().take(most - records.len()) {
+            let record = answer(&attempt, records.len() as i64);
+            tuning.observe(&attempt, &record);
+            records.push(record);
+        }
+    }
+    records
+}
+
+fn keys(records: &[Record]) -> HashSet<Key> {
+    records.iter().map(|record| record.key).collect()
+}
+
+#[test]
+fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 20");
+    let whole = tune(&mut made.tuning(|_| true), usize::MAX);
+    assert_eq!((whole.len(), keys(&whole).len()), (40, 40), "20 for each model");
+    assert_eq!(whole, tune(&mut made.tuning(|_| true), usize::MAX), "the same again");
+    let first = tune(&mut made.tuning(|_| true), 15);
+    let mut second = made.tuning(|_| true);
+    second.resume(&first);
+    assert_eq!((second.known(), second.left()), (15, 25));
+    let rest = tune(&mut second, usize::MAX);
+    assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
+}
+
+#[test]
+fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 10");
+    let known = tune(&mut made.tuning(|_| true), 12);
+    let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
+    let others: Vec<Record> = known.iter().map(other).collect();
+    let mut tuning = made.tuning(|_| true);
+    tuning.resume(&others);
+    assert_eq!((tuning.known(), tuning.left()), (12, 20));
+    let records = tune(&mut tuning, usize::MAX);
+    assert_eq!(records.len(), 20);
+    assert!(keys(&records).is_disjoint(&keys(&known)));
+    let unlike = [
+        |record: &Record| Record { code_revision: Some("0123456789abcdef".to_owned()), ..record.clone() },
+        |record: &Record| Record { host_class: "there".to_owned(), ..record.clone() },
+        |record: &Record| Record { source: Origin::Simulated, ..record.clone() },
+        |record: &Record| Record { threads: Some(2), ..record.clone() },
+    ];
+    for change in unlike {
+        let mut tuning = made.tuning(|_| true);
+        tuning.resume(&known.iter().map(change).collect::<Vec<_>>());
+        assert_eq!(tuning.known(), 0);
+    }
+}
+
+#[test]
+fn trials_go_where_time_is_spent_and_shards_share_the_searches() {
+    let made = made("[tune]\ntuner = 'random'\ntrials = 30");
+    let records = tune(&mut made.tuning(|_| true), usize::MAX);
+    let slow = records.iter().filter(|record| record.median_ns > Some(50_000.0)).count();
+    assert!(slow > 40 && slow < 60, "{slow} of {}: the other one is begun, too", records.len());
+    let defaults: Vec<Key> = records[..2].iter().map(|record| record.key).collect();
+    let ours = made.tuning(|key| key == defaults[0]);
+    assert_eq!(ours.searches().len(), 1);
+}
+
+#[test]
+fn a_search_ends_with_its_space_its_patience_or_its_share() {
+    let of = |text: &str| {
+        let mut tuning = made(text).tuning(|_| true);
+        let tried = tune(&mut tuning, usize::MAX).len();
+        (tried, tuning.stops(), tuning.left())
+    };
+    let (tried, stops, left) = of("[tune]\ntuner = 'random'\ntrials = 1000\ntrials_per_task = 6");
+    assert_eq!((tried, stops, left), (12, vec![Stop::TrialsPerTask; 2], 0));
+    let (tried, stops, _) = of("[tune]\ntuner = 'random'\ntrials = 1000\npatience = 12");
+    assert_eq!(stops, [Stop::Patience; 2]);
+    assert!(tried < 400, "{tried}");
+    let (tried, stops, _) = of("[tune]\ntuner = 'gridsearch'\ntrials = 3");
+    assert_eq!((tried, stops), (6, vec![Stop::Trials; 2]));
+}
+
+#[test]
+fn what_somebody_else_tries_is_not_waited_for() {
+    let made = made("[tune]\ntuner = 'ga'\ntrials = 50");
+    let mut tuning = made.tuning(|_| true);
+    let mut forgone = 0;
+    loop {
+        let proposed = tuning.propose(8);
+        if proposed.is_empty() {
+            break;
+        }
+        for (place, attempt) in proposed.iter().enumerate() {
+            if place % 2 == 0 {
+                tuning.forgo(attempt);
+                forgone += 1;
+            } else {
+                tuning.observe(attempt, &answer(attempt, 0));
+            }
+        }
+    }
+    assert_eq!((tuning.left(), forgone >= 40), (0, true));
+}

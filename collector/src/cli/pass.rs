@@ -1,0 +1,71 @@
+//! What campaigns and searches do alike in a store, and what of it a search hears first.
+
+use super::Result;
+use super::dataset::failed;
+use super::ledger::Ledger;
+use super::progress::Progress;
+use crate::campaign::{Campaign, Outcomes, PlannedTask, Source, collect, collect::Outside};
+use bench::Bench;
+use datasets::{Choose, Record, Store};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where records go, and who may end a pass.
+pub struct At<'a> {
+    /// Set by a signal.
+    pub signal: &'a AtomicUsize,
+    /// How often to tell how far the work is.
+    pub line_seconds: u64,
+}
+
+/// What of a proposal is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Makes {
+    /// What the store lacks.
+    Unknown,
+    /// What the store has, once more.
+    Again,
+}
+
+impl At<'_> {
+    /// Makes what a source proposes, and seals its records.
+    pub fn pass(
+        &self,
+        makes: Makes,
+        ledger: Ledger<'_>,
+        source: &mut dyn Source,
+        campaign: &Campaign<'_>,
+        bench: &mut dyn Bench,
+    ) -> Result<Outcomes> {
+        let ledger = RefCell::new(ledger);
+        let mut progress = Progress::new(source.left(), self.line_seconds);
+        let mut outside = Outside {
+            sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
+            listener: &mut |event| progress.hear(&event),
+            should_stop: &|| self.signal.load(Ordering::Relaxed) != 0,
+            claim: &mut |keys| match makes {
+                Makes::Unknown => ledger.borrow_mut().claim(keys),
+                Makes::Again => ledger.borrow_mut().claim_again(keys),
+            },
+        };
+        let outcomes = collect(source, campaign, bench, &mut outside);
+        progress.finish();
+        ledger.into_inner().seal().map_err(failed)?;
+        outcomes.map_err(failed)
+    }
+}
+
+/// What a store knows of some tasks, in the order of time and without its long columns.
+pub fn records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
+    let hashes: HashSet<String> = tasks.iter().map(|planned| planned.task.hash()).collect();
+    let mut records = Vec::new();
+    for record in store.records(choose).map_err(failed)? {
+        let record = record.map_err(failed)?;
+        if hashes.contains(&record.task_hash) {
+            records.push(Record { samples_ns: Vec::new(), features: None, task: None, places: None, ..record });
+        }
+    }
+    records.sort_by_key(|record| (record.started_at_us, record.key));
+    Ok(records)
+}

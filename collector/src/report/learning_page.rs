@@ -1,0 +1,102 @@
+//! Learning curves as a page: each search's best time so far, over its trials and over its seconds.
+
+use super::learning::{Learning, Point};
+use report::page::chart::{STYLE, Scale, svg, ticks};
+use report::page::{escaped, page};
+use report::{duration, or_unknown};
+use std::fmt::Write;
+
+/// One picture: its size, and what is left around its field for letters.
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 190.0;
+const LEFT: f64 = 70.0;
+const BOTTOM: f64 = 40.0;
+const TOP: f64 = 14.0;
+const RIGHT: f64 = 14.0;
+
+/// A page with the curves of all searches, the slowest tasks first.
+pub fn learning_page(title: &str, learnings: &[Learning]) -> String {
+    let mut sorted: Vec<&Learning> = learnings.iter().collect();
+    let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
+    sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
+    let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
+        schedule. The mark at the right is the middle of what was measured again in turns. Pauses between processes are left out of \
+        seconds.</p>"
+        .to_owned();
+    for one in sorted {
+        let plural = if one.threads == 1 { "" } else { "s" };
+        let gain = one.default_ns.zip(one.best_ns).map(|(default, best)| default / best);
+        let _ = write!(
+            body,
+            "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
+             default schedule's speed, by {}; {}; ended by: {}</p>",
+            escaped(&one.task),
+            one.count,
+            one.threads,
+            one.cache_state,
+            or_unknown(one.best_ns, duration),
+            one.trials,
+            one.seconds,
+            or_unknown(gain, |gain| format!("{gain:.2}×")),
+            escaped(&one.difference),
+            one.certainty(),
+            one.stop.words(),
+        );
+        if !one.curve.is_empty() {
+            let trials = picture(one, "trials", |point| point.trial as f64);
+            let seconds = picture(one, "seconds", |point| point.seconds);
+            let _ = write!(body, "<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>");
+        }
+    }
+    page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escaped(title)))
+}
+
+/// The steps of one curve over something.
+fn picture(one: &Learning, over: &str, place: impl Fn(&Point) -> f64) -> String {
+    let times = one.curve.iter().map(|point| point.best_ns).chain(one.default_ns).chain(one.best_ns);
+    let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
+    let margin = (high - low).max(0.02 * high) * 0.08;
+    let end = one.curve.last().map_or(1.0, &place).max(f64::MIN_POSITIVE);
+    let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
+    let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
+    let mut svg = svg(WIDTH, HEIGHT, &format!("best time so far over {over}"));
+    for tick in ticks(low - margin, high + margin, 4) {
+        let y = down.place(tick);
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{}</text>",
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            y + 4.0,
+            duration(tick)
+        );
+    }
+    for tick in ticks(0.0, end, 6) {
+        let _ = write!(
+            svg,
+            "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
+            across.place(tick),
+            HEIGHT - BOTTOM + 16.0
+        );
+    }
+    let _ = write!(
+        svg,
+        "<text class=\"soft\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{over}</text>",
+        (LEFT + WIDTH - RIGHT) / 2.0,
+        HEIGHT - 6.0
+    );
+    if let Some(default) = one.default_ns {
+        let y = down.place(default);
+        let _ = write!(svg, "<path class=\"law\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
+    }
+    let steps = one.curve.iter().enumerate().map(|(number, point)| {
+        let (x, y) = (across.place(place(point)), down.place(point.best_ns));
+        if number == 0 { format!("M{x:.1} {y:.1}") } else { format!("H{x:.1}V{y:.1}") }
+    });
+    let _ = write!(svg, "<path class=\"line\" d=\"{}\"/>", steps.collect::<String>());
+    if let Some(best) = one.best_ns {
+        let _ = write!(svg, "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>", WIDTH - RIGHT, down.place(best));
+    }
+    svg + "</svg>"
+}

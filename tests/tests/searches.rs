@@ -1,0 +1,120 @@
+//! Searches with the real programs: a tuner tries schedules through TVM's workers, is killed, goes on and repeats nothing; its
+//! best are measured again, and what cannot be searched is one clear error.
+#![allow(missing_docs)]
+
+use datasets::{Choose, Key, Record};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tests::{Bench, Ran, processes, run, start, stores};
+
+const PRODUCT: &str = "--modelsource simple --modelname matmul:m=16,n=32,k=16 --config quick.toml --store store";
+
+fn counted(ran: &Ran) -> u64 {
+    ran.json()["outcomes"]["counts"].as_object().expect("counts").values().filter_map(Value::as_u64).sum()
+}
+
+/// Experiments with how often each was measured.
+fn measured(bench: &Bench) -> BTreeMap<Key, usize> {
+    let mut counts = BTreeMap::new();
+    for record in stores::chosen(&bench.path("store"), Choose::All) {
+        *counts.entry(record.key).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
+    let bench = Bench::new();
+    let command = format!("{PRODUCT} --iftune true --trials 24 --patience 0 --json");
+    let mut running = start(bench.opcollect(&command));
+    let store = bench.path("store");
+    running.until(|_| (stores::journal_lines(&store).len() >= 6).then_some(())).expect("it goes on after six trials");
+    let workers = processes::children(running.pid());
+    processes::send(running.pid(), Signal::SIGKILL);
+    assert!(processes::have_ended(&workers), "workers end with their orchestrator");
+    running.finish();
+    let before = measured(&bench);
+    assert!((6..24).contains(&before.len()), "{}", before.len());
+
+    let ended = run(bench.opcollect(&command)).expect(0);
+    let after = measured(&bench);
+    assert_eq!(after.len(), 24, "trials are schedules, and those of the killed process count: {ended}");
+    assert_eq!(ended.json()["known_before"].as_u64(), Some(before.len() as u64));
+    let (search, again) = (&ended.json()["searches"][0], after.values().filter(|count| **count > 1).count());
+    assert_eq!(search["trials"], 24, "{search}");
+    assert_eq!(search["stop"], "trials", "{search}");
+    assert_eq!(search["final"]["measured_again"].as_u64(), Some(again as u64), "{search}");
+    assert!((1..=8).contains(&again), "the best few are measured again: {after:?}");
+    assert_eq!(counted(&ended) as usize, after.values().sum::<usize>() - before.len(), "{ended}");
+    let curve = search["curve"].as_array().expect("a curve");
+    let bests: Vec<f64> = curve.iter().filter_map(|point| point["best_ns"].as_f64()).collect();
+    assert!(!bests.is_empty() && bests.is_sorted_by(|one, other| one >= other), "{curve:?}");
+
+    let third = run(bench.opcollect(&command)).expect(0);
+    assert_eq!((counted(&third), measured(&bench)), (0, after), "all of it is known: {third}");
+    let shown = run(bench.opcollect(&command.replace(" --json", ""))).expect(0);
+    assert!(shown.stdout.contains("no more trials") && shown.stdout.contains("24 known before"), "{shown}");
+}
+
+#[test]
+fn trials_of_a_model_are_shared_by_its_tasks_and_capped_for_each() {
+    let bench = Bench::new();
+    let two = "--modelsource simple --modelname matmul:m=16,n=32,k=16 --modelname relu:shape=1x64 --config quick.toml \
+               --iftune --json";
+    let ran = run(bench.opcollect(&format!("{two} --trials 8 --trials-per-task 6 --tuner ga --store store"))).expect(0);
+    let searches = ran.json()["searches"].as_array().expect("searches").clone();
+    let trials: Vec<u64> = searches.iter().filter_map(|search| search["trials"].as_u64()).collect();
+    assert_eq!(trials, [6, 6], "{ran}");
+    assert!(searches.iter().all(|search| search["stop"] == "trials_per_task"), "{ran}");
+    let schedules: Vec<Record> = stores::records(&bench.path("store"));
+    assert!(schedules.iter().any(|record| record.schedule_source == Some(datasets::ScheduleSource::Default)));
+    // A space that is small ends the search before its trials do.
+    let small = "--modelsource simple --modelname relu:shape=1x64 --config quick.toml --store whole --json";
+    let ran = run(bench.opcollect(&format!("{small} --iftune --trials 20 --tuner random"))).expect(0);
+    assert_eq!(ran.json()["searches"][0]["stop"], "exhausted", "{ran}");
+}
+
+#[test]
+fn draws_from_the_space_of_tvm_are_trials_too() {
+    let bench = Bench::new();
+    let ran =
+        run(bench.opcollect(&format!("{PRODUCT} --iftune true --tuner metaschedule --trials 4 --json"))).expect(0);
+    let sources: Vec<_> =
+        stores::records(&bench.path("store")).into_iter().map(|record| record.schedule_source).collect();
+    assert_eq!(sources.len(), 4, "{ran}");
+    assert!(sources.iter().filter(|source| **source == Some(datasets::ScheduleSource::MetaSchedule)).count() == 3);
+}
+
+#[test]
+fn what_cannot_be_searched_is_one_clear_error() {
+    let bench = Bench::new();
+    let refused = |arguments: &str, message: &str, hint: &str| {
+        let ran = run(bench.opcollect(&format!("{PRODUCT} {arguments}"))).expect(2);
+        assert!(ran.stderr.starts_with(&format!("error: {message}")), "{arguments}: {ran}");
+        assert!(ran.stderr.contains(hint), "{arguments}: {ran}");
+        assert!(!bench.path("store").exists(), "{arguments}: a refusal leaves no store behind");
+    };
+    refused("--iftune true --trials 0", "`trials` is 0; allowed are 1 to 1000000", "");
+    refused("--trials 5", "`--trials` is for a search, and none was asked for", "hint: add `--iftune true`");
+    refused("--tuner ga --iftune false", "`--tuner` is for a search", "hint: add `--iftune true`");
+    refused(
+        "--iftune true --schedules 5",
+        "`--schedules` is for a sweep, and this is a search",
+        "hint: give `--trials`",
+    );
+    refused("--iftune true --again", "`--again` and `--unless-agree` are for a sweep", "give another `--store`");
+    refused("--iftune true --executor vm", "`tuner` is draft; schedules are searched for one size at a time", "");
+    refused(
+        "--iftune true --target cuda --arch sm_80 --tuner xgb_itervar",
+        "`tuner` is xgb_itervar; `xgb_itervar` learns from loops as templates for CPUs make them",
+        "",
+    );
+    refused(
+        "--iftune true --backend torch",
+        "`tuner` is draft; `draft` searches schedules, and a library has none",
+        "",
+    );
+    let ran = run(bench.opcollect(&format!("{PRODUCT} --iftune true --tuner oracle"))).expect(2);
+    assert!(ran.stderr.contains("invalid value 'oracle' for '--tuner <TUNER>'"), "{ran}");
+}
