@@ -9,9 +9,11 @@ use crate::tvm::network::{Calls, Network};
 use anyhow::Result;
 use job::kept::Kept;
 use job::serving::Serving;
-use job::{Measured, NetworkJob, RunReply};
+use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::CounterSession;
 use measure::{HostClock, measure};
+use profile::data::Track;
+use profile::{Profile, session};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
@@ -19,7 +21,7 @@ use worker::{RunnerProcess, peak_resident_bytes};
 /// Answers jobs; keeps what the next job of the same program can use.
 pub struct Runner {
     process: RunnerProcess,
-    kept: Kept<Serving<Result<Measured>>>,
+    kept: Kept<Serving<Result<RunReply>>>,
 }
 
 impl Runner {
@@ -36,13 +38,12 @@ impl Runner {
     fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let process = self.process;
         let files: [&Path; 2] = [&executor::folder::description(&job.program), &job.inputs];
-        let measured = self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)?;
-        Ok(RunReply::Measured(Box::new(measured)))
+        self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)
     }
 }
 
 /// Loads what the first job names, and measures that for it and for all that follow.
-fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<Measured>>) -> Result<()> {
+fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<RunReply>>) -> Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read(&job.program)?;
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
@@ -50,10 +51,15 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     // The network has its own copy of everything.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
-    let calls = network.calls();
+    let mut calls = network.calls();
     loop {
-        let measured = measured(&network, &calls, &job, &mut counters)?;
-        if answers.send(Ok(measured)).is_err() {
+        network.poison_outputs()?;
+        let reply = match &job.profile {
+            Some(plan) => profiled(&mut calls, plan, &mut counters)?,
+            None => measured(&calls, &job, &mut counters)?,
+        };
+        job.write_outputs(network.read_outputs()?)?;
+        if answers.send(Ok(reply)).is_err() {
             return Ok(());
         }
         let Ok(next) = jobs.recv() else { return Ok(()) };
@@ -61,9 +67,22 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     }
 }
 
-fn measured(network: &Network, calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<Measured> {
-    network.poison_outputs()?;
+/// Times of the whole.
+fn measured(calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
-    job.write_outputs(network.read_outputs()?)?;
-    Ok(Measured::new(measurement, None, peak_resident_bytes()))
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
+}
+
+/// Times of its parts. What they are, whoever asked knows.
+fn profiled(calls: &mut Calls<'_>, plan: &profile::Plan, counters: &mut CounterSession) -> Result<RunReply> {
+    let seen = session::watch(calls, plan, &mut HostClock::new(), counters)?;
+    let (process, thread) = (nix::unistd::getpid().as_raw(), nix::unistd::gettid().as_raw());
+    let track = Track {
+        name: "caller".to_owned(),
+        process: u64::try_from(process)?,
+        id: u64::try_from(thread)?,
+        is_device: false,
+    };
+    let profile = Profile { tracks: vec![track], ..seen };
+    Ok(RunReply::Profiled(Box::new(Profiled { profile, peak_memory_bytes: peak_resident_bytes() })))
 }

@@ -50,6 +50,7 @@ fn job(file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, NetworkJob) 
         cpus: allowed.into_iter().take(threads).collect(),
         method: Method::Sample(quick),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+        profile: None,
     };
     (folder, job)
 }

@@ -79,7 +79,7 @@ pub struct Operator {
     pub task: Option<String>,
     /// The hash of its schedule.
     pub schedule: Option<String>,
-    /// Where it stands in the model: names of modules, the outermost first, with `/` between.
+    /// Where it stands in the model: names of modules, the outermost first, with `.` or `/` between.
     pub scope: String,
     /// Shapes of its inputs.
     pub input_shapes: Vec<Vec<i64>>,
@@ -184,7 +184,7 @@ pub enum Kind {
     Overhead,
 }
 
-/// What one counter counted during one span.
+/// What one counter counted during one span, or during the same call of a run right after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {

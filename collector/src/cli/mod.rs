@@ -22,6 +22,7 @@ mod machine;
 mod model;
 mod peaks;
 pub mod plan;
+mod profile;
 mod program;
 mod progress;
 mod repeat;
@@ -82,6 +83,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Model { command: ModelCommand::Build(build) }) => program::build(&build),
         Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
+        Some(Command::Profile(run)) => profile::run(&run),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

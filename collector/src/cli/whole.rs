@@ -10,7 +10,7 @@ use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
 use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
-use datasets::{Choose, Record, ScheduleSource};
+use datasets::{Choose, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
@@ -18,6 +18,7 @@ use job::{Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
 use models::{Graph, Plan, Task};
+use profile::Profile;
 use reference::Tensor;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -137,6 +138,12 @@ impl Whole {
         network::record::of_attempt(&attempt, base).map_err(Failure::environment)
     }
 
+    /// What runs of its program said, as a profile of the model.
+    pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
+        let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
+        network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+    }
+
     /// The schedule of each task by a rule.
     pub fn schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
@@ -190,7 +197,7 @@ impl Whole {
 fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
-        several => Err(Failure::usage(format!("`model` runs one model at one size, {} were named", several.len()))
+        several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
             .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`")),
     }
 }

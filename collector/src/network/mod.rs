@@ -8,13 +8,12 @@ mod best;
 mod compare;
 pub mod npy;
 pub mod portable;
-mod ratio;
+pub mod profile;
 pub mod record;
 
 pub use best::Best;
 pub use compare::{Comparison, compare, tolerance};
 pub use portable::Portable;
-pub use ratio::{ROUNDS, Ratio, ratio};
 
 use bench::{Bench, Build};
 use executor::program::Numbers;

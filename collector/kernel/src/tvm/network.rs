@@ -8,6 +8,7 @@ use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
 use executor::{Argument, Content, Place, Port};
+use profile::session::{Subject, Watch};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
 
@@ -110,6 +111,27 @@ impl Calls<'_> {
             for (kernel, views) in &self.0 {
                 kernel.call_views(views)?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Calls<'_> {
+    type Error = TvmError;
+
+    fn calls(&self) -> usize {
+        self.0.len()
+    }
+
+    fn run(&mut self) -> std::result::Result<(), TvmError> {
+        Calls::run(self, 1)
+    }
+
+    fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
+        for (call, (kernel, views)) in self.0.iter().enumerate() {
+            watch.begin(call);
+            kernel.call_views(views)?;
+            watch.end(call);
         }
         Ok(())
     }

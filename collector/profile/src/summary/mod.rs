@@ -1,0 +1,306 @@
+//! Where the time went: spans of a profile put together by what a person asks for, and the whole that they are parts of.
+//!
+//! Sum, total and what no operator accounts for are always there. Times of rows are of single calls; where a row has several
+//! operators, its rates are of all their work over all their typical times.
+
+pub mod comma;
+
+use crate::data::{Kind, Operator, Profile};
+use measure::statistics::{median, summarise};
+use measure::{Ratio, ratio};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What stands in one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupBy {
+    /// What has one name.
+    Name,
+    /// What has one name and works on the same shapes.
+    #[default]
+    InputShape,
+    /// What stands in the same place, by so many of the outermost names of modules.
+    Scope(usize),
+    /// Each call of a run.
+    Call,
+}
+
+/// What rows are ordered by, the largest first; the names are those of torch.profiler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// Mean time of a call.
+    CpuTime,
+    /// Time of all calls, parts included.
+    CpuTimeTotal,
+    /// Time of all calls, without parts.
+    #[default]
+    SelfCpuTimeTotal,
+    /// Number of calls.
+    Count,
+    /// As the model calls them.
+    Order,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// What it does.
+    pub name: String,
+    /// The same with sizes, where the row has one task.
+    pub text: String,
+    /// Where it stands in the model; of several, what they have in common.
+    pub scope: String,
+    /// The hash of its task, where there is one.
+    pub task: Option<String>,
+    /// The hash of its schedule, where there is one.
+    pub schedule: Option<String>,
+    /// Shapes of its inputs, where all are the same.
+    pub input_shapes: Vec<Vec<i64>>,
+    /// Element types of its inputs, where all are the same.
+    pub input_dtypes: Vec<String>,
+    /// How its operands are stored, where that is the same.
+    pub layout: Option<String>,
+    /// Calls in all steps.
+    pub calls: u64,
+    /// Calls in one step.
+    pub calls_per_step: f64,
+    /// Time of all calls.
+    pub total_ns: u64,
+    /// Time of all calls that is not that of parts.
+    pub self_total_ns: u64,
+    /// The least call.
+    pub min_ns: f64,
+    /// The middle call.
+    pub median_ns: f64,
+    /// The mean call.
+    pub mean_ns: f64,
+    /// The call that 95 in 100 are below.
+    pub p95_ns: f64,
+    /// Its part of all that operators take.
+    pub share: f64,
+    /// Operations of a mean call.
+    pub flops: Option<f64>,
+    /// Bytes that a mean call moves at least.
+    pub bytes: Option<f64>,
+    /// Operations per second, in thousand millions.
+    pub gflops_per_second: Option<f64>,
+    /// Bytes per second, in thousand millions.
+    pub gbytes_per_second: Option<f64>,
+    /// The time it could take at best, over the time it takes.
+    pub roofline_share: Option<f64>,
+    /// Mean count per call of each counter that counted in any of its calls.
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// The whole that rows are parts of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Steps.
+    pub steps: usize,
+    /// What operators take in all steps together.
+    pub sum_ns: u64,
+    /// All steps from begin to end.
+    pub total_ns: u64,
+    /// What of the steps no operator accounts for.
+    pub not_attributed_ns: u64,
+    /// The middle step.
+    pub step_median_ns: f64,
+    /// The least step.
+    pub step_min_ns: f64,
+    /// The middle of the runs nobody looked at.
+    pub bare_median_ns: Option<f64>,
+    /// Steps over the runs nobody looked at, each beside its own: what looking costs.
+    pub profiler_slowdown: Option<Ratio>,
+}
+
+/// All rows, ordered.
+pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
+    let own = profile.self_ns();
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut group_of: BTreeMap<u32, String> = BTreeMap::new();
+    let mut counted: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
+    for count in &profile.counts {
+        let sum = counted.entry((profile.spans[count.span as usize].operator, count.counter)).or_default();
+        *sum = (sum.0 + count.value as f64, sum.1 + 1);
+    }
+    for (place, span) in profile.spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Operator) {
+        let operator = &profile.operators[span.operator as usize];
+        let key = group_of.entry(span.operator).or_insert_with(|| key(operator, span.operator, group_by));
+        let group = groups.entry(key.clone()).or_insert_with(|| Group { first: place, ..Group::default() });
+        group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
+        group.total_ns += span.duration_ns;
+        group.self_total_ns += own[place];
+    }
+    let sum_ns: u64 = groups.values().map(|group| group.self_total_ns).sum();
+    let mut ordered: Vec<&Group> = groups.values().collect();
+    ordered.sort_by_key(|group| group.first);
+    let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, sum_ns, group_by)).collect();
+    let descending = |value: fn(&Row) -> f64| move |left: &Row, right: &Row| value(right).total_cmp(&value(left));
+    match sort_by {
+        SortBy::CpuTime => rows.sort_by(descending(|row| row.mean_ns)),
+        SortBy::CpuTimeTotal => rows.sort_by(descending(|row| row.total_ns as f64)),
+        SortBy::SelfCpuTimeTotal => rows.sort_by(descending(|row| row.self_total_ns as f64)),
+        SortBy::Count => rows.sort_by(descending(|row| row.calls as f64)),
+        SortBy::Order => {}
+    }
+    rows
+}
+
+/// What of all steps is known.
+pub fn totals(profile: &Profile) -> Totals {
+    let own = profile.self_ns();
+    let operators = profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator);
+    let sum_ns = operators.map(|(_, own)| own).sum();
+    let total_ns = profile.steps.iter().map(|step| step.duration_ns).sum::<u64>();
+    let steps: Vec<f64> = profile.steps.iter().map(|step| step.duration_ns as f64).collect();
+    let bare: Vec<f64> = profile.bare_ns.iter().map(|&ns| ns as f64).collect();
+    let is_beside = steps.len() == bare.len() && bare.iter().all(|&ns| ns > 0.0);
+    let (steps_sorted, bare_sorted) = (sorted(&steps), sorted(&bare));
+    Totals {
+        steps: steps.len(),
+        sum_ns,
+        total_ns,
+        not_attributed_ns: total_ns.saturating_sub(sum_ns),
+        step_median_ns: if steps.is_empty() { 0.0 } else { median(&steps_sorted) },
+        step_min_ns: steps_sorted.first().copied().unwrap_or(0.0),
+        bare_median_ns: (!bare.is_empty()).then(|| median(&bare_sorted)),
+        profiler_slowdown: is_beside.then(|| ratio(&steps, &bare)).flatten(),
+    }
+}
+
+fn sorted(all: &[f64]) -> Vec<f64> {
+    let mut all = all.to_vec();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+fn key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
+    match group_by {
+        GroupBy::Name => operator.name.clone(),
+        GroupBy::InputShape => {
+            format!("{} {:?} {:?}", operator.name, operator.task, operator.input_shapes)
+        }
+        GroupBy::Scope(levels) => outermost(&operator.scope, levels).to_owned(),
+        GroupBy::Call => place.to_string(),
+    }
+}
+
+/// What stands between names of modules: a point in most formats, a slash in names of ONNX files.
+const SEPARATORS: [char; 2] = ['.', '/'];
+
+/// So many of the outermost names of a scope; none for all.
+fn outermost(scope: &str, levels: usize) -> &str {
+    let end = scope.match_indices(SEPARATORS).map(|(end, _)| end).nth(levels.wrapping_sub(1));
+    end.filter(|_| levels > 0).map_or(scope, |end| &scope[..end])
+}
+
+/// What two scopes begin with, whole names only.
+fn common<'a>(left: &'a str, right: &str) -> &'a str {
+    let same = left.split(SEPARATORS).zip(right.split(SEPARATORS)).take_while(|(left, right)| left == right);
+    let length = same.map(|(name, _)| name.len() + 1).sum::<usize>();
+    &left[..length.saturating_sub(1)]
+}
+
+/// A row in the making: times of each operator in it.
+#[derive(Default)]
+struct Group {
+    first: usize,
+    operators: BTreeMap<u32, Vec<f64>>,
+    total_ns: u64,
+    self_total_ns: u64,
+}
+
+impl Group {
+    fn row(
+        &self,
+        profile: &Profile,
+        counted: &BTreeMap<(u32, u32), (f64, u64)>,
+        sum_ns: u64,
+        group_by: GroupBy,
+    ) -> Row {
+        let members: Vec<&Operator> = self.operators.keys().map(|place| &profile.operators[*place as usize]).collect();
+        let first = members[0];
+        let scope = members.iter().skip(1).fold(first.scope.as_str(), |all, one| common(all, &one.scope));
+        let times = sorted(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
+        let numbers = summarise(&times).expect("a group has spans");
+        let calls = times.len() as u64;
+        let works = Works::of(self, profile);
+        let of_all = |is_same: fn(&Operator, &Operator) -> bool| members.iter().all(|one| is_same(one, first));
+        let has_one_task = of_all(|one, first| one.task == first.task && one.text == first.text);
+        Row {
+            name: match group_by {
+                GroupBy::Scope(levels) => outermost(&first.scope, levels).to_owned(),
+                GroupBy::Name | GroupBy::InputShape | GroupBy::Call => first.name.clone(),
+            },
+            text: if has_one_task { first.text.clone() } else { String::new() },
+            scope: scope.to_owned(),
+            task: first.task.clone().filter(|_| has_one_task),
+            schedule: first.schedule.clone().filter(|_| of_all(|one, first| one.schedule == first.schedule)),
+            input_shapes: match of_all(|one, first| one.input_shapes == first.input_shapes) {
+                true => first.input_shapes.clone(),
+                false => Vec::new(),
+            },
+            input_dtypes: match of_all(|one, first| one.input_dtypes == first.input_dtypes) {
+                true => first.input_dtypes.clone(),
+                false => Vec::new(),
+            },
+            layout: first.layout.clone().filter(|_| of_all(|one, first| one.layout == first.layout)),
+            calls,
+            calls_per_step: calls as f64 / profile.steps.len().max(1) as f64,
+            total_ns: self.total_ns,
+            self_total_ns: self.self_total_ns,
+            min_ns: numbers.min,
+            median_ns: numbers.median,
+            mean_ns: numbers.mean,
+            p95_ns: numbers.p95,
+            share: if sum_ns == 0 { 0.0 } else { self.self_total_ns as f64 / sum_ns as f64 },
+            flops: works.flops.map(|flops| flops / calls as f64),
+            bytes: works.bytes.map(|bytes| bytes / calls as f64),
+            gflops_per_second: works.flops.map(|flops| flops / works.typical_ns),
+            gbytes_per_second: works.bytes.map(|bytes| bytes / works.typical_ns),
+            roofline_share: works.roofline_ns.map(|best_ns| best_ns / works.typical_ns),
+            counters: self.counters(profile, counted),
+        }
+    }
+
+    fn counters(&self, profile: &Profile, counted: &BTreeMap<(u32, u32), (f64, u64)>) -> BTreeMap<String, f64> {
+        let mut sums: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+        for operator in self.operators.keys() {
+            for ((_, counter), (sum, spans)) in counted.range((*operator, 0)..=(*operator, u32::MAX)) {
+                let all = sums.entry(*counter).or_default();
+                *all = (all.0 + sum, all.1 + spans);
+            }
+        }
+        let mean = |(counter, (sum, spans)): (u32, (f64, u64))| {
+            (profile.counters[counter as usize].name.clone(), sum / spans as f64)
+        };
+        sums.into_iter().map(mean).collect()
+    }
+}
+
+/// The work of all calls of a row, and the time they typically take; what one operator does not know is not known.
+struct Works {
+    typical_ns: f64,
+    flops: Option<f64>,
+    bytes: Option<f64>,
+    roofline_ns: Option<f64>,
+}
+
+impl Works {
+    fn of(group: &Group, profile: &Profile) -> Works {
+        let mut all = Works { typical_ns: 0.0, flops: Some(0.0), bytes: Some(0.0), roofline_ns: Some(0.0) };
+        for (place, times) in &group.operators {
+            let (operator, calls) = (&profile.operators[*place as usize], times.len() as f64);
+            let add = |sum: Option<f64>, one: Option<f64>| sum.zip(one).map(|(sum, one)| sum + calls * one);
+            // A time of nothing would make any rate endless.
+            all.typical_ns += calls * median(&sorted(times)).max(1.0);
+            all.flops = add(all.flops, operator.flops.map(|flops| flops as f64));
+            all.bytes = add(all.bytes, operator.bytes.map(|bytes| bytes as f64));
+            all.roofline_ns = add(all.roofline_ns, operator.roofline_ns);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Rows and totals of small profiles, and their laws on any.
+
+use super::*;
+use crate::data::{Count, Counter, Span, Step, Track};
+use proptest::prelude::*;
+
+/// Two operators of one name at two scopes, one of another name, over two steps.
+fn small() -> Profile {
+    let operator = |name: &str, scope: &str, shape: i64, flops| Operator {
+        name: name.to_owned(),
+        text: format!("{name} f32[{shape}]"),
+        scope: scope.to_owned(),
+        input_shapes: vec![vec![shape]],
+        input_dtypes: vec!["f32".to_owned()],
+        flops,
+        roofline_ns: flops.map(|flops| flops as f64 / 10.0),
+        ..Operator::default()
+    };
+    let span = |operator, step, start_ns, duration_ns| Span {
+        operator,
+        step: Some(step),
+        start_ns,
+        duration_ns,
+        ..Span::default()
+    };
+    Profile {
+        tracks: vec![Track::default()],
+        operators: vec![
+            operator("dense", "net.a", 4, Some(400)),
+            operator("dense", "net/b", 8, Some(800)),
+            operator("relu", "net/b", 8, None),
+        ],
+        steps: vec![
+            Step { duration_ns: 100, ..Step::default() },
+            Step { start_ns: 200, duration_ns: 140, number: 1, ..Step::default() },
+        ],
+        spans: vec![
+            span(0, 0, 0, 40),
+            span(1, 0, 40, 40),
+            span(2, 0, 80, 10),
+            span(0, 1, 200, 60),
+            span(1, 1, 260, 40),
+            span(2, 1, 300, 30),
+        ],
+        bare_ns: vec![100, 100],
+        counters: vec![Counter { name: "faults".to_owned(), ..Counter::default() }],
+        counts: vec![
+            Count { span: 0, counter: 0, value: 2, running_ratio: 1.0 },
+            Count { span: 4, counter: 0, value: 5, running_ratio: 1.0 },
+        ],
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn rows_are_what_is_asked_for() {
+    let profile = small();
+    let of = |group_by| -> Vec<(String, u64, u64)> {
+        let rows = rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
+        rows.into_iter().map(|row| (row.name, row.calls, row.self_total_ns)).collect()
+    };
+    let row = |name: &str, calls, ns| (name.to_owned(), calls, ns);
+    assert_eq!(of(GroupBy::Name), [row("dense", 4, 180), row("relu", 2, 40)]);
+    assert_eq!(of(GroupBy::InputShape), [row("dense", 2, 100), row("dense", 2, 80), row("relu", 2, 40)]);
+    assert_eq!(of(GroupBy::Scope(0)), [row("net/b", 4, 120), row("net.a", 2, 100)]);
+    assert_eq!(of(GroupBy::Scope(1)), [row("net", 6, 220)]);
+    assert_eq!(of(GroupBy::Call).len(), 3);
+}
+
+#[test]
+fn a_row_has_rates_where_all_of_it_is_known() {
+    let all = rows(&small(), GroupBy::Name, SortBy::Order);
+    let (dense, relu) = (&all[0], &all[1]);
+    // (400 + 800) operations for typical 50 + 40 ns.
+    assert_eq!(dense.gflops_per_second, Some(1200.0 / 90.0));
+    assert_eq!(dense.roofline_share, Some(120.0 / 90.0));
+    assert_eq!((dense.scope.as_str(), dense.text.as_str(), dense.input_shapes.len()), ("net", "", 0));
+    assert_eq!((relu.gflops_per_second, relu.text.as_str()), (None, "relu f32[8]"));
+    assert_eq!(dense.counters, BTreeMap::from([("faults".to_owned(), 3.5)]), "of the spans that were counted");
+    assert_eq!(relu.counters, BTreeMap::new(), "what was not counted is not zero");
+}
+
+#[test]
+fn commas_in_names_stay_where_they_are() {
+    let mut profile = small();
+    profile.operators[2].scope = "net, \"quoted\"".to_owned();
+    let mut bytes = Vec::new();
+    comma::write(&rows(&profile, GroupBy::Name, SortBy::Order), &mut bytes).expect("memory takes everything");
+    let mut read = csv::Reader::from_reader(bytes.as_slice());
+    let headers = read.headers().expect("a first line").clone();
+    let records: Vec<csv::StringRecord> = read.records().map(|one| one.expect("it is read back")).collect();
+    let column = |name: &str| headers.iter().position(|known| known == name).expect(name);
+    assert_eq!(&records[1][column("scope")], "net, \"quoted\"");
+    assert_eq!((&records[0][column("faults")], &records[1][column("faults")]), ("3.5", ""));
+    assert_eq!(&records[1][column("input_shapes")], "[[8]]");
+}
+
+#[test]
+fn sum_total_and_what_is_not_attributed() {
+    let totals = totals(&small());
+    assert_eq!((totals.sum_ns, totals.total_ns, totals.not_attributed_ns), (220, 240, 20));
+    assert_eq!(totals.profiler_slowdown, Some(Ratio { median: 1.2, interval: None }));
+    assert_eq!(super::totals(&Profile::default()), Totals::default());
+}
+
+#[test]
+fn rows_come_in_the_order_that_is_asked_for() {
+    let first = |sort_by| rows(&small(), GroupBy::Call, sort_by)[0].text.clone();
+    assert_eq!(first(SortBy::Order), "dense f32[4]");
+    assert_eq!(first(SortBy::CpuTime), "dense f32[4]");
+    let mut profile = small();
+    profile.spans[2].duration_ns = 90;
+    let rows = rows(&profile, GroupBy::Call, SortBy::CpuTimeTotal);
+    assert_eq!(rows[0].text, "relu f32[8]");
+}
+
+/// Spans with parts in them, as a profile of other formats has.
+fn nested() -> impl Strategy<Value = Profile> {
+    prop::collection::vec((0u32..3, 1u64..50, 0u64..4), 1..40).prop_map(|parts| {
+        let mut profile = Profile { steps: vec![Step::default()], bare_ns: vec![], counts: vec![], ..small() };
+        profile.spans.clear();
+        let mut start_ns = 0;
+        for (operator, length, inner) in parts {
+            let duration_ns = length * (inner + 1);
+            let parent = u32::try_from(profile.spans.len()).unwrap();
+            let span = Span { operator, step: Some(0), start_ns, duration_ns, ..Span::default() };
+            profile.spans.push(span);
+            for part in 0..inner {
+                let start_ns = start_ns + part * length;
+                profile.spans.push(Span { parent: Some(parent), start_ns, duration_ns: length, ..span });
+            }
+            start_ns += duration_ns;
+        }
+        profile.steps[0].duration_ns = start_ns;
+        profile
+    })
+}
+
+proptest! {
+    #[test]
+    fn own_times_add_up_to_the_whole(profile in nested()) {
+        profile.check().unwrap();
+        let totals = totals(&profile);
+        prop_assert_eq!(totals.sum_ns, totals.total_ns);
+        for group_by in [GroupBy::Name, GroupBy::InputShape, GroupBy::Scope(1), GroupBy::Call] {
+            let rows = rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
+            prop_assert_eq!(rows.iter().map(|row| row.self_total_ns).sum::<u64>(), totals.sum_ns);
+            prop_assert!(rows.iter().all(|row| row.self_total_ns <= row.total_ns && row.min_ns <= row.median_ns));
+            prop_assert!((rows.iter().map(|row| row.share).sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A profile for a reader: rows, the whole that they are parts of, and what looking cost.
+
+use super::Report;
+use crate::cli::{model, paper};
+use profile::summary::Row;
+use report::{Cell, Table, duration, figures, number, or_unknown, percent, words};
+use std::collections::BTreeSet;
+
+/// The table with what stands below it.
+pub fn describe(report: &Report<'_>, row_limit: usize) -> String {
+    let plural = if report.threads == 1 { "" } else { "s" };
+    let mut lines = vec![format!(
+        "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
+        report.model, report.calls, report.tasks, report.threads, report.seed
+    )];
+    lines.push(rows(report, row_limit).on(&paper()));
+    if report.rows.len() > row_limit {
+        lines.push(format!(
+            "{} more rows: `--row-limit {}` shows all",
+            report.rows.len() - row_limit,
+            report.rows.len()
+        ));
+    }
+    lines.push(String::new());
+    lines.extend(whole(report));
+    lines.push(format!(
+        "memory          {} of activations (at least {}), {} of constants, {} the whole process",
+        model::size(report.activation_bytes),
+        model::size(report.least_activation_bytes),
+        model::size(report.constant_bytes),
+        model::size(report.peak_memory_bytes)
+    ));
+    lines.push(match &report.check {
+        None => "check           none".to_owned(),
+        Some(check) => format!("check           {}", if check.is_right { "right" } else { "WRONG" }),
+    });
+    lines.extend(refused(report));
+    lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
+    lines.join("\n")
+}
+
+fn rows(report: &Report<'_>, row_limit: usize) -> Table {
+    let shown = &report.rows[..row_limit.min(report.rows.len())];
+    let counters: BTreeSet<&String> = shown.iter().flat_map(|row| row.counters.keys()).collect();
+    let is_scope = report.group_by == "scope";
+    let mut columns = vec![
+        words(if is_scope { "scope" } else { "operator" }),
+        figures("×"),
+        figures("self total"),
+        figures("share"),
+        figures("median"),
+        figures("min").drops(3),
+        figures("p95").drops(2),
+        figures("MFLOP").drops(4),
+        figures("GFLOP/s"),
+        figures("roofline"),
+    ];
+    columns.extend(counters.iter().map(|name| figures(name.replace('_', " ")).drops(1)));
+    let mut table = Table::new(columns);
+    for row in shown {
+        let mut cells: Vec<Cell> = vec![
+            label(row).into(),
+            report::plain(row.calls_per_step).into(),
+            duration(row.self_total_ns as f64).into(),
+            percent(row.share).into(),
+            duration(row.median_ns).into(),
+            duration(row.min_ns).into(),
+            duration(row.p95_ns).into(),
+            or_unknown(row.flops, |flops| number(flops * 1e-6)).into(),
+            or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), number).into(),
+            or_unknown(row.roofline_share, |share| format!("{:.0} %", 100.0 * share)).into(),
+        ];
+        cells.extend(counters.iter().map(|name| or_unknown(row.counters.get(*name).copied(), number).into()));
+        table.row(cells);
+    }
+    table
+}
+
+/// What a row is: with sizes where it has one task, and where it stands where it is one call.
+fn label(row: &Row) -> String {
+    match row.text.is_empty() {
+        true => row.name.clone(),
+        false if row.calls_per_step <= 1.0 && !row.scope.is_empty() => format!("{} ({})", row.text, row.scope),
+        false => row.text.clone(),
+    }
+}
+
+/// Sum, total, and what is between them.
+fn whole(report: &Report<'_>) -> Vec<String> {
+    let totals = &report.totals;
+    let steps = totals.steps.max(1) as f64;
+    let part = |ns: u64| if totals.total_ns == 0 { 0.0 } else { ns as f64 / totals.total_ns as f64 };
+    let mean = |ns: u64| format!("{} a run, {}", duration(ns as f64 / steps), percent(part(ns)));
+    let mut lines = vec![
+        format!("sum             {}", mean(totals.sum_ns)),
+        format!("not attributed  {}", mean(totals.not_attributed_ns)),
+        format!(
+            "total           {} a run; median {}, least {}, {} runs{}",
+            duration(totals.total_ns as f64 / steps),
+            duration(totals.step_median_ns),
+            duration(totals.step_min_ns),
+            totals.steps,
+            report.schedule.as_ref().map(|schedule| format!(" by {schedule}")).unwrap_or_default()
+        ),
+    ];
+    lines.extend(totals.bare_median_ns.map(|bare_ns| {
+        let slowdown = or_unknown(totals.profiler_slowdown, |ratio| format!("{ratio:.3}×"));
+        let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));
+        let interval = interval.unwrap_or_default();
+        format!("not profiled    {} median, in turns with these; slowdown {slowdown}{interval}", duration(bare_ns))
+    }));
+    lines
+}
+
+/// Counters that nobody gave, each once with its last reason.
+fn refused(report: &Report<'_>) -> Vec<String> {
+    let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).collect();
+    let lacking: BTreeSet<&str> = report.refusals.iter().map(|refusal| refusal.counter.as_str()).collect();
+    let reason = |name: &&str| {
+        let last = report.refusals.iter().rfind(|refusal| refusal.counter == **name)?;
+        Some(format!("not counted     {name}: {} ({})", last.why, last.source))
+    };
+    let never = lacking.iter().filter(|name| !given.contains(**name));
+    never.filter_map(|name| reason(&name)).collect()
+}

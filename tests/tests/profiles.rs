@@ -1,0 +1,116 @@
+//! Models are looked at while they run, operator by operator, through the real worker.
+#![allow(missing_docs)]
+
+use profile::Profile;
+use profile::data::Pool;
+use serde_json::Value;
+use std::fs;
+use tests::workspace::root;
+use tests::{Bench, run};
+
+/// What one profile says, and the whole of it.
+struct Seen {
+    report: Value,
+    profile: Profile,
+}
+
+impl Seen {
+    /// Profiles a model and expects that everything adds up.
+    #[track_caller]
+    fn of(bench: &Bench, arguments: &str) -> Seen {
+        let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
+        let options = format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv");
+        let ran = run(bench.opcollect(&format!("profile {options} {arguments}"))).expect(0);
+        let report = ran.json();
+        let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
+        let profile: Profile = serde_json::from_str(&text).expect("it is one");
+        profile.check().expect("it fits together");
+        let seen = Seen { report, profile };
+        seen.adds_up();
+        let lines = fs::read_to_string(bench.path("rows.csv")).expect("the rows were written");
+        assert!(lines.lines().count() == 1 + seen.rows().len() && lines.starts_with("name,text,scope,"), "{lines}");
+        seen
+    }
+
+    fn rows(&self) -> &[Value] {
+        self.report["rows"].as_array().expect("rows")
+    }
+
+    #[track_caller]
+    fn number(&self, name: &str) -> u64 {
+        self.report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {}", self.report))
+    }
+
+    /// Sums, counts and memory.
+    #[track_caller]
+    fn adds_up(&self) {
+        let Seen { report, profile } = self;
+        let of_rows = |name: &str| self.rows().iter().map(|row| row[name].as_u64().expect("a count")).sum::<u64>();
+        let (steps, calls) = (self.number("steps"), self.number("calls"));
+        assert_eq!(of_rows("self_total_ns"), self.number("sum_ns"), "{report}");
+        assert_eq!(of_rows("calls"), steps * calls, "{report}");
+        assert_eq!(self.number("sum_ns") + self.number("not_attributed_ns"), self.number("total_ns"), "{report}");
+        assert!(report["profiler_slowdown"].as_f64().is_some_and(|ratio| ratio > 0.0), "{report}");
+        assert_eq!(report["check"]["is_right"], true, "{report}");
+        assert_eq!((profile.steps.len() as u64, profile.spans.len() as u64), (steps, steps * calls));
+        let activations = profile.memory.iter().filter(|event| event.pool == Pool::Activations);
+        let live: Vec<u64> = activations.map(|event| event.live_bytes).collect();
+        assert_eq!(live.iter().max().copied().unwrap_or(0), self.number("least_activation_bytes"), "{report}");
+        assert_eq!(live.last().copied().unwrap_or(0), 0, "all is given back");
+        let weights = profile.memory.iter().find(|event| event.pool == Pool::Weights);
+        assert_eq!(weights.map(|event| event.live_bytes), Some(self.number("constant_bytes")));
+    }
+}
+
+const GPT: &str =
+    "--modelsource transformers --modelname gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 --sequence 9";
+
+#[test]
+fn operators_add_up_to_the_model() {
+    let bench = Bench::new();
+    let mlp = Seen::of(&bench, "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order");
+    let names: Vec<&str> = mlp.rows().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["dense+bias+relu", "dense+bias+relu", "dense+bias", "softmax"]);
+    assert_eq!(mlp.rows()[0]["flops"].as_f64(), Some(2.0 * 784.0 * 128.0 + 2.0 * 128.0), "{}", mlp.report);
+    assert!(mlp.rows().iter().all(|row| row["roofline_share"].as_f64().is_some_and(|share| share > 0.0)));
+    let by_name = Seen::of(&bench, &format!("{GPT} --group-by name"));
+    let layers = by_name.rows().iter().find(|row| row["name"] == "layer_norm").expect("a transformer has some");
+    assert_eq!(layers["calls_per_step"].as_f64(), Some(5.0));
+    let by_scope = Seen::of(&bench, &format!("{GPT} --phase decode --group-by scope --levels 1"));
+    assert!(by_scope.rows().len() < by_name.rows().len() && by_scope.report["group_by"] == "scope");
+}
+
+#[test]
+fn quantised_models_and_joined_tensors_are_profiled() {
+    let bench = Bench::new();
+    let quantised = root().join("models/readers/tests/tflite-cases/one_layer_int8/qdq.onnx");
+    Seen::of(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
+    // Its concatenations are no calls, and what they join lives on.
+    let fire = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 1");
+    assert!(fire.rows().iter().all(|row| row["name"] != "concat"), "{}", fire.report);
+}
+
+#[test]
+fn the_steps_of_a_schedule_are_those_of_torch() {
+    let bench = Bench::new();
+    let schedule = "--schedule skip_first=10,wait=5,warmup=1,active=3,repeat=2 --seconds 60";
+    let seen = Seen::of(&bench, &format!("--modelsource local --modelname mlp {schedule}"));
+    let steps: Vec<(u64, u32)> = seen.profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
+    assert_eq!(steps, [(16, 0), (17, 0), (18, 0), (25, 1), (26, 1), (27, 1)]);
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said() {
+    let bench = Bench::new();
+    for (arguments, code, wanted) in [
+        ("--schedule wait=1", 2, "nothing would be recorded"),
+        ("--counters cycels", 2, "cycles"),
+        ("--target cuda", 2, "on GPUs this version only runs whole models"),
+        ("--batchsize 1,2", 2, "one model at one size is run, 2 were named"),
+        ("--csv missing/rows.csv", 2, "missing"),
+    ] {
+        let ran =
+            run(bench.opcollect(&format!("profile --modelsource local --modelname mlp {arguments}"))).expect(code);
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(wanted), "{arguments}: {ran}");
+    }
+}
