@@ -6,7 +6,7 @@ use profile::data::Pool;
 use serde_json::Value;
 use std::fs;
 use tests::workspace::root;
-use tests::{Bench, run};
+use tests::{Bench, run, skip};
 
 /// What one profile says, and the whole of it.
 struct Seen {
@@ -97,6 +97,27 @@ fn the_steps_of_a_schedule_are_those_of_torch() {
     let seen = Seen::of(&bench, &format!("--modelsource local --modelname mlp {schedule}"));
     let steps: Vec<(u64, u32)> = seen.profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
     assert_eq!(steps, [(16, 0), (17, 0), (18, 0), (25, 1), (26, 1), (27, 1)]);
+}
+
+#[test]
+fn counters_count_around_each_operator_or_say_why_not() {
+    let bench = Bench::new();
+    let counters = "papi:sde:::opcollect::calls,minor_faults,cycles,papi:no_such::EVENT";
+    let seen = Seen::of(&bench, &format!("{GPT} --threads 1 --group-by call --counters {counters}"));
+    let faults = |row: &Value| row["counters"]["minor_faults"].as_f64();
+    assert!(seen.rows().iter().all(|row| faults(row).is_some_and(|mean| mean < 1.0)), "{}", seen.report);
+    let given: Vec<&str> = seen.profile.counters.iter().map(|counter| counter.name.as_str()).collect();
+    let why = |name: &str| {
+        let refusals = seen.profile.refusals.iter().filter(|refusal| refusal.counter == name);
+        refusals.map(|refusal| refusal.why.as_str()).collect::<Vec<_>>()
+    };
+    assert!(why("papi:no_such::EVENT").iter().all(|why| why.len() > 5) && !why("papi:no_such::EVENT").is_empty());
+    assert!(given.contains(&"cycles") || !why("cycles").is_empty(), "absent is not zero: {}", seen.report);
+    if !given.contains(&"papi:sde:::opcollect::calls") {
+        return skip(&format!("no PAPI with software-defined events: {:?}", why("papi:sde:::opcollect::calls")));
+    }
+    let once = |row: &Value| row["counters"]["papi:sde:::opcollect::calls"].as_f64() == Some(1.0);
+    assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
 }
 
 #[test]

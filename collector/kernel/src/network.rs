@@ -10,11 +10,13 @@ use anyhow::Result;
 use job::kept::Kept;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, Profiled, RunReply};
-use measure::counters::CounterSession;
+use measure::counters::{CounterRequest, CounterSession, papi};
 use measure::{HostClock, measure};
 use profile::data::Track;
 use profile::{Profile, session};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
 
@@ -46,12 +48,14 @@ impl Runner {
 fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<RunReply>>) -> Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read(&job.program)?;
+    let watched = watched_calls(&job.counters);
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
     let mut calls = network.calls();
+    calls.watched = watched;
     loop {
         network.poison_outputs()?;
         let reply = match &job.profile {
@@ -65,6 +69,15 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
         let Ok(next) = jobs.recv() else { return Ok(()) };
         job = next;
     }
+}
+
+/// How many calls were watched so far, as a number that PAPI can count, where somebody asks it for that.
+fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
+    static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
+    const NAME: &str = "calls";
+    let is_asked = request.events.iter().any(|event| event.strip_prefix("papi:sde:::opcollect::") == Some(NAME));
+    // What PAPI does not take is refused when it is opened, with the reason.
+    if is_asked { *NUMBER.get_or_init(|| papi::export(NAME).ok()) } else { None }
 }
 
 /// Times of the whole.

@@ -98,7 +98,7 @@ pub struct Operator {
 }
 
 /// One kind of count.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
     /// The stable name, or the native one as it was asked for.
@@ -111,6 +111,10 @@ pub struct Counter {
     pub native: String,
     /// Whose work it counts: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `external`.
     pub coverage: String,
+    /// What it counts between two readings with nothing between them, where that was looked at. Nothing is subtracted: counts
+    /// near this one only say that there was no more.
+    #[serde(default)]
+    pub alone: Option<f64>,
 }
 
 /// A counter that was asked for and not given by one source.

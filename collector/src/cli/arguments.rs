@@ -520,6 +520,9 @@ pub struct ProfileTable {
     /// What rows are ordered by, the largest first
     #[arg(long, value_enum, value_name = "KEY", default_value_t = SortArgument::SelfCpuTimeTotal)]
     pub sort_by: SortArgument,
+    /// Show what calls take of the memory between operators, and what is taken of it meanwhile
+    #[arg(long)]
+    pub profile_memory: bool,
     /// Show so many rows; JSON and CSV have all
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub row_limit: usize,
@@ -553,6 +556,8 @@ pub enum SortArgument {
     SelfCpuTimeTotal,
     /// Number of calls
     Count,
+    /// Memory that calls take for what they make
+    SelfCpuMemoryUsage,
     /// The order in which the model calls them
     Order,
 }

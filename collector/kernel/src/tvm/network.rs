@@ -9,6 +9,7 @@ use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
 use executor::{Argument, Content, Place, Port};
 use profile::session::{Subject, Watch};
+use std::sync::atomic::{AtomicI64, Ordering};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
 
@@ -36,7 +37,11 @@ pub struct Network {
 }
 
 /// The calls of a program, each argument as TVM takes it.
-pub struct Calls<'a>(Vec<(&'a Kernel, Vec<AnyView<'a>>)>);
+pub struct Calls<'a> {
+    all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
+    /// Where calls that are watched are counted, too.
+    pub watched: Option<&'static AtomicI64>,
+}
 
 impl Network {
     /// Loads code, stores constants and makes room for everything else.
@@ -100,7 +105,7 @@ impl Network {
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
-        Calls(calls.collect())
+        Calls { all: calls.collect(), watched: None }
     }
 }
 
@@ -108,7 +113,7 @@ impl Calls<'_> {
     /// Runs the model `times` times.
     pub fn run(&self, times: u32) -> std::result::Result<(), TvmError> {
         for _ in 0..times {
-            for (kernel, views) in &self.0 {
+            for (kernel, views) in &self.all {
                 kernel.call_views(views)?;
             }
         }
@@ -120,7 +125,7 @@ impl Subject for Calls<'_> {
     type Error = TvmError;
 
     fn calls(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     fn run(&mut self) -> std::result::Result<(), TvmError> {
@@ -128,9 +133,12 @@ impl Subject for Calls<'_> {
     }
 
     fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
-        for (call, (kernel, views)) in self.0.iter().enumerate() {
+        for (call, (kernel, views)) in self.all.iter().enumerate() {
             watch.begin(call);
             kernel.call_views(views)?;
+            if let Some(watched) = self.watched {
+                watched.fetch_add(1, Ordering::Relaxed);
+            }
             watch.end(call);
         }
         Ok(())

@@ -5,11 +5,15 @@
 //! stands at one span of a profile was counted in the same call of the runs right after it. However long a session is, what it
 //! keeps is bounded: when it is full, every second step goes, and only every second step is kept from then on.
 
+mod watchers;
+
 use crate::data::{Count, Counter, Profile, Refusal, Span, Step};
 use crate::schedule::{Action, Schedule};
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Coverage, Reading};
+use measure::statistics::median;
 use serde::{Deserialize, Serialize};
+use watchers::{Counts, Times};
 
 /// What hears of the calls of a run.
 pub trait Watch {
@@ -68,6 +72,7 @@ pub fn watch<S: Subject>(
     counters: &mut dyn CounterReader,
 ) -> Result<Profile, S::Error> {
     let mut session = Session::new(subject.calls(), plan, counters);
+    session.alone = alone(counters);
     let started_ns = clock.now_ns();
     let last = plan.schedule.steps().unwrap_or(u64::MAX);
     let mut number = 0;
@@ -101,6 +106,8 @@ struct Session {
     /// All channels before each call of the runs that were counted last, and after the last call; a run for each group.
     readings: Vec<Option<Reading>>,
     channels: Vec<Channel>,
+    /// What each counts between two readings with nothing between them.
+    alone: Vec<Option<f64>>,
     /// Steps that were recorded, kept or not.
     recorded: u64,
     /// Of so many that are recorded one is kept.
@@ -122,6 +129,7 @@ impl Session {
             stamps: vec![0; 2 * calls],
             readings,
             channels,
+            alone: Vec::new(),
             recorded: 0,
             stride: 1,
             steps: Vec::new(),
@@ -204,7 +212,7 @@ impl Session {
 
     fn profile(self, ran: u64, planned: u64, counters: &dyn CounterReader) -> Profile {
         let mut profile = Profile {
-            counters: self.channels.iter().map(counter).collect(),
+            counters: self.channels.iter().zip(&self.alone).map(|(one, alone)| counter(one, *alone)).collect(),
             refusals: counters.refusals().iter().map(refusal).collect(),
             spans: self.spans(),
             notes: self.notes(ran, planned),
@@ -263,6 +271,30 @@ impl Session {
     }
 }
 
+/// What each channel counts between two readings with nothing between them: the middle of some.
+fn alone(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
+    const PAIRS: usize = 33;
+    let channels = counters.channels().to_vec();
+    let mut seen: Vec<Vec<f64>> = vec![Vec::with_capacity(PAIRS); channels.len()];
+    let (mut before, mut after) = (vec![None; channels.len()], vec![None; channels.len()]);
+    for group in 0..if channels.is_empty() { 0 } else { counters.groups() } {
+        counters.select(group);
+        for _ in 0..PAIRS {
+            counters.read(&mut before);
+            counters.read(&mut after);
+            for (place, _) in channels.iter().enumerate().filter(|(_, one)| one.group.unwrap_or(0) == group) {
+                let passed = before[place].zip(after[place]).and_then(|(before, after)| after.since(&before));
+                seen[place].extend(passed.and_then(counted).map(|(value, _)| value as f64));
+            }
+        }
+    }
+    let middle = |mut seen: Vec<f64>| {
+        seen.sort_by(f64::total_cmp);
+        (!seen.is_empty()).then(|| median(&seen))
+    };
+    seen.into_iter().map(middle).collect()
+}
+
 /// A count, and for which part of the time it ran.
 fn counted(passed: Reading) -> Option<(u64, f64)> {
     match passed {
@@ -289,50 +321,7 @@ fn every_second<T: Clone>(all: &mut Vec<T>, length: usize) {
     }
 }
 
-struct Times<'a, C> {
-    clock: &'a mut C,
-    stamps: &'a mut [u64],
-}
-
-impl<C: Clock> Watch for Times<'_, C> {
-    #[inline]
-    fn begin(&mut self, call: usize) {
-        self.stamps[2 * call] = self.clock.now_ns();
-    }
-
-    #[inline]
-    fn end(&mut self, call: usize) {
-        self.stamps[2 * call + 1] = self.clock.now_ns();
-    }
-}
-
-struct Counts<'a> {
-    counters: &'a mut dyn CounterReader,
-    channels: usize,
-    calls: usize,
-    readings: &'a mut [Option<Reading>],
-}
-
-impl Counts<'_> {
-    fn read(&mut self, row: usize) {
-        self.counters.read(&mut self.readings[row * self.channels..][..self.channels]);
-    }
-}
-
-impl Watch for Counts<'_> {
-    fn begin(&mut self, call: usize) {
-        self.read(call);
-    }
-
-    fn end(&mut self, call: usize) {
-        // What is read before the next call is what this one ends with.
-        if call + 1 == self.calls {
-            self.read(call + 1);
-        }
-    }
-}
-
-fn counter(channel: &Channel) -> Counter {
+fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
     let coverage = match channel.coverage {
         Coverage::ThreadUser => "thread_user",
         Coverage::Thread => "thread",
@@ -347,6 +336,7 @@ fn counter(channel: &Channel) -> Counter {
         source: channel.step.name().to_owned(),
         native: channel.native.clone(),
         coverage: coverage.to_owned(),
+        alone,
     }
 }
 

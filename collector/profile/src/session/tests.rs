@@ -160,6 +160,8 @@ fn groups_of_counters_have_runs_of_their_own_and_all_stand_at_the_same_spans() {
     let wanted = (0..4).flat_map(|span| [(span, 0, 1), (span, 1, 2), (span, 2, 3)]);
     assert_eq!(counts, wanted.collect::<Vec<_>>());
     assert_eq!(profile.refusals, []);
+    let alone: Vec<Option<f64>> = profile.counters.iter().map(|counter| counter.alone).collect();
+    assert_eq!(alone, [Some(1.0), Some(2.0), Some(3.0)], "what reading alone counts");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
 /// A column: its name and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);
 
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 23] = [
     ("name", |row| row.name.clone()),
     ("text", |row| row.text.clone()),
     ("scope", |row| row.scope.clone()),
@@ -42,6 +42,8 @@ const COLUMNS: [Column; 21] = [
     ("bytes", |row| number(row.bytes)),
     ("gflops_per_second", |row| number(row.gflops_per_second)),
     ("roofline_share", |row| number(row.roofline_share)),
+    ("allocated_bytes", |row| row.allocated_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
+    ("live_bytes", |row| row.live_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
 ];
 
 fn number(value: Option<f64>) -> String {

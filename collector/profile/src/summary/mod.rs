@@ -5,11 +5,11 @@
 
 pub mod comma;
 
-use crate::data::{Kind, Operator, Profile};
+use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use measure::statistics::{median, summarise};
 use measure::{Ratio, ratio};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What stands in one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum SortBy {
     SelfCpuTimeTotal,
     /// Number of calls.
     Count,
+    /// Memory that calls take.
+    SelfCpuMemoryUsage,
     /// As the model calls them.
     Order,
 }
@@ -88,8 +90,28 @@ pub struct Row {
     pub gbytes_per_second: Option<f64>,
     /// The time it could take at best, over the time it takes.
     pub roofline_share: Option<f64>,
+    /// Memory that a run's calls take for what they make, where that is known.
+    pub allocated_bytes: Option<u64>,
+    /// The most memory between operators that is taken during any of its calls.
+    pub live_bytes: Option<u64>,
     /// Mean count per call of each counter that counted in any of its calls.
     pub counters: BTreeMap<String, f64>,
+    /// What follows from counts.
+    #[serde(flatten)]
+    pub derived: Derived,
+}
+
+/// What follows from counts, where all that it takes was counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Derived {
+    /// Instructions per cycle.
+    pub instructions_per_cycle: Option<f64>,
+    /// Loads that missed the last cache, per 1000 operations.
+    pub llc_misses_per_kflop: Option<f64>,
+    /// Bytes that came from memory because the last cache missed them, in thousand millions per second.
+    pub llc_gbytes_per_second: Option<f64>,
+    /// Cycles per nanosecond of processor time.
+    pub ghz: Option<f64>,
 }
 
 /// The whole that rows are parts of.
@@ -116,6 +138,7 @@ pub struct Totals {
 /// All rows, ordered.
 pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
+    let memory = memory(profile);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut group_of: BTreeMap<u32, String> = BTreeMap::new();
     let mut counted: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
@@ -130,6 +153,10 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
         group.total_ns += span.duration_ns;
         group.self_total_ns += own[place];
+        if let Some((taken, live)) = memory.get(&place) {
+            group.allocated_bytes = Some(group.allocated_bytes.unwrap_or(0) + taken);
+            group.live_bytes = group.live_bytes.max(Some(*live));
+        }
     }
     let sum_ns: u64 = groups.values().map(|group| group.self_total_ns).sum();
     let mut ordered: Vec<&Group> = groups.values().collect();
@@ -141,9 +168,39 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         SortBy::CpuTimeTotal => rows.sort_by(descending(|row| row.total_ns as f64)),
         SortBy::SelfCpuTimeTotal => rows.sort_by(descending(|row| row.self_total_ns as f64)),
         SortBy::Count => rows.sort_by(descending(|row| row.calls as f64)),
+        SortBy::SelfCpuMemoryUsage => rows.sort_by(descending(|row| row.allocated_bytes.unwrap_or(0) as f64)),
         SortBy::Order => {}
     }
     rows
+}
+
+/// What each span takes of the memory between operators, and what is taken of it at most meanwhile. Of spans of steps without
+/// events nothing is known.
+fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
+    let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
+    let steps: BTreeSet<Option<u32>> =
+        events().filter_map(|event| Some(profile.spans[event.span? as usize].step)).collect();
+    let in_steps = profile.spans.iter().enumerate().filter(|(_, span)| steps.contains(&span.step));
+    let mut before = events().peekable();
+    let mut now = 0;
+    let mut known: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for (place, span) in in_steps {
+        // What was taken before a span still is when it begins, and what it gives back it has until its end.
+        let is_before = |event: &&MemoryEvent| match event.span {
+            Some(own) => (own as usize) < place,
+            None => event.at_ns < span.start_ns,
+        };
+        while let Some(event) = before.next_if(is_before) {
+            now = event.live_bytes;
+        }
+        known.insert(place, (0, now));
+    }
+    for event in events() {
+        let Some(span) = event.span.and_then(|span| known.get_mut(&(span as usize))) else { continue };
+        span.0 += u64::try_from(event.bytes).unwrap_or(0);
+        span.1 = span.1.max(event.live_bytes);
+    }
+    known
 }
 
 /// What of all steps is known.
@@ -208,6 +265,8 @@ struct Group {
     operators: BTreeMap<u32, Vec<f64>>,
     total_ns: u64,
     self_total_ns: u64,
+    allocated_bytes: Option<u64>,
+    live_bytes: Option<u64>,
 }
 
 impl Group {
@@ -225,6 +284,7 @@ impl Group {
         let numbers = summarise(&times).expect("a group has spans");
         let calls = times.len() as u64;
         let works = Works::of(self, profile);
+        let counters = self.counters(profile, counted);
         let of_all = |is_same: fn(&Operator, &Operator) -> bool| members.iter().all(|one| is_same(one, first));
         let has_one_task = of_all(|one, first| one.task == first.task && one.text == first.text);
         Row {
@@ -259,7 +319,10 @@ impl Group {
             gflops_per_second: works.flops.map(|flops| flops / works.typical_ns),
             gbytes_per_second: works.bytes.map(|bytes| bytes / works.typical_ns),
             roofline_share: works.roofline_ns.map(|best_ns| best_ns / works.typical_ns),
-            counters: self.counters(profile, counted),
+            allocated_bytes: self.allocated_bytes,
+            live_bytes: self.live_bytes,
+            derived: Derived::of(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
+            counters,
         }
     }
 
@@ -275,6 +338,24 @@ impl Group {
             (profile.counters[counter as usize].name.clone(), sum / spans as f64)
         };
         sums.into_iter().map(mean).collect()
+    }
+}
+
+impl Derived {
+    /// Of mean counts per call, and of a call's operations and time.
+    fn of(counters: &BTreeMap<String, f64>, flops: Option<f64>, median_ns: f64) -> Derived {
+        const LINE_BYTES: f64 = 64.0;
+        let count = |name: &str| counters.get(name).copied();
+        let over = |part: Option<f64>, whole: Option<f64>| {
+            part.zip(whole.filter(|whole| *whole > 0.0)).map(|(part, whole)| part / whole)
+        };
+        let misses = count("llc_load_misses");
+        Derived {
+            instructions_per_cycle: over(count("instructions"), count("cycles")),
+            llc_misses_per_kflop: over(misses, flops.map(|flops| flops / 1000.0)),
+            llc_gbytes_per_second: over(misses.map(|misses| misses * LINE_BYTES), Some(median_ns)),
+            ghz: over(count("cycles"), count("thread_cpu_ns")),
+        }
     }
 }
 

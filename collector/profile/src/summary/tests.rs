@@ -1,7 +1,7 @@
 //! Rows and totals of small profiles, and their laws on any.
 
 use super::*;
-use crate::data::{Count, Counter, Span, Step, Track};
+use crate::data::{Count, Counter, MemoryEvent, Span, Step, Track};
 use proptest::prelude::*;
 
 /// Two operators of one name at two scopes, one of another name, over two steps.
@@ -78,6 +78,47 @@ fn a_row_has_rates_where_all_of_it_is_known() {
     assert_eq!((relu.gflops_per_second, relu.text.as_str()), (None, "relu f32[8]"));
     assert_eq!(dense.counters, BTreeMap::from([("faults".to_owned(), 3.5)]), "of the spans that were counted");
     assert_eq!(relu.counters, BTreeMap::new(), "what was not counted is not zero");
+}
+
+#[test]
+fn what_follows_from_counts_needs_all_of_them() {
+    let mut profile = small();
+    let counter = |name: &str| Counter { name: name.to_owned(), ..Counter::default() };
+    profile.counters = ["instructions", "cycles", "llc_load_misses"].map(counter).to_vec();
+    let count = |span, counter, value| Count { span, counter, value, running_ratio: 1.0 };
+    profile.counts = vec![count(0, 0, 300), count(0, 1, 100), count(0, 2, 4), count(1, 0, 7)];
+    let all = rows(&profile, GroupBy::Call, SortBy::Order);
+    let first = Derived {
+        instructions_per_cycle: Some(3.0),
+        llc_misses_per_kflop: Some(10.0),
+        llc_gbytes_per_second: Some(256.0 / 50.0),
+        ghz: None,
+    };
+    assert_eq!((&all[0].derived, &all[1].derived), (&first, &Derived::default()));
+}
+
+#[test]
+fn memory_is_that_of_the_step_that_has_it() {
+    let mut profile = small();
+    let event = |span, at_ns, bytes, live_bytes| MemoryEvent {
+        at_ns,
+        span: Some(span),
+        bytes,
+        live_bytes,
+        pool: Pool::Activations,
+    };
+    // The first operator makes 64 bytes, the second 128 and lets go of the first's, the third works in place.
+    profile.memory = vec![event(0, 0, 64, 64), event(1, 40, 128, 192), event(1, 80, -64, 128), event(2, 90, -128, 0)];
+    let of = |group_by| {
+        let rows = rows(&profile, group_by, SortBy::SelfCpuMemoryUsage);
+        rows.iter().map(|row| (row.text.clone(), row.allocated_bytes, row.live_bytes)).collect::<Vec<_>>()
+    };
+    let row = |text: &str, taken, live| (text.to_owned(), Some(taken), Some(live));
+    assert_eq!(
+        of(GroupBy::Call),
+        [row("dense f32[8]", 128, 192), row("dense f32[4]", 64, 64), row("relu f32[8]", 0, 128)]
+    );
+    assert_eq!(of(GroupBy::Name)[0], row("", 192, 192));
 }
 
 #[test]

@@ -119,7 +119,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
     if arguments.json {
         print_json(&report)?
     } else {
-        let mut lines = vec![table::describe(&report, arguments.table.row_limit)];
+        let mut lines = vec![table::describe(&report, &arguments.table)];
         lines.extend(peaks::describe(&peaks));
         print(&lines.join("\n"))?
     }
@@ -165,6 +165,7 @@ fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
         SortArgument::CpuTimeTotal => SortBy::CpuTimeTotal,
         SortArgument::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
         SortArgument::Count => SortBy::Count,
+        SortArgument::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
         SortArgument::Order => SortBy::Order,
     };
     summary::rows(profile, group_by, sort_by)

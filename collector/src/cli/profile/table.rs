@@ -1,19 +1,21 @@
 //! A profile for a reader: rows, the whole that they are parts of, and what looking cost.
 
 use super::Report;
+use crate::cli::arguments::ProfileTable;
 use crate::cli::{model, paper};
 use profile::summary::Row;
 use report::{Cell, Table, duration, figures, number, or_unknown, percent, words};
 use std::collections::BTreeSet;
 
 /// The table with what stands below it.
-pub fn describe(report: &Report<'_>, row_limit: usize) -> String {
+pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
+    let row_limit = asked.row_limit;
     let plural = if report.threads == 1 { "" } else { "s" };
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
         report.model, report.calls, report.tasks, report.threads, report.seed
     )];
-    lines.push(rows(report, row_limit).on(&paper()));
+    lines.push(rows(report, asked).on(&paper()));
     if report.rows.len() > row_limit {
         lines.push(format!(
             "{} more rows: `--row-limit {}` shows all",
@@ -34,13 +36,14 @@ pub fn describe(report: &Report<'_>, row_limit: usize) -> String {
         None => "check           none".to_owned(),
         Some(check) => format!("check           {}", if check.is_right { "right" } else { "WRONG" }),
     });
+    lines.extend(alone(report));
     lines.extend(refused(report));
     lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
     lines.join("\n")
 }
 
-fn rows(report: &Report<'_>, row_limit: usize) -> Table {
-    let shown = &report.rows[..row_limit.min(report.rows.len())];
+fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
+    let shown = &report.rows[..asked.row_limit.min(report.rows.len())];
     let counters: BTreeSet<&String> = shown.iter().flat_map(|row| row.counters.keys()).collect();
     let is_scope = report.group_by == "scope";
     let mut columns = vec![
@@ -55,6 +58,9 @@ fn rows(report: &Report<'_>, row_limit: usize) -> Table {
         figures("GFLOP/s"),
         figures("roofline"),
     ];
+    if asked.profile_memory {
+        columns.extend([figures("takes"), figures("taken")]);
+    }
     columns.extend(counters.iter().map(|name| figures(name.replace('_', " ")).drops(1)));
     let mut table = Table::new(columns);
     for row in shown {
@@ -70,10 +76,27 @@ fn rows(report: &Report<'_>, row_limit: usize) -> Table {
             or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), number).into(),
             or_unknown(row.roofline_share, |share| format!("{:.0} %", 100.0 * share)).into(),
         ];
-        cells.extend(counters.iter().map(|name| or_unknown(row.counters.get(*name).copied(), number).into()));
+        if asked.profile_memory {
+            let bytes = |bytes: Option<u64>| Cell::from(or_unknown(bytes, model::size));
+            cells.extend([bytes(row.allocated_bytes), bytes(row.live_bytes)]);
+        }
+        cells.extend(
+            counters
+                .iter()
+                .map(|name| or_unknown(row.counters.get(*name), |count| counted(report, name, *count)).into()),
+        );
         table.row(cells);
     }
     table
+}
+
+/// A count; where reading alone counts as much, it only says that there was no more.
+fn counted(report: &Report<'_>, name: &str, count: f64) -> String {
+    let alone = report.counters.iter().find(|counter| counter.name == name).and_then(|counter| counter.alone);
+    match alone {
+        Some(alone) if count > 0.0 && count <= 2.0 * alone => format!("≤ {}", number(count)),
+        _ => number(count),
+    }
 }
 
 /// What a row is: with sizes where it has one task, and where it stands where it is one call.
@@ -110,6 +133,14 @@ fn whole(report: &Report<'_>) -> Vec<String> {
         format!("not profiled    {} median, in turns with these; slowdown {slowdown}{interval}", duration(bare_ns))
     }));
     lines
+}
+
+/// What counters count of their own reading.
+fn alone(report: &Report<'_>) -> Option<String> {
+    let known =
+        report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
+    let all: Vec<String> = known.map(|(counter, alone)| format!("{} {}", number(alone), counter.name)).collect();
+    (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
 }
 
 /// Counters that nobody gave, each once with its last reason.
