@@ -1,9 +1,11 @@
 //! Models are looked at while they run, operator by operator, through the real worker.
 #![allow(missing_docs)]
 
+use datasets::{Choose, Outcome, Record, Store};
 use profile::Profile;
 use profile::data::Pool;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use tests::workspace::root;
 use tests::{Bench, run, skip};
@@ -118,6 +120,34 @@ fn counters_count_around_each_operator_or_say_why_not() {
     }
     let once = |row: &Value| row["counters"]["papi:sde:::opcollect::calls"].as_f64() == Some(1.0);
     assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
+}
+
+#[test]
+fn operators_in_their_places_are_recorded_beside_those_alone() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    run(bench.opcollect(&format!("model run --precision 0.5 --wait 300 {mlp} --store store"))).expect(0);
+    let counters = "--counters minor_faults,papi:no_such::EVENT";
+    let seen = Seen::of(&bench, &format!("{mlp} --store store {counters}"));
+    let store = Store::open(&bench.path("store")).expect("a store");
+    let records: Vec<Record> =
+        store.records(Choose::All).expect("rows").collect::<Result<_, _>>().expect("all can be read");
+    let (networks, inside): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| record.is_network());
+    assert_eq!((networks.len(), inside.len()), (1, 4), "{}", seen.report);
+    for record in &inside {
+        assert_eq!(record.network_hash.as_ref(), Some(&networks[0].task_hash));
+        assert!(!record.is_alone() && record.outcome == Outcome::Ok && record.median_ns > Some(0.0), "{record:?}");
+        assert_eq!(record.n as u64, seen.number("steps"), "one call of each in a run");
+        let text = |json: &Option<datasets::Json>| json.as_ref().map(|json| json.text().to_owned()).unwrap_or_default();
+        assert!(text(&record.counters).contains("minor_faults"), "{record:?}");
+        assert!(text(&record.counters_refused).contains("no_such"), "{record:?}");
+    }
+    let keys: BTreeSet<String> = records.iter().map(|record| record.key.hex()).collect();
+    assert_eq!(keys.len(), 5, "each is an experiment of its own");
+    let again = run(bench.opcollect(&format!("replay --store store --key {}", inside[0].key.hex()))).expect(2);
+    assert!(again.stderr.contains("inside of a running model"), "{again}");
+    let verified = run(bench.opcollect("dataset verify --store store")).expect(0);
+    assert!(verified.stderr.is_empty(), "{verified}");
 }
 
 #[test]

@@ -499,6 +499,11 @@ pub struct ProfileRun {
     pub wait: u64,
     #[command(flatten)]
     pub table: ProfileTable,
+    /// Write a record of each operator, timed in its place, to this store, which is made if needed
+    ///
+    /// They stand beside records of the same operators alone, and name the network in `network_hash`.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub store: Option<PathBuf>,
     /// Write the whole profile, each call of each run, to this file as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,

@@ -119,7 +119,7 @@ fn measured(store: &Path) -> Result<HashMap<String, Told>> {
     let mut best: HashMap<String, (f64, Record)> = HashMap::new();
     for record in open(store)?.records(Choose::Middle).map_err(failed)? {
         let record = record.map_err(failed)?;
-        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured;
+        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let Some(median_ns) = record.median_ns.filter(|_| is_measured) else { continue };
         match best.get(&record.task_hash) {
             Some((least, _)) if *least <= median_ns => {}

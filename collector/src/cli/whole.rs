@@ -125,7 +125,12 @@ impl Whole {
         method: &Method,
         base: &Record,
     ) -> Result<Record> {
-        let attempt = Attempt {
+        let attempt = self.attempt((schedules, source), method);
+        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+    }
+
+    fn attempt<'a>(&'a self, (schedules, source): (&'a [Schedule], ScheduleSource), method: &'a Method) -> Attempt<'a> {
+        Attempt {
             model: &self.request,
             graph: &self.graph,
             plan: &self.plan,
@@ -134,8 +139,20 @@ impl Whole {
             target: &self.target,
             cpus: &self.runs.cpus,
             method,
-        };
-        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+        }
+    }
+
+    /// The records of its operators in their places, as far as they are known before.
+    pub fn operator_records(
+        &self,
+        (schedules, source): (&[Schedule], ScheduleSource),
+        method: &Method,
+        plan: &profile::Plan,
+        base: &Record,
+    ) -> Result<Vec<Record>> {
+        let attempt = self.attempt((schedules, source), method);
+        let network = network::record::of_attempt(&attempt, base).map_err(Failure::environment)?;
+        network::in_place::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
     }
 
     /// What runs of its program said, as a profile of the model.

@@ -4,12 +4,15 @@ mod table;
 
 use super::arguments::{GroupArgument, ProfileRun, ProfileTable, SortArgument, Sweep};
 use super::failure::{Failure, chain};
+use super::keeping::Keeping;
 use super::runs::Runs;
 use super::whole::{Asked, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings};
+use crate::campaign::record;
 use crate::network::{self, Comparison};
 use datasets::output::Output;
-use job::{NetworkJob, Profiled, RunReply};
+use datasets::{Outcome, Record, ScheduleSource};
+use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
 use models::Task;
@@ -43,11 +46,19 @@ struct Report<'a> {
     constant_bytes: u64,
     peak_memory_bytes: u64,
     check: Option<Comparison>,
+    records: Option<Stored>,
     group_by: &'static str,
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
     notes: &'a [String],
+}
+
+/// Where the records of operators are.
+#[derive(Serialize)]
+struct Stored {
+    store: String,
+    keys: Vec<String>,
 }
 
 /// Totals, and what looking costs as one number and with its interval.
@@ -84,14 +95,50 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
     let choose = |task: &Task| network::default_schedule(task, &target);
     let job = job(arguments, &whole, &folder);
     let _exclusive = machine::exclusive(arguments.wait)?;
-    let made = whole.make(&folder, &choose).map_err(not_built)?;
-    let profiled = profiled(whole.runs.reply(&job))?;
+    // Last, so that whatever was wrong before leaves no empty store behind.
+    let keeping = match &arguments.store {
+        Some(store) => {
+            let schedules = (whole.schedules(&choose), ScheduleSource::Default);
+            let schedules = (schedules.0.as_slice(), schedules.1);
+            Some(Keeping::begin_operators(store, &mut whole, schedules, &job, &arguments.given)?)
+        }
+        None => None,
+    };
+    let made = match whole.make(&folder, &choose) {
+        Ok(made) => made,
+        Err(error) => {
+            let why = chain(&error);
+            keep(keeping, |_, row| {
+                record::fail(row, Outcome::BuildFailed, why.clone());
+                Ok(())
+            })?;
+            return Err(not_built(error));
+        }
+    };
+    let reply = whole.runs.reply(&job);
+    let profiled = match reply {
+        Ok(RunReply::Profiled(profiled)) => *profiled,
+        other => {
+            keep(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
+            return Err(unseen(other));
+        }
+    };
     let check = whole.check(&whole.outputs(&job)?);
     let threads = whole.runs.cpus.len();
     let peaks = peaks::now(threads, &target, &mut whole.runs.workers);
     let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
     let profile = whole.profile(seen, &made, &peaks)?;
     profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
+    let kept = keep(keeping, |place, row| match check {
+        Some(wrong) if !wrong.is_right => {
+            record::fail(row, Outcome::WrongResult, "the outputs of its network differ from the reference".to_owned());
+            Ok(())
+        }
+        _ => {
+            let built = (&made.schedules[place], &made.artifacts[place]);
+            network::in_place::describe(row, &profile, built, profiled.peak_memory_bytes)
+        }
+    })?;
     let rows = rows(&profile, &arguments.table);
     let totals = summary::totals(&profile);
     files.keep(&profile, &rows)?;
@@ -110,6 +157,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
         constant_bytes: network::constant_bytes(&made.program),
         peak_memory_bytes: profiled.peak_memory_bytes,
         check,
+        records: kept,
         group_by: name(arguments.table.group_by),
         rows: &rows,
         counters: &profile.counters,
@@ -145,12 +193,21 @@ fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
     NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), ..job }
 }
 
-/// What was seen, of what became of the run.
-fn profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Result<Profiled> {
-    match reply {
-        Ok(RunReply::Profiled(profiled)) => Ok(*profiled),
-        other => Runs::measured(other).and(Err(Failure::environment("the runner told nothing of operators"))),
+/// Why nothing was seen, of what became of the run.
+fn unseen(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
+    match Runs::measured(reply) {
+        Err(failure) => failure,
+        Ok(_) => Failure::environment("the runner told nothing of operators"),
     }
+}
+
+/// Keeps records where they are wanted; where, and how many.
+fn keep(
+    keeping: Option<Keeping>,
+    fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+) -> Result<Option<Stored>> {
+    let kept = keeping.map(|keeping| keeping.keep_all(fill)).transpose()?;
+    Ok(kept.map(|(store, keys)| Stored { store, keys }))
 }
 
 fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {

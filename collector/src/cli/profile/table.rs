@@ -1,6 +1,6 @@
 //! A profile for a reader: rows, the whole that they are parts of, and what looking cost.
 
-use super::Report;
+use super::{Report, Stored};
 use crate::cli::arguments::ProfileTable;
 use crate::cli::{model, paper};
 use profile::summary::Row;
@@ -36,6 +36,8 @@ pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
         None => "check           none".to_owned(),
         Some(check) => format!("check           {}", if check.is_right { "right" } else { "WRONG" }),
     });
+    let stored = |stored: &Stored| format!("records         {} in `{}`", stored.keys.len(), stored.store);
+    lines.extend(report.records.as_ref().map(stored));
     lines.extend(alone(report));
     lines.extend(refused(report));
     lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
