@@ -144,7 +144,7 @@ fn reading_refuses_what_it_does_not_know() {
         hint: every record has it; see the column table in docs/dataset-format.md"#]],
     );
     check_json_refusal(
-        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":3", "version\":4"),
+        |text| text.replace("{", "{\"extra\":[{}],").replace("version\":4", "version\":5"),
         expect![[r#"
             unknown column `extra`
               at field `extra`

@@ -3,7 +3,7 @@
 
 use datasets::{Choose, Outcome, Record, Store};
 use profile::Profile;
-use profile::data::Pool;
+use profile::data::{Kind, Pool};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,8 @@ impl Seen {
         assert_eq!(self.number("sum_ns") + self.number("not_attributed_ns"), self.number("total_ns"), "{report}");
         assert!(report["profiler_slowdown"].as_f64().is_some_and(|ratio| ratio > 0.0), "{report}");
         assert_eq!(report["check"]["is_right"], true, "{report}");
-        assert_eq!((profile.steps.len() as u64, profile.spans.len() as u64), (steps, steps * calls));
+        let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
+        assert_eq!((profile.steps.len() as u64, operators as u64), (steps, steps * calls));
         let activations = profile.memory.iter().filter(|event| event.pool == Pool::Activations);
         let live: Vec<u64> = activations.map(|event| event.live_bytes).collect();
         assert_eq!(live.iter().max().copied().unwrap_or(0), self.number("least_activation_bytes"), "{report}");
@@ -148,6 +149,54 @@ fn operators_in_their_places_are_recorded_beside_those_alone() {
     assert!(again.stderr.contains("inside of a running model"), "{again}");
     let verified = run(bench.opcollect("dataset verify --store store")).expect(0);
     assert!(verified.stderr.is_empty(), "{verified}");
+}
+
+#[test]
+fn threads_of_the_pool_are_seen_inside_of_the_operators_they_work_for() {
+    if measure::affinity::allowed().expect("the system tells the CPUs").len() < 2 {
+        return skip("one CPU has no pool of threads");
+    }
+    let bench = Bench::new();
+    let seen = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2");
+    let threads = seen.report["threads_of_pool"].as_array().expect("threads");
+    let tasks: u64 = threads.iter().map(|thread| thread["tasks"].as_u64().expect("a count")).sum();
+    assert!(threads.len() == 2 && tasks >= 2 * seen.number("steps"), "{}", seen.report);
+    let ids: BTreeSet<u64> = seen.profile.tracks.iter().skip(1).map(|track| track.id).collect();
+    assert!(ids.len() == 2 && ids.contains(&seen.profile.tracks[0].id), "the caller is one of them");
+    assert!(threads.iter().all(|thread| thread["polling_ns"].is_u64()), "{}", seen.report);
+    let convolution = seen.rows().iter().find(|row| row["tasks_per_call"] == 2.0).expect("some have a task a thread");
+    assert!(convolution["imbalance"].as_f64().is_some_and(|ratio| (1.0..=2.0).contains(&ratio)), "{convolution}");
+}
+
+#[test]
+fn a_model_written_as_an_onnx_file_is_profiled_like_itself() {
+    let bench = Bench::new();
+    run(bench.opcollect("graph --modelsource local --modelname mlp --onnx mlp.onnx")).expect(0);
+    let file = Seen::of(&bench, "--modelsource onnx --modelname mlp.onnx --threads 1");
+    assert_eq!((file.number("calls"), file.number("tasks")), (4, 4), "{}", file.report);
+    let several =
+        run(bench.opcollect("graph --modelsource local --modelname mlp --batchsize 1,2 --onnx x.onnx")).expect(2);
+    assert!(several.stderr.contains("takes one model at one batch size"), "{several}");
+}
+
+#[test]
+fn two_profiles_are_compared() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    Seen::of(&bench, mlp);
+    fs::rename(bench.path("profile.json"), bench.path("before.json")).expect("it was written");
+    Seen::of(&bench, &format!("{mlp} --batchsize 64"));
+    let same = run(bench.opcollect("profile diff before.json before.json --json")).expect(0).json();
+    let changes = same["changes"].as_array().expect("rows");
+    assert!(changes.len() == 4 && changes.iter().all(|change| change["verdict"] == "same"), "{same}");
+    let other = run(bench.opcollect("profile diff before.json profile.json --group-by name --json")).expect(0).json();
+    let dense = other["changes"].as_array().expect("rows").iter().find(|change| change["name"] == "dense+bias+relu");
+    assert!(dense.is_some_and(|change| change["verdict"] == "slower"), "64 images take longer than one: {other}");
+    bench.write("broken.json", r#"{"model":"x","spans":[{"operator":9}]}"#);
+    for (files, wanted) in [("before.json missing.json", "missing.json"), ("broken.json before.json", "broken.json")] {
+        let ran = run(bench.opcollect(&format!("profile diff {files}"))).expect(2);
+        assert!(ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{ran}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! between two processes at once.
 
 use crate::measuring::ready_this_thread;
+use crate::tvm::launch;
 use crate::tvm::network::{Calls, Network};
 use anyhow::Result;
 use job::kept::Kept;
@@ -40,6 +41,10 @@ impl Runner {
     fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let process = self.process;
         let files: [&Path; 2] = [&executor::folder::description(&job.program), &job.inputs];
+        if job.profile.is_some() {
+            // Its code is loaded in another way, so it is for this job alone.
+            return Kept::default().ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| false);
+        }
         self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)
     }
 }
@@ -50,16 +55,20 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let content = executor::folder::read(&job.program)?;
     let watched = watched_calls(&job.counters);
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
+    // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
+    let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
     let mut calls = network.calls();
     calls.watched = watched;
+    calls.has_threads = hooked.is_some();
+    let mut clock = hooked.unwrap_or_default();
     loop {
         network.poison_outputs()?;
         let reply = match &job.profile {
-            Some(plan) => profiled(&mut calls, plan, &mut counters)?,
+            Some(plan) => profiled(&mut calls, plan, &mut clock, &mut counters)?,
             None => measured(&calls, &job, &mut counters)?,
         };
         job.write_outputs(network.read_outputs()?)?;
@@ -87,15 +96,26 @@ fn measured(calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) 
 }
 
 /// Times of its parts. What they are, whoever asked knows.
-fn profiled(calls: &mut Calls<'_>, plan: &profile::Plan, counters: &mut CounterSession) -> Result<RunReply> {
-    let seen = session::watch(calls, plan, &mut HostClock::new(), counters)?;
-    let (process, thread) = (nix::unistd::getpid().as_raw(), nix::unistd::gettid().as_raw());
-    let track = Track {
+fn profiled(
+    calls: &mut Calls<'_>,
+    plan: &profile::Plan,
+    clock: &mut HostClock,
+    counters: &mut CounterSession,
+) -> Result<RunReply> {
+    let seen = session::watch(calls, plan, clock, counters)?;
+    let process = u64::try_from(nix::unistd::getpid().as_raw())?;
+    let mut tracks = vec![Track {
         name: "caller".to_owned(),
-        process: u64::try_from(process)?,
-        id: u64::try_from(thread)?,
-        is_device: false,
-    };
-    let profile = Profile { tracks: vec![track], ..seen };
+        process,
+        id: u64::try_from(nix::unistd::gettid().as_raw())?,
+        ..Track::default()
+    }];
+    for ((number, track), id) in seen.tracks.iter().skip(1).enumerate().zip(launch::threads()) {
+        tracks.push(Track { name: format!("thread {number}"), process, id: u64::try_from(id)?, ..track.clone() });
+    }
+    let mut profile = Profile { tracks, ..seen };
+    if calls.lost_tasks > 0 {
+        profile.notes.push(format!("{} tasks of threads had no place and are not shown", calls.lost_tasks));
+    }
     Ok(RunReply::Profiled(Box::new(Profiled { profile, peak_memory_bytes: peak_resident_bytes() })))
 }

@@ -65,6 +65,9 @@ pub struct Track {
     pub id: u64,
     /// Whether it is a queue of a device.
     pub is_device: bool,
+    /// Its processor time in all steps together, where that was looked at.
+    #[serde(default)]
+    pub cpu_ns: Option<u64>,
 }
 
 /// Something that is called: in our own profiles one call of the program, in others a name with its shapes.

@@ -464,7 +464,11 @@ pub struct ModelRun {
 
 /// How a model is looked at.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ProfileRun {
+    /// Something else than looking at a model
+    #[command(subcommand)]
+    pub command: Option<ProfileCommand>,
     #[command(flatten)]
     pub models: Models,
     /// Threads [default: all CPUs]
@@ -509,6 +513,38 @@ pub struct ProfileRun {
     pub out: Option<PathBuf>,
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// What is done with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Say which operators changed between two profiles, by how much, and whether that is more than noise
+    ///
+    /// Both are files that `profile --out FILE` wrote. A row changed when the 95 % intervals of both medians lie apart and the
+    /// medians differ by more than 2 %.
+    #[command(after_help = "Example: opcollect profile diff yesterday.json today.json --group-by name")]
+    Diff(ProfileDiff),
+}
+
+/// Which profiles are compared.
+#[derive(Debug, Args)]
+pub struct ProfileDiff {
+    /// The earlier one
+    pub before: PathBuf,
+    /// The later one
+    pub after: PathBuf,
+    /// What is one row
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
+    pub group_by: GroupArgument,
+    /// With `--group-by scope`, only so many of the outermost names of modules; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub levels: usize,
+    /// Show so many rows
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub row_limit: usize,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -607,6 +643,9 @@ pub enum Command {
         /// Write a page with a drawing of its tasks to this file, to open in a browser
         #[arg(long, value_name = "FILE", conflicts_with = "format")]
         html: Option<PathBuf>,
+        /// Write it as an ONNX file, with the numbers of its constants
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "html"])]
+        onnx: Option<PathBuf>,
         /// On the page, show the best measured median of each task that this store has
         #[arg(long, value_name = "DIR", requires = "html")]
         store: Option<PathBuf>,

@@ -70,9 +70,10 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         }
         None => collect::run(&arguments.collect),
         Some(Command::List { json }) => inspect::list(json),
-        Some(Command::Graph { models, raw, format, html, store }) => {
-            inspect::graph(&models, raw, format, html.as_deref(), store.as_deref())
-        }
+        Some(Command::Graph { models, raw, format, html, onnx, store }) => match onnx {
+            Some(file) => inspect::write_onnx(&models, raw, &file),
+            None => inspect::graph(&models, raw, format, html.as_deref(), store.as_deref()),
+        },
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),

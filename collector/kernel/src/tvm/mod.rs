@@ -15,6 +15,7 @@ pub mod features;
 mod functions;
 mod guard;
 pub mod kernel;
+pub mod launch;
 pub mod library;
 pub mod memory;
 pub mod meta_schedule;

@@ -5,10 +5,11 @@
 
 use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
+use super::launch;
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
 use executor::{Argument, Content, Place, Port};
-use profile::session::{Subject, Watch};
+use profile::session::{Subject, Task, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
@@ -41,6 +42,10 @@ pub struct Calls<'a> {
     all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
     /// Where calls that are watched are counted, too.
     pub watched: Option<&'static AtomicI64>,
+    /// Whether threads of the pool are looked at: code was loaded after `launch::hook`.
+    pub has_threads: bool,
+    /// Tasks that were not written down.
+    pub lost_tasks: usize,
 }
 
 impl Network {
@@ -105,7 +110,7 @@ impl Network {
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
-        Calls { all: calls.collect(), watched: None }
+        Calls { all: calls.collect(), watched: None, has_threads: false, lost_tasks: 0 }
     }
 }
 
@@ -134,6 +139,7 @@ impl Subject for Calls<'_> {
 
     fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
         for (call, (kernel, views)) in self.all.iter().enumerate() {
+            launch::begin(call);
             watch.begin(call);
             kernel.call_views(views)?;
             if let Some(watched) = self.watched {
@@ -142,6 +148,22 @@ impl Subject for Calls<'_> {
             watch.end(call);
         }
         Ok(())
+    }
+
+    fn look_at_threads(&mut self) {
+        if self.has_threads {
+            launch::look();
+        }
+    }
+
+    fn tasks(&mut self) -> Vec<Task> {
+        let (tasks, lost) = if self.has_threads { launch::look_away() } else { (Vec::new(), 0) };
+        self.lost_tasks += lost;
+        tasks
+    }
+
+    fn threads_cpu_ns(&mut self) -> Vec<u64> {
+        if self.has_threads { launch::threads_cpu_ns() } else { Vec::new() }
     }
 }
 

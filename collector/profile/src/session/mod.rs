@@ -7,7 +7,7 @@
 
 mod watchers;
 
-use crate::data::{Count, Counter, Profile, Refusal, Span, Step};
+use crate::data::{Count, Counter, Kind, Profile, Refusal, Span, Step, Track};
 use crate::schedule::{Action, Schedule};
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Coverage, Reading};
@@ -33,6 +33,29 @@ pub trait Subject {
     fn run(&mut self) -> Result<(), Self::Error>;
     /// Runs it and says of each call when it begins and ends.
     fn run_watched(&mut self, watch: &mut impl Watch) -> Result<(), Self::Error>;
+    /// In the run that follows, what the threads of a pool do is looked at, too, where there are such.
+    fn look_at_threads(&mut self) {}
+    /// What threads of a pool did in the run after that, in any order.
+    fn tasks(&mut self) -> Vec<Task> {
+        Vec::new()
+    }
+    /// Processor time of each thread of the pool so far.
+    fn threads_cpu_ns(&mut self) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+/// A part of a call that one thread of a pool did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Of which call.
+    pub call: usize,
+    /// By which thread of the pool.
+    pub thread: u32,
+    /// When it began, by the clock of the session.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
 }
 
 /// How a model is looked at.
@@ -117,6 +140,16 @@ struct Session {
     kept_stamps: Vec<u64>,
     /// What each channel counted during each call; none where its source gave no answer.
     kept_counts: Vec<Option<Reading>>,
+    /// What threads did in the run that was looked at last, and their processor time in it.
+    threads: Threads,
+    kept_threads: Vec<Threads>,
+}
+
+/// What threads of a pool did in one step.
+#[derive(Clone, Debug, Default)]
+struct Threads {
+    tasks: Vec<Task>,
+    cpu_ns: Vec<u64>,
 }
 
 impl Session {
@@ -136,6 +169,8 @@ impl Session {
             bare_ns: Vec::new(),
             kept_stamps: Vec::new(),
             kept_counts: Vec::new(),
+            threads: Threads::default(),
+            kept_threads: Vec::new(),
         }
     }
 
@@ -152,9 +187,15 @@ impl Session {
 
     /// A run with times around its calls.
     fn time<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
+        let before = subject.threads_cpu_ns();
+        subject.look_at_threads();
         let start_ns = clock.now_ns();
         subject.run_watched(&mut Times { clock, stamps: &mut self.stamps })?;
         let duration_ns = clock.now_ns().saturating_sub(start_ns);
+        let after = subject.threads_cpu_ns();
+        // A thread that ran its first task meanwhile was not seen before.
+        let cpu_ns = if before.len() == after.len() { passed(&before, &after) } else { Vec::new() };
+        self.threads = Threads { tasks: subject.tasks(), cpu_ns };
         Ok(Step { start_ns, duration_ns, ..Step::default() })
     }
 
@@ -181,8 +222,11 @@ impl Session {
         self.steps.push(step);
         self.bare_ns.push(bare_ns);
         self.kept_stamps.extend_from_slice(&self.stamps);
+        self.kept_threads.push(std::mem::take(&mut self.threads));
         self.keep_counts();
-        if self.steps.len() > 1 && self.steps.len() * self.calls * (1 + self.channels.len()) > self.cells_max {
+        let tasks = self.kept_threads.last().map_or(0, |threads| threads.tasks.len());
+        let cells = self.steps.len() * (self.calls * (1 + self.channels.len()) + tasks);
+        if self.steps.len() > 1 && cells > self.cells_max {
             self.thin_out();
         }
     }
@@ -205,6 +249,7 @@ impl Session {
         let (per_stamp, per_count) = (2 * self.calls, self.calls * self.channels.len());
         every_second(&mut self.steps, 1);
         every_second(&mut self.bare_ns, 1);
+        every_second(&mut self.kept_threads, 1);
         every_second(&mut self.kept_stamps, per_stamp);
         every_second(&mut self.kept_counts, per_count);
         self.stride *= 2;
@@ -219,6 +264,7 @@ impl Session {
             ..Profile::default()
         };
         self.add_counts(&mut profile);
+        self.add_threads(&mut profile);
         Profile { steps: self.steps, bare_ns: self.bare_ns, ..profile }
     }
 
@@ -247,6 +293,35 @@ impl Session {
             stamps.chunks_exact(2).enumerate().map(span).collect::<Vec<Span>>()
         };
         self.kept_stamps.chunks_exact((2 * self.calls).max(1)).enumerate().flat_map(of_step).collect()
+    }
+
+    /// What threads did: tracks behind that of the caller, and spans behind those that they are parts of.
+    fn add_threads(&self, profile: &mut Profile) {
+        let all = || self.kept_threads.iter().flat_map(|threads| &threads.tasks);
+        let Some(most) = all().map(|task| task.thread).max() else { return };
+        let cpu_ns = |thread: usize| {
+            let of_steps = self.kept_threads.iter().map(|threads| threads.cpu_ns.get(thread).copied());
+            of_steps.sum::<Option<u64>>()
+        };
+        profile.tracks.push(Track::default());
+        profile.tracks.extend((0..=most as usize).map(|thread| Track { cpu_ns: cpu_ns(thread), ..Track::default() }));
+        for (step, threads) in self.kept_threads.iter().enumerate() {
+            for task in threads.tasks.iter().filter(|task| task.call < self.calls) {
+                let parent = step * self.calls + task.call;
+                let whole = profile.spans[parent];
+                // Both clocks are one, read by two processors.
+                let start_ns = task.start_ns.clamp(whole.start_ns, whole.end_ns());
+                let end_ns = task.end_ns.clamp(start_ns, whole.end_ns());
+                profile.spans.push(Span {
+                    kind: Kind::Task,
+                    parent: u32::try_from(parent).ok(),
+                    track: task.thread + 1,
+                    start_ns,
+                    duration_ns: end_ns - start_ns,
+                    ..whole
+                });
+            }
+        }
     }
 
     /// What was counted; a counter that gave nothing at all is refused.
@@ -305,6 +380,10 @@ fn counted(passed: Reading) -> Option<(u64, f64)> {
             Some(((value as f64 / ratio).round() as u64, ratio))
         }
     }
+}
+
+fn passed(before: &[u64], after: &[u64]) -> Vec<u64> {
+    before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).collect()
 }
 
 fn bare<S: Subject>(subject: &mut S, clock: &mut impl Clock) -> Result<u64, S::Error> {

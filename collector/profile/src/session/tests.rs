@@ -42,11 +42,13 @@ struct Model {
     calls: usize,
     bare_runs: u64,
     watched_runs: u64,
+    /// What two threads are said to do in each run.
+    tasks: Vec<Task>,
 }
 
 impl Model {
     fn new(clock: &Told, calls: usize) -> Model {
-        Model { clock: clock.clone(), calls, bare_runs: 0, watched_runs: 0 }
+        Model { clock: clock.clone(), calls, bare_runs: 0, watched_runs: 0, tasks: Vec::new() }
     }
 
     fn call(&self, call: usize) {
@@ -76,6 +78,14 @@ impl Subject for Model {
             watch.end(call);
         }
         if self.watched_runs > 1000 { Err("worn out".to_owned()) } else { Ok(()) }
+    }
+
+    fn tasks(&mut self) -> Vec<Task> {
+        self.tasks.clone()
+    }
+
+    fn threads_cpu_ns(&mut self) -> Vec<u64> {
+        vec![self.clock.0.get(), 7 * self.watched_runs]
     }
 }
 
@@ -162,6 +172,23 @@ fn groups_of_counters_have_runs_of_their_own_and_all_stand_at_the_same_spans() {
     assert_eq!(profile.refusals, []);
     let alone: Vec<Option<f64>> = profile.counters.iter().map(|counter| counter.alone).collect();
     assert_eq!(alone, [Some(1.0), Some(2.0), Some(3.0)], "what reading alone counts");
+}
+
+#[test]
+fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
+    let mut clock = Told::default();
+    let mut model = Model::new(&clock, 2);
+    let task = |call, thread, start_ns, end_ns| Task { call, thread, start_ns, end_ns };
+    // The second call of the first step goes from 32 to 52 after a bare run of 30.
+    model.tasks = vec![task(1, 0, 43, 47), task(1, 1, 40, 1000), task(9, 0, 0, 1)];
+    let profile = watch(&mut model, &plan("active=1,repeat=1"), &mut clock, &mut NoCounters).expect("it runs");
+    let profile = Profile { operators: vec![Default::default(); 2], ..profile };
+    profile.check().expect("it fits together");
+    let parts: Vec<_> = profile.spans[2..].iter().map(|span| (span.track, span.start_ns, span.end_ns())).collect();
+    let whole = profile.spans[1];
+    assert_eq!(parts, [(1, 43, 47), (2, whole.start_ns, whole.end_ns())], "{:?}", profile.spans);
+    let cpu_ns: Vec<_> = profile.tracks.iter().map(|track| track.cpu_ns).collect();
+    assert_eq!(cpu_ns, [None, Some(32), Some(7)]);
 }
 
 #[test]

@@ -4,12 +4,14 @@
 //! operators, its rates are of all their work over all their typical times.
 
 pub mod comma;
+pub mod threads;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use measure::statistics::{median, summarise};
 use measure::{Ratio, ratio};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use threads::{Part, Spread, parts};
 
 /// What stands in one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub struct Row {
     pub min_ns: f64,
     /// The middle call.
     pub median_ns: f64,
+    /// The 95 % interval of the middle call; nothing for few calls.
+    pub median_interval_ns: Option<(f64, f64)>,
     /// The mean call.
     pub mean_ns: f64,
     /// The call that 95 in 100 are below.
@@ -99,6 +103,9 @@ pub struct Row {
     /// What follows from counts.
     #[serde(flatten)]
     pub derived: Derived,
+    /// How its parts were spread over threads.
+    #[serde(flatten)]
+    pub spread: Spread,
 }
 
 /// What follows from counts, where all that it takes was counted.
@@ -139,6 +146,7 @@ pub struct Totals {
 pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
     let memory = memory(profile);
+    let parts = parts(profile);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut group_of: BTreeMap<u32, String> = BTreeMap::new();
     let mut counted: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
@@ -153,6 +161,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
         group.total_ns += span.duration_ns;
         group.self_total_ns += own[place];
+        group.parts.extend(parts.get(&place));
         if let Some((taken, live)) = memory.get(&place) {
             group.allocated_bytes = Some(group.allocated_bytes.unwrap_or(0) + taken);
             group.live_bytes = group.live_bytes.max(Some(*live));
@@ -267,6 +276,7 @@ struct Group {
     self_total_ns: u64,
     allocated_bytes: Option<u64>,
     live_bytes: Option<u64>,
+    parts: Vec<Part>,
 }
 
 impl Group {
@@ -311,6 +321,7 @@ impl Group {
             self_total_ns: self.self_total_ns,
             min_ns: numbers.min,
             median_ns: numbers.median,
+            median_interval_ns: numbers.median_interval,
             mean_ns: numbers.mean,
             p95_ns: numbers.p95,
             share: if sum_ns == 0 { 0.0 } else { self.self_total_ns as f64 / sum_ns as f64 },
@@ -323,6 +334,7 @@ impl Group {
             live_bytes: self.live_bytes,
             derived: Derived::of(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
             counters,
+            spread: Spread::of(&self.parts, times.len()),
         }
     }
 

@@ -122,6 +122,34 @@ fn memory_is_that_of_the_step_that_has_it() {
 }
 
 #[test]
+fn parts_are_spread_and_what_threads_do_beside_is_told() {
+    let mut profile = small();
+    let track = |name: &str, cpu_ns| Track { name: name.to_owned(), cpu_ns, ..Track::default() };
+    profile.tracks = vec![track("caller", None), track("thread 0", Some(120)), track("thread 1", Some(90))];
+    let part = |track, start_ns, duration_ns| Span {
+        kind: Kind::Task,
+        operator: 0,
+        step: Some(0),
+        parent: Some(0),
+        track,
+        start_ns,
+        duration_ns,
+        cpu_ns: None,
+    };
+    profile.spans.extend([part(1, 1, 30), part(2, 8, 10)]);
+    profile.check().expect("it fits together");
+    let all = rows(&profile, GroupBy::Call, SortBy::Order);
+    let spread = Spread { tasks_per_call: Some(1.0), imbalance: Some(1.5), wake_ns: Some(8.0) };
+    assert_eq!((all[0].spread, all[1].spread), (spread, Spread::default()));
+    assert_eq!(all[0].self_total_ns, 100, "parts on other tracks leave an operator its time");
+    let of: Vec<_> = threads::threads(&profile)
+        .into_iter()
+        .map(|one| (one.tasks, one.busy_ns, one.idle_ns, one.polling_ns))
+        .collect();
+    assert_eq!(of, [(1, 30, 190, Some(90)), (1, 10, 210, Some(80))]);
+}
+
+#[test]
 fn commas_in_names_stay_where_they_are() {
     let mut profile = small();
     profile.operators[2].scope = "net, \"quoted\"".to_owned();

@@ -1,8 +1,10 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
+mod diff;
+mod grouping;
 mod table;
 
-use super::arguments::{GroupArgument, ProfileRun, ProfileTable, SortArgument, Sweep};
+use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, SortArgument, Sweep};
 use super::failure::{Failure, chain};
 use super::keeping::Keeping;
 use super::runs::Runs;
@@ -17,7 +19,8 @@ use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
 use models::Task;
 use profile::data::{Counter, Refusal};
-use profile::summary::{self, GroupBy, Row, SortBy, Totals, comma};
+use profile::summary::threads::Thread;
+use profile::summary::{self, Row, SortBy, Totals, comma};
 use profile::{Plan, Profile};
 use serde::Serialize;
 use std::path::Path;
@@ -48,6 +51,7 @@ struct Report<'a> {
     check: Option<Comparison>,
     records: Option<Stored>,
     group_by: &'static str,
+    threads_of_pool: Vec<Thread>,
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
@@ -76,6 +80,13 @@ struct Timed {
 }
 
 pub fn run(arguments: &ProfileRun) -> Result<u8> {
+    match &arguments.command {
+        Some(ProfileCommand::Diff(asked)) => diff::run(asked),
+        None => look(arguments),
+    }
+}
+
+fn look(arguments: &ProfileRun) -> Result<u8> {
     let sweep = Sweep {
         threads: arguments.threads.into_iter().collect(),
         seed: arguments.seed,
@@ -158,7 +169,8 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
         peak_memory_bytes: profiled.peak_memory_bytes,
         check,
         records: kept,
-        group_by: name(arguments.table.group_by),
+        group_by: grouping::name(arguments.table.group_by),
+        threads_of_pool: summary::threads::threads(&profile),
         rows: &rows,
         counters: &profile.counters,
         refusals: &profile.refusals,
@@ -211,12 +223,6 @@ fn keep(
 }
 
 fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
-    let group_by = match table.group_by {
-        GroupArgument::Name => GroupBy::Name,
-        GroupArgument::InputShape => GroupBy::InputShape,
-        GroupArgument::Scope => GroupBy::Scope(table.levels),
-        GroupArgument::Call => GroupBy::Call,
-    };
     let sort_by = match table.sort_by {
         SortArgument::CpuTime => SortBy::CpuTime,
         SortArgument::CpuTimeTotal => SortBy::CpuTimeTotal,
@@ -225,16 +231,7 @@ fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
         SortArgument::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
         SortArgument::Order => SortBy::Order,
     };
-    summary::rows(profile, group_by, sort_by)
-}
-
-fn name(group_by: GroupArgument) -> &'static str {
-    match group_by {
-        GroupArgument::Name => "name",
-        GroupArgument::InputShape => "input-shape",
-        GroupArgument::Scope => "scope",
-        GroupArgument::Call => "call",
-    }
+    summary::rows(profile, grouping::group_by(table.group_by, table.levels), sort_by)
 }
 
 fn timed(totals: &Totals) -> Timed {

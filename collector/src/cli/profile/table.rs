@@ -4,6 +4,7 @@ use super::{Report, Stored};
 use crate::cli::arguments::ProfileTable;
 use crate::cli::{model, paper};
 use profile::summary::Row;
+use profile::summary::threads::Thread;
 use report::{Cell, Table, duration, figures, number, or_unknown, percent, words};
 use std::collections::BTreeSet;
 
@@ -24,6 +25,7 @@ pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
         ));
     }
     lines.push(String::new());
+    lines.extend(threads(report));
     lines.extend(whole(report));
     lines.push(format!(
         "memory          {} of activations (at least {}), {} of constants, {} the whole process",
@@ -60,6 +62,10 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
         figures("GFLOP/s"),
         figures("roofline"),
     ];
+    let has_parts = shown.iter().any(|row| row.spread.tasks_per_call.is_some());
+    if has_parts {
+        columns.extend([figures("imbalance"), figures("wake").drops(5)]);
+    }
     if asked.profile_memory {
         columns.extend([figures("takes"), figures("taken")]);
     }
@@ -78,6 +84,10 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
             or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), number).into(),
             or_unknown(row.roofline_share, |share| format!("{:.0} %", 100.0 * share)).into(),
         ];
+        if has_parts {
+            cells.push(or_unknown(row.spread.imbalance, |ratio| format!("{ratio:.2}×")).into());
+            cells.push(or_unknown(row.spread.wake_ns, duration).into());
+        }
         if asked.profile_memory {
             let bytes = |bytes: Option<u64>| Cell::from(or_unknown(bytes, model::size));
             cells.extend([bytes(row.allocated_bytes), bytes(row.live_bytes)]);
@@ -108,6 +118,23 @@ fn label(row: &Row) -> String {
         false if row.calls_per_step <= 1.0 && !row.scope.is_empty() => format!("{} ({})", row.text, row.scope),
         false => row.text.clone(),
     }
+}
+
+/// What each thread of the pool did.
+fn threads(report: &Report<'_>) -> Vec<String> {
+    let steps = report.totals.steps.max(1) as f64;
+    let mean = |ns: u64| duration(ns as f64 / steps);
+    let line = |thread: &Thread| {
+        let polling = or_unknown(thread.polling_ns, mean);
+        format!(
+            "{:<15} busy {} a run, {}; idle in operators {}; on the processor beside {polling}",
+            thread.name,
+            mean(thread.busy_ns),
+            percent(thread.busy_share),
+            mean(thread.idle_ns)
+        )
+    };
+    report.threads_of_pool.iter().map(line).collect()
 }
 
 /// Sum, total, and what is between them.
