@@ -1,7 +1,8 @@
 //! Sessions on a clock that moves only when told.
 
+use super::kept::counted;
 use super::*;
-use measure::counters::{NoCounters, Step as Source, Usage};
+use measure::counters::{Channel, Coverage, NoCounters, Reading, Step as Source, Usage};
 use std::time::Duration;
 
 /// A clock that a subject moves, too.
