@@ -60,6 +60,7 @@ impl Seen {
         let live: Vec<u64> = activations.map(|event| event.live_bytes).collect();
         assert_eq!(live.iter().max().copied().unwrap_or(0), self.number("least_activation_bytes"), "{report}");
         assert_eq!(live.last().copied().unwrap_or(0), 0, "all is given back");
+        assert!(self.rows().iter().all(|row| row["workspace_bytes"].is_u64()), "{report}");
         let weights = profile.memory.iter().find(|event| event.pool == Pool::Weights);
         assert_eq!(weights.map(|event| event.live_bytes), Some(self.number("constant_bytes")));
     }

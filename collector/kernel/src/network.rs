@@ -5,8 +5,8 @@
 //! between two processes at once.
 
 use crate::measuring::ready_this_thread;
-use crate::tvm::launch;
 use crate::tvm::network::{Calls, Network};
+use crate::tvm::{launch, workspace};
 use anyhow::Result;
 use job::kept::Kept;
 use job::serving::Serving;
@@ -57,6 +57,7 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
     // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
     let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
+    let has_workspace = job.profile.is_some() && workspace::hook();
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
@@ -64,6 +65,7 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let mut calls = network.calls();
     calls.watched = watched;
     calls.has_threads = hooked.is_some();
+    calls.has_workspace = has_workspace;
     let mut clock = hooked.unwrap_or_default();
     loop {
         network.poison_outputs()?;

@@ -561,7 +561,7 @@ pub struct ProfileTable {
     /// What rows are ordered by, the largest first
     #[arg(long, value_enum, value_name = "KEY", default_value_t = SortArgument::SelfCpuTimeTotal)]
     pub sort_by: SortArgument,
-    /// Show what calls take of the memory between operators, and what is taken of it meanwhile
+    /// Show what calls take of the memory between operators, what is taken of it meanwhile, and what they ask of a workspace
     #[arg(long)]
     pub profile_memory: bool,
     /// Show so many rows; JSON and CSV have all

@@ -10,7 +10,7 @@ use job::space::Schedule;
 use measure::statistics::summarise;
 use models::TaskUse;
 use profile::Profile;
-use profile::data::Counter;
+use profile::data::{Counter, MemoryEvent, Pool};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -92,6 +92,12 @@ pub fn describe(
     let stride = samples.len().div_ceil(SAMPLES_MAX).max(1);
     record.samples_ns = samples.into_iter().step_by(stride).collect();
     record.peak_memory_bytes = i64::try_from(peak_memory_bytes).ok();
+    let is_of_it = |event: &&MemoryEvent| {
+        let span = event.span.and_then(|span| profile.spans.get(span as usize));
+        event.pool == Pool::Workspace && span.is_some_and(|span| is_own[span.operator as usize])
+    };
+    let workspace = profile.memory.iter().filter(is_of_it).map(|event| event.live_bytes).max();
+    record.workspace_bytes = workspace.and_then(|bytes| i64::try_from(bytes).ok());
     describe_counters(record, profile, &is_own)
 }
 

@@ -35,7 +35,9 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
         }
     });
     let operators = operators.collect();
-    let memory = memory(&seen, built, &lifetimes(graph, plan)?);
+    let mut memory = memory(&seen, built, &lifetimes(graph, plan)?);
+    memory.extend_from_slice(&seen.memory);
+    memory.sort_by_key(|event| event.at_ns);
     Ok(Profile { operators, memory, ..seen })
 }
 

@@ -28,6 +28,7 @@ mod stack;
 pub mod tensor_core;
 mod tf32;
 pub mod trace;
+pub mod workspace;
 
 pub use call::{TvmError, Value};
 pub use library::{LibraryError, Versions};

@@ -5,9 +5,9 @@
 
 use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
-use super::launch;
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
+use super::{launch, workspace};
 use executor::{Argument, Content, Place, Port};
 use profile::session::{Subject, Task, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -44,6 +44,8 @@ pub struct Calls<'a> {
     pub watched: Option<&'static AtomicI64>,
     /// Whether threads of the pool are looked at: code was loaded after `launch::hook`.
     pub has_threads: bool,
+    /// Whether what code asks of the workspace is counted: it was loaded after `workspace::hook`.
+    pub has_workspace: bool,
     /// Tasks that were not written down.
     pub lost_tasks: usize,
 }
@@ -110,7 +112,7 @@ impl Network {
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
-        Calls { all: calls.collect(), watched: None, has_threads: false, lost_tasks: 0 }
+        Calls { all: calls.collect(), watched: None, has_threads: false, has_workspace: false, lost_tasks: 0 }
     }
 }
 
@@ -148,6 +150,18 @@ impl Subject for Calls<'_> {
             watch.end(call);
         }
         Ok(())
+    }
+
+    fn workspace_bytes(&mut self) -> std::result::Result<Option<Vec<u64>>, TvmError> {
+        if !self.has_workspace {
+            return Ok(None);
+        }
+        workspace::take_bytes();
+        let of_call = |(kernel, views): &(&Kernel, Vec<AnyView<'_>>)| {
+            kernel.call_views(views)?;
+            Ok(workspace::take_bytes())
+        };
+        self.all.iter().map(of_call).collect::<std::result::Result<Vec<u64>, TvmError>>().map(Some)
     }
 
     fn look_at_threads(&mut self) {

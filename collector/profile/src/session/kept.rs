@@ -18,6 +18,8 @@ pub(super) struct Session {
     pub(super) channels: Vec<Channel>,
     /// What each counts between two readings with nothing between them.
     pub(super) alone: Vec<Option<f64>>,
+    /// What each call asks of a workspace.
+    pub(super) workspace_bytes: Option<Vec<u64>>,
     /// Steps that were recorded, kept or not.
     pub(super) recorded: u64,
     /// Of so many that are recorded one is kept.
@@ -50,6 +52,7 @@ impl Session {
             readings,
             channels,
             alone: Vec::new(),
+            workspace_bytes: None,
             recorded: 0,
             stride: 1,
             steps: Vec::new(),

@@ -34,6 +34,10 @@ pub trait Subject {
     fn run(&mut self) -> Result<(), Self::Error>;
     /// Runs it and says of each call when it begins and ends.
     fn run_watched(&mut self, watch: &mut impl Watch) -> Result<(), Self::Error>;
+    /// Runs it once, and says what each call asks of a workspace; nothing where that is not known.
+    fn workspace_bytes(&mut self) -> Result<Option<Vec<u64>>, Self::Error> {
+        Ok(None)
+    }
     /// In the run that follows, what the threads of a pool do is looked at, too, where there are such.
     fn look_at_threads(&mut self) {}
     /// What threads of a pool did in the run after that, in any order.
@@ -97,6 +101,7 @@ pub fn watch<S: Subject>(
 ) -> Result<Profile, S::Error> {
     let mut session = Session::new(subject.calls(), plan, counters);
     session.alone = alone(counters);
+    session.workspace_bytes = subject.workspace_bytes()?;
     let started_ns = clock.now_ns();
     let last = plan.schedule.steps().unwrap_or(u64::MAX);
     let mut number = 0;

@@ -81,6 +81,10 @@ impl Subject for Model {
         if self.watched_runs > 1000 { Err("worn out".to_owned()) } else { Ok(()) }
     }
 
+    fn workspace_bytes(&mut self) -> Result<Option<Vec<u64>>, String> {
+        Ok((self.calls == 2).then(|| vec![0, 640]))
+    }
+
     fn tasks(&mut self) -> Vec<Task> {
         self.tasks.clone()
     }
@@ -188,6 +192,8 @@ fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
     let parts: Vec<_> = profile.spans[2..].iter().map(|span| (span.track, span.start_ns, span.end_ns())).collect();
     let whole = profile.spans[1];
     assert_eq!(parts, [(1, 43, 47), (2, whole.start_ns, whole.end_ns())], "{:?}", profile.spans);
+    let asked: Vec<_> = profile.memory.iter().map(|event| (event.span, event.bytes, event.live_bytes)).collect();
+    assert_eq!(asked, [(Some(0), 0, 0), (Some(0), 0, 0), (Some(1), 640, 640), (Some(1), -640, 0)]);
     let cpu_ns: Vec<_> = profile.tracks.iter().map(|track| track.cpu_ns).collect();
     assert_eq!(cpu_ns, [None, Some(32), Some(7)]);
 }

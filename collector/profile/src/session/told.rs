@@ -1,7 +1,7 @@
 //! What a session kept, as a profile.
 
 use super::kept::{Session, counted};
-use crate::data::{Count, Counter, Kind, Profile, Refusal, Span, Track};
+use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
 use crate::schedule::Schedule;
 use measure::counters::{Channel, CounterReader, Coverage};
 
@@ -13,6 +13,7 @@ impl Session {
             refusals: counters.refusals().iter().map(refusal).collect(),
             spans: self.spans(),
             notes: self.notes(ran, planned),
+            memory: self.workspace(),
             ..Profile::default()
         };
         self.add_counts(&mut profile);
@@ -74,6 +75,23 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// What calls ask of a workspace, in the first step that was kept: in others it is the same. They give it back at their ends.
+    fn workspace(&self) -> Vec<MemoryEvent> {
+        let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
+            let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {
+                at_ns,
+                span: u32::try_from(call).ok(),
+                pool: Pool::Workspace,
+                bytes,
+                live_bytes,
+            };
+            let signed = i64::try_from(*bytes).unwrap_or(i64::MAX);
+            [event(stamps[0], signed, *bytes), event(stamps[1].max(stamps[0]), -signed, 0)]
+        };
+        let asked = self.workspace_bytes.iter().flatten().enumerate();
+        asked.zip(self.kept_stamps.chunks_exact(2)).flat_map(events).collect()
     }
 
     /// What was counted; a counter that gave nothing at all is refused.

@@ -20,7 +20,7 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
 /// A column: its name and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);
 
-const COLUMNS: [Column; 23] = [
+const COLUMNS: [Column; 24] = [
     ("name", |row| row.name.clone()),
     ("text", |row| row.text.clone()),
     ("scope", |row| row.scope.clone()),
@@ -43,6 +43,7 @@ const COLUMNS: [Column; 23] = [
     ("gflops_per_second", |row| number(row.gflops_per_second)),
     ("roofline_share", |row| number(row.roofline_share)),
     ("allocated_bytes", |row| row.allocated_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
+    ("workspace_bytes", |row| row.workspace_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
     ("live_bytes", |row| row.live_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
 ];
 

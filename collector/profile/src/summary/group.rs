@@ -15,6 +15,7 @@ pub(super) struct Group {
     pub self_total_ns: u64,
     pub allocated_bytes: Option<u64>,
     pub live_bytes: Option<u64>,
+    pub workspace_bytes: Option<u64>,
     pub parts: Vec<Part>,
 }
 
@@ -71,6 +72,7 @@ impl Group {
             roofline_share: works.roofline_ns.map(|best_ns| best_ns / works.typical_ns),
             allocated_bytes: self.allocated_bytes,
             live_bytes: self.live_bytes,
+            workspace_bytes: self.workspace_bytes,
             derived: Derived::of(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
             counters,
             spread: Spread::of(&self.parts, times.len()),

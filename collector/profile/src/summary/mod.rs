@@ -98,6 +98,8 @@ pub struct Row {
     pub roofline_share: Option<f64>,
     /// Memory that a run's calls take for what they make, where that is known.
     pub allocated_bytes: Option<u64>,
+    /// What its calls ask of a workspace at most, where that is known.
+    pub workspace_bytes: Option<u64>,
     /// The most memory between operators that is taken during any of its calls.
     pub live_bytes: Option<u64>,
     /// Mean count per call of each counter that counted in any of its calls.
@@ -149,6 +151,9 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
     let memory = memory(profile);
     let parts = parts(profile);
+    let asked = profile.memory.iter().filter(|event| event.pool == Pool::Workspace && event.bytes >= 0);
+    let workspace: BTreeMap<usize, u64> =
+        asked.filter_map(|event| Some((event.span? as usize, event.live_bytes))).collect();
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut group_of: BTreeMap<u32, String> = BTreeMap::new();
     let mut counted: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
@@ -164,6 +169,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         group.total_ns += span.duration_ns;
         group.self_total_ns += own[place];
         group.parts.extend(parts.get(&place));
+        group.workspace_bytes = group.workspace_bytes.max(workspace.get(&place).copied());
         if let Some((taken, live)) = memory.get(&place) {
             group.allocated_bytes = Some(group.allocated_bytes.unwrap_or(0) + taken);
             group.live_bytes = group.live_bytes.max(Some(*live));

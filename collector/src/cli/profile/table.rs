@@ -67,7 +67,7 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
         columns.extend([figures("imbalance"), figures("wake").drops(5)]);
     }
     if asked.profile_memory {
-        columns.extend([figures("takes"), figures("taken")]);
+        columns.extend([figures("takes"), figures("taken"), figures("workspace")]);
     }
     columns.extend(counters.iter().map(|name| figures(name.replace('_', " ")).drops(1)));
     let mut table = Table::new(columns);
@@ -90,7 +90,7 @@ fn rows(report: &Report<'_>, asked: &ProfileTable) -> Table {
         }
         if asked.profile_memory {
             let bytes = |bytes: Option<u64>| Cell::from(or_unknown(bytes, model::size));
-            cells.extend([bytes(row.allocated_bytes), bytes(row.live_bytes)]);
+            cells.extend([bytes(row.allocated_bytes), bytes(row.live_bytes), bytes(row.workspace_bytes)]);
         }
         cells.extend(
             counters
