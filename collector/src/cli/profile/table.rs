@@ -181,5 +181,5 @@ fn refused(report: &Report<'_>) -> Vec<String> {
         Some(format!("not counted     {name}: {} ({})", last.why, last.source))
     };
     let never = lacking.iter().filter(|name| !given.contains(**name));
-    never.filter_map(|name| reason(name)).collect()
+    never.filter_map(reason).collect()
 }
