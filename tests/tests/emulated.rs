@@ -295,6 +295,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         cpus: vec![0],
         method: common::one_run(),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+        profile: None,
     };
     for _ in 0..2 {
         fs::write(&job.inputs, &bytes).expect("inputs can be written");

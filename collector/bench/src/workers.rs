@@ -170,6 +170,9 @@ impl Workers {
                 let Runners { library, network, gpu_network, onnxruntime, openvino, openvino_cpus, .. } =
                     &mut self.runners;
                 match job.engine {
+                    Engine::OnnxRuntime | Engine::Torch | Engine::Cuda if job.profile.is_some() => {
+                        Ok(RunReply::Unsupported("only programs on CPUs tell of their operators".to_owned()))
+                    }
                     Engine::Program => call(network, builders, &job.cpus, job, *deadline),
                     Engine::Cuda => {
                         let reply = call(gpu_network, builders, &job.cpus, job, *deadline);
@@ -291,7 +294,7 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
         Ok(RunReply::WrongResult(_)) => true,
         Ok(RunReply::Failed(_)) => is_device,
         Ok(RunReply::Measured(measured)) => measured.is_runner_spent,
-        Ok(RunReply::Unsupported(_)) | Err(_) => false,
+        Ok(RunReply::Unsupported(_) | RunReply::Profiled(_)) | Err(_) => false,
     }
 }
 

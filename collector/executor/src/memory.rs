@@ -30,7 +30,8 @@ pub struct Layout {
 }
 
 impl Lifetime {
-    fn stored_bytes(&self) -> u64 {
+    /// What it takes, up to where the next tensor may begin.
+    pub fn stored_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
 

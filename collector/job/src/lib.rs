@@ -25,6 +25,7 @@ use crate::target::Target;
 use anyhow::Context;
 use measure::counters::{Backend, CounterRequest};
 use measure::{Evaluator, Measurement, Method};
+use profile::Profile;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -191,6 +192,8 @@ pub enum RunReply {
     Failed(String),
     /// The library has no form of an operator of the task; the text says of which, and why.
     Unsupported(String),
+    /// What was seen of the operators of a whole model.
+    Profiled(Box<Profiled>),
 }
 
 /// Run something through a library that compiles nothing.
@@ -255,6 +258,8 @@ pub struct NetworkJob {
     pub method: Method,
     /// What to count.
     pub counters: CounterRequest,
+    /// How to look at its operators, where that is wanted instead of the times of the whole.
+    pub profile: Option<profile::Plan>,
 }
 
 impl NetworkJob {
@@ -270,8 +275,21 @@ impl NetworkJob {
 
     /// How long it may take.
     pub fn deadline(&self, slack: Duration) -> Duration {
-        rule_limit(&self.method) + slack
+        let limit = match &self.profile {
+            Some(plan) => Duration::from_nanos(plan.limit_ns),
+            None => rule_limit(&self.method),
+        };
+        limit + slack
     }
+}
+
+/// Operators of a whole model that somebody looked at.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Profiled {
+    /// What was seen; that spans speak of calls, and what those are, whoever asked knows.
+    pub profile: Profile,
+    /// Largest resident memory of the runner so far.
+    pub peak_memory_bytes: u64,
 }
 
 /// A measured artifact.

@@ -6,20 +6,25 @@
 
 use crate::measuring::ready_this_thread;
 use crate::tvm::network::{Calls, Network};
+use crate::tvm::{launch, workspace};
 use anyhow::Result;
 use job::kept::Kept;
 use job::serving::Serving;
-use job::{Measured, NetworkJob, RunReply};
-use measure::counters::CounterSession;
+use job::{Measured, NetworkJob, Profiled, RunReply};
+use measure::counters::{CounterRequest, CounterSession, papi};
 use measure::{HostClock, measure};
+use profile::data::Track;
+use profile::{Profile, session};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicI64;
 use std::sync::mpsc::{Receiver, Sender};
 use worker::{RunnerProcess, peak_resident_bytes};
 
 /// Answers jobs; keeps what the next job of the same program can use.
 pub struct Runner {
     process: RunnerProcess,
-    kept: Kept<Serving<Result<Measured>>>,
+    kept: Kept<Serving<Result<RunReply>>>,
 }
 
 impl Runner {
@@ -36,24 +41,40 @@ impl Runner {
     fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let process = self.process;
         let files: [&Path; 2] = [&executor::folder::description(&job.program), &job.inputs];
-        let measured = self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)?;
-        Ok(RunReply::Measured(Box::new(measured)))
+        if job.profile.is_some() {
+            // Its code is loaded in another way, so it is for this job alone.
+            return Kept::default().ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| false);
+        }
+        self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)
     }
 }
 
 /// Loads what the first job names, and measures that for it and for all that follow.
-fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<Measured>>) -> Result<()> {
+fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<Result<RunReply>>) -> Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let content = executor::folder::read(&job.program)?;
+    let watched = watched_calls(&job.counters);
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
+    // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
+    let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
+    let has_workspace = job.profile.is_some() && workspace::hook();
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
     network.write_inputs(&job.read_inputs()?)?;
-    let calls = network.calls();
+    let mut calls = network.calls();
+    calls.watched = watched;
+    calls.has_threads = hooked.is_some();
+    calls.has_workspace = has_workspace;
+    let mut clock = hooked.unwrap_or_default();
     loop {
-        let measured = measured(&network, &calls, &job, &mut counters)?;
-        if answers.send(Ok(measured)).is_err() {
+        network.poison_outputs()?;
+        let reply = match &job.profile {
+            Some(plan) => profiled(&mut calls, plan, &mut clock, &mut counters)?,
+            None => measured(&calls, &job, &mut counters)?,
+        };
+        job.write_outputs(network.read_outputs()?)?;
+        if answers.send(Ok(reply)).is_err() {
             return Ok(());
         }
         let Ok(next) = jobs.recv() else { return Ok(()) };
@@ -61,9 +82,42 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     }
 }
 
-fn measured(network: &Network, calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<Measured> {
-    network.poison_outputs()?;
+/// How many calls were watched so far, as a number that PAPI can count, where somebody asks it for that.
+fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
+    static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
+    const NAME: &str = "calls";
+    let is_asked = request.events.iter().any(|event| event.strip_prefix("papi:sde:::opcollect::") == Some(NAME));
+    // What PAPI does not take is refused when it is opened, with the reason.
+    if is_asked { *NUMBER.get_or_init(|| papi::export(NAME).ok()) } else { None }
+}
+
+/// Times of the whole.
+fn measured(calls: &Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure(&mut |times| calls.run(times), &job.method, &mut HostClock::new(), counters)?;
-    job.write_outputs(network.read_outputs()?)?;
-    Ok(Measured::new(measurement, None, peak_resident_bytes()))
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
+}
+
+/// Times of its parts. What they are, whoever asked knows.
+fn profiled(
+    calls: &mut Calls<'_>,
+    plan: &profile::Plan,
+    clock: &mut HostClock,
+    counters: &mut CounterSession,
+) -> Result<RunReply> {
+    let seen = session::watch(calls, plan, clock, counters)?;
+    let process = u64::try_from(nix::unistd::getpid().as_raw())?;
+    let mut tracks = vec![Track {
+        name: "caller".to_owned(),
+        process,
+        id: u64::try_from(nix::unistd::gettid().as_raw())?,
+        ..Track::default()
+    }];
+    for ((number, track), id) in seen.tracks.iter().skip(1).enumerate().zip(launch::threads()) {
+        tracks.push(Track { name: format!("thread {number}"), process, id: u64::try_from(id)?, ..track.clone() });
+    }
+    let mut profile = Profile { tracks, ..seen };
+    if calls.lost_tasks > 0 {
+        profile.notes.push(format!("{} tasks of threads had no place and are not shown", calls.lost_tasks));
+    }
+    Ok(RunReply::Profiled(Box::new(Profiled { profile, peak_memory_bytes: peak_resident_bytes() })))
 }

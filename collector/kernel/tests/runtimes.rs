@@ -71,6 +71,7 @@ fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, 
         cpus: allowed.into_iter().take(threads).collect(),
         method: Method::Sample(quick),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+        profile: None,
     };
     (folder, job)
 }

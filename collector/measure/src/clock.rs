@@ -31,7 +31,11 @@ pub struct HostClock {
 impl HostClock {
     /// A clock that starts at zero; measures its own precision, which takes some microseconds.
     pub fn new() -> Self {
-        let origin = Instant::now();
+        Self::since(Instant::now())
+    }
+
+    /// A clock that was zero at that moment.
+    pub fn since(origin: Instant) -> Self {
         Self { origin, precision_ns: precision_ns(origin) }
     }
 }

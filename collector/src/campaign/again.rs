@@ -46,6 +46,8 @@ pub enum AgainError {
     Module,
     #[error("it is of a whole model; `opcollect model run --store` runs it once more")]
     Network,
+    #[error("it was timed inside of a running model; `opcollect profile --store` runs that once more")]
+    Inside,
     #[error("it has no `{0}`")]
     Missing(&'static str),
     #[error("its `{column}` cannot be used: {why}")]
@@ -61,6 +63,9 @@ impl Told {
     pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
+        }
+        if !record.is_alone() {
+            return Err(AgainError::Inside);
         }
         if record.source != Source::Measured {
             return Err(AgainError::Source(record.source));

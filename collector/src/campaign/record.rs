@@ -193,6 +193,7 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
         }
         Ok(RunReply::Failed(why)) => fail(record, Outcome::RunFailed, why.clone()),
         Ok(RunReply::Unsupported(why)) => fail(record, Outcome::Skipped, format!("unsupported: {why}")),
+        Ok(RunReply::Profiled(_)) => fail(record, Outcome::RunFailed, "only its operators were looked at".to_owned()),
         Err(fault) => fail(record, outcome_of(fault, Outcome::RunFailed), format!("run: {fault}")),
     }
     Ok(())

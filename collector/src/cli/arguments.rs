@@ -1,8 +1,8 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
-use crate::network::ROUNDS;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use measure::ROUNDS;
 use std::path::PathBuf;
 
 /// Collect operator times: load a model, compile its operators with Apache TVM, measure them, record what happened.
@@ -36,6 +36,13 @@ Examples:
 
 Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
 or installation cannot do it; 130 or 143 interrupted, everything so far is in the store.";
+
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  opcollect profile --modelsource local --modelname resnet-18
+  opcollect profile --modelsource local --modelname squeezenet-1.1 --counters default --sort-by count --row-limit 20
+  opcollect profile --modelsource transformers --modelname gpt2 --group-by scope --levels 2
+  opcollect profile --modelsource local --modelname mlp --schedule skip_first=10,wait=5,warmup=1,active=3,repeat=2 --json";
 
 /// Which models, and how their operators are compiled and measured.
 #[derive(Clone, Debug, Default, Args)]
@@ -518,6 +525,147 @@ pub struct ModelRun {
     pub json: bool,
 }
 
+/// How a model is looked at.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ProfileRun {
+    /// Something else than looking at a model
+    #[command(subcommand)]
+    pub command: Option<ProfileCommand>,
+    #[command(flatten)]
+    pub models: Models,
+    /// Threads [default: all CPUs]
+    #[arg(long, value_name = "N", help_heading = "Running")]
+    pub threads: Option<usize>,
+    /// Seed of input values [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Running")]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub given: Given,
+    /// Which runs are looked at, such as skip_first=10,wait=5,warmup=1,active=3,repeat=2, as torch.profiler counts them
+    ///
+    /// The first `skip_first` runs are left alone; then cycles follow, each of `wait` runs that are left alone, `warmup` runs
+    /// that are looked at and forgotten, and `active` runs that are kept. After `repeat` cycles it ends; 0 is for as many as
+    /// the time allows. Default: 3 runs of warm-up, then every run.
+    #[arg(long, value_name = "NUMBERS", help_heading = "Running")]
+    pub schedule: Option<profile::Schedule>,
+    /// End after so long, once 5 runs are kept [default: 2, with `--schedule` 600]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, help_heading = "Running")]
+    pub seconds: Option<f64>,
+    /// Counters to read around each operator: `default`, or stable or native names (see `opcollect doctor`) [default: none]
+    ///
+    /// They are read in runs beside those that give the times. What does not fit into the processor's registers together is
+    /// counted in several runs; what cannot be counted is told with the reason.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Running")]
+    pub counters: Vec<String>,
+    /// Do not compare the outputs with the reference, which takes long for large models
+    #[arg(long, help_heading = "Running")]
+    pub no_check: bool,
+    /// Wait so long when another process measures on the same CPUs, instead of refusing
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = "Running")]
+    pub wait: u64,
+    #[command(flatten)]
+    pub table: ProfileTable,
+    /// Write a record of each operator, timed in its place, to this store, which is made if needed
+    ///
+    /// They stand beside records of the same operators alone, and name the network in `network_hash`.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub store: Option<PathBuf>,
+    /// Write the whole profile, each call of each run, to this file as JSON
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// What is done with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Say which operators changed between two profiles, by how much, and whether that is more than noise
+    ///
+    /// Both are files that `profile --out FILE` wrote. A row changed when the 95 % intervals of both medians lie apart and the
+    /// medians differ by more than 2 %.
+    #[command(after_help = "Example: opcollect profile diff yesterday.json today.json --group-by name")]
+    Diff(ProfileDiff),
+}
+
+/// Which profiles are compared.
+#[derive(Debug, Args)]
+pub struct ProfileDiff {
+    /// The earlier one
+    pub before: PathBuf,
+    /// The later one
+    pub after: PathBuf,
+    /// What is one row
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
+    pub group_by: GroupArgument,
+    /// With `--group-by scope`, only so many of the outermost names of modules; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub levels: usize,
+    /// Show so many rows
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub row_limit: usize,
+    /// Print one JSON document as the last line of stdout instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How rows of operators are put together.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct ProfileTable {
+    /// What is one row
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = GroupArgument::InputShape)]
+    pub group_by: GroupArgument,
+    /// With `--group-by scope`, only so many of the outermost names of modules; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub levels: usize,
+    /// What rows are ordered by, the largest first
+    #[arg(long, value_enum, value_name = "KEY", default_value_t = SortArgument::SelfCpuTimeTotal)]
+    pub sort_by: SortArgument,
+    /// Show what calls take of the memory between operators, what is taken of it meanwhile, and what they ask of a workspace
+    #[arg(long)]
+    pub profile_memory: bool,
+    /// Show so many rows; JSON and CSV have all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub row_limit: usize,
+    /// Write the rows to this file as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+/// What is one row of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GroupArgument {
+    /// Operators of one name
+    Name,
+    /// Operators of one name on the same shapes
+    InputShape,
+    /// Operators at one place of the model's modules
+    Scope,
+    /// Each call of a run
+    Call,
+}
+
+/// What rows of a profile are ordered by; most names are torch.profiler's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum SortArgument {
+    /// Mean time of a call
+    CpuTime,
+    /// Time of all calls with what they are made of
+    CpuTimeTotal,
+    /// Time of all calls without what they are made of
+    SelfCpuTimeTotal,
+    /// Number of calls
+    Count,
+    /// Memory that calls take for what they make
+    SelfCpuMemoryUsage,
+    /// The order in which the model calls them
+    Order,
+}
+
 /// Where schedules come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SamplerArgument {
@@ -558,6 +706,9 @@ pub enum Command {
         /// Write a page with a drawing of its tasks to this file, to open in a browser
         #[arg(long, value_name = "FILE", conflicts_with = "format")]
         html: Option<PathBuf>,
+        /// Write it as an ONNX file, with the numbers of its constants
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "html"])]
+        onnx: Option<PathBuf>,
         /// On the page, show the best measured median of each task that this store has
         #[arg(long, value_name = "DIR", requires = "html")]
         store: Option<PathBuf>,
@@ -616,6 +767,12 @@ pub enum Command {
         #[command(subcommand)]
         command: ModelCommand,
     },
+    /// Tell where the time of a model goes, operator by operator
+    ///
+    /// The model is built and run as `model run` does it. Runs with times around each operator take turns with runs that
+    /// nobody looks at: what looking costs is part of every report.
+    #[command(after_help = PROFILE_EXAMPLES)]
+    Profile(Box<ProfileRun>),
     /// Look into, move and care for stores
     Dataset {
         #[command(subcommand)]

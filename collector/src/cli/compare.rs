@@ -4,11 +4,11 @@ use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
 use super::failure::Failure;
 use super::whole::{Asked, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
-use crate::network::{self, Best, Comparison, Ratio};
+use crate::network::{self, Best, Comparison};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
-use measure::{Method, Plan};
+use measure::{Method, Plan, Ratio};
 use models::Task;
 use report::{Table, duration, figures, or_unknown, words};
 use serde::Serialize;
@@ -220,7 +220,7 @@ fn report(whole: &Whole, rounds: u32, variants: &[Variant]) -> Report {
             min_ns: summary.min,
             p95_ns: summary.p95,
             n: summary.n,
-            ratio: network::ratio(&variant.round_medians_ns, first),
+            ratio: measure::ratio(&variant.round_medians_ns, first),
             round_medians_ns: variant.round_medians_ns.clone(),
             tasks: variant.tasks,
             tasks_found: variant.tasks_found,

@@ -6,9 +6,9 @@ use super::compare::{self, Report, Wanted};
 use super::failure::Failure;
 use super::whole::{Asked, Whole, not_on_cpus, refuse_sweeps};
 use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
-use crate::network::ROUNDS;
 use job::Engine;
 use job::target::is_cuda;
+use measure::ROUNDS;
 use serde::Serialize;
 use std::path::Path;
 

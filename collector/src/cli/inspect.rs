@@ -114,12 +114,33 @@ pub fn graph(
     Ok(DONE)
 }
 
+/// One model as an ONNX file: as its source has it where the format has names for all of that, else simplified.
+pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
+    let config = config_of(arguments)?;
+    let [request] = config.models.as_slice() else {
+        return Err(Failure::usage(format!("`--onnx {}` takes one model at one batch size", path.display())));
+    };
+    let loaded = load_with_notes(request).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&loaded.notes);
+    let bytes = readers::onnx::write(&loaded.graph).or_else(|error| match raw {
+        true => Err(chain(&error)),
+        false => {
+            let simple = passes::simplify(&loaded.graph).map_err(|error| chain(&error))?;
+            readers::onnx::write(&simple).map_err(|error| chain(&error))
+        }
+    });
+    let bytes = bytes.map_err(|why| Failure::usage(format!("this model cannot be an ONNX file: {why}")))?;
+    datasets::output::write(path, bytes).map_err(|error| Failure::usage(chain(&error)))?;
+    tell(&[format!("wrote `{}`", path.display())]);
+    Ok(DONE)
+}
+
 /// The best measured median of each task of a store, by the task's hash: the one whose interval ends lowest.
 fn measured(store: &Path) -> Result<HashMap<String, Told>> {
     let mut best: HashMap<String, (f64, f64, Record)> = HashMap::new();
     for record in open(store)?.records(Choose::Middle).map_err(failed)? {
         let record = record.map_err(failed)?;
-        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured;
+        let is_measured = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let times = record.upper_end_ns().zip(record.median_ns).filter(|_| is_measured);
         let Some((upper_ns, median_ns)) = times else { continue };
         match best.get(&record.task_hash) {

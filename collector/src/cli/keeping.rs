@@ -1,4 +1,4 @@
-//! Where the record of a whole model goes.
+//! Where the records of a whole model and of its operators go.
 
 use super::Result;
 use super::arguments::Given;
@@ -11,7 +11,8 @@ use super::repeat::Repeat;
 use super::whole::Whole;
 use crate::network::record::warn;
 use bench::Versions;
-use datasets::{Record, RowError, ScheduleSource, Store};
+use datasets::{Key, Record, RowError, ScheduleSource, Store};
+use job::NetworkJob;
 use job::space::Schedule;
 use measure::Method;
 use measure::host::Facts;
@@ -19,10 +20,10 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The record of a run that is about to begin, and its store.
+/// The records of a run that is about to begin, and their store.
 pub struct Keeping {
     store: Store,
-    record: Record,
+    records: Vec<Record>,
     warnings: Vec<String>,
 }
 
@@ -42,27 +43,67 @@ impl Keeping {
         method: &Method,
         given: &Given,
     ) -> Result<Keeping> {
+        Keeping::of(path, whole, given, |whole, base| Ok(vec![whole.record(schedules, method, base)?]))
+    }
+
+    /// The same for its operators in their places.
+    pub fn begin_operators(
+        path: &Path,
+        whole: &mut Whole,
+        schedules: (&[Schedule], ScheduleSource),
+        job: &NetworkJob,
+        given: &Given,
+    ) -> Result<Keeping> {
+        let plan = job.profile.as_ref().expect("operators are looked at by a plan");
+        Keeping::of(path, whole, given, |whole, base| whole.operator_records(schedules, &job.method, plan, base))
+    }
+
+    fn of(
+        path: &Path,
+        whole: &mut Whole,
+        given: &Given,
+        records: impl FnOnce(&Whole, &Record) -> Result<Vec<Record>>,
+    ) -> Result<Keeping> {
         let versions = machine::prepare(&whole.target, Versions::new(), &mut whole.runs.workers)?;
         let base = bases(&whole.runs.config, &whole.target, &Facts::read(), &versions)?.compiled;
-        let record = whole.record(schedules, method, &base)?;
+        let records = records(whole, &base)?;
         let store = open_store(Some(path))?;
         store.keep_config(&whole.runs.config.text()).map_err(failed)?;
         let warnings = match given.is_nothing() {
             true => Vec::new(),
             false => vec!["inputs came from files, not from the seed".to_owned()],
         };
-        Ok(Keeping { store, record, warnings })
+        Ok(Keeping { store, records, warnings })
     }
 
     /// Keeps the record with what became of the run: one more attempt, however many there are.
-    pub fn keep(mut self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<Kept> {
-        fill(&mut self.record).and_then(|()| warn(&mut self.record, &self.warnings)).map_err(Failure::environment)?;
+    pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<Kept> {
+        let mut fill = Some(fill);
+        let keys = self.keep_all(|_, record| match fill.take() {
+            Some(fill) => fill(record).map_err(Into::into),
+            None => Ok(()),
+        })?;
+        Ok(Kept { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
+    }
+
+    /// Keeps all records, each by its number; the store and the keys.
+    pub fn keep_all(
+        mut self,
+        mut fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+    ) -> Result<(String, Vec<String>)> {
+        for (place, record) in self.records.iter_mut().enumerate() {
+            fill(place, record).map_err(Failure::environment)?;
+            warn(record, &self.warnings).map_err(Failure::environment)?;
+        }
         let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0 };
         let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
-        let number = ledger.claim(&[self.record.key]).map_err(failed)?[0];
-        self.record.attempt = number.unwrap_or(self.record.attempt);
-        ledger.keep(&self.record).map_err(failed)?;
+        let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
+        let numbers = ledger.claim(&keys).map_err(failed)?;
+        for (record, number) in self.records.iter_mut().zip(numbers) {
+            record.attempt = number.unwrap_or(record.attempt);
+            ledger.keep(record).map_err(failed)?;
+        }
         ledger.seal().map_err(failed)?;
-        Ok(Kept { store: self.store.root().display().to_string(), key: self.record.key.hex() })
+        Ok((self.store.root().display().to_string(), keys.iter().map(Key::hex).collect()))
     }
 }

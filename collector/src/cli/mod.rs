@@ -23,6 +23,7 @@ mod model;
 mod pass;
 mod peaks;
 pub mod plan;
+mod profile;
 mod program;
 mod progress;
 mod repeat;
@@ -70,9 +71,10 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         }
         None => collect::run(&arguments.collect),
         Some(Command::List { json }) => inspect::list(json),
-        Some(Command::Graph { models, raw, format, html, store }) => {
-            inspect::graph(&models, raw, format, html.as_deref(), store.as_deref())
-        }
+        Some(Command::Graph { models, raw, format, html, onnx, store }) => match onnx {
+            Some(file) => inspect::write_onnx(&models, raw, &file),
+            None => inspect::graph(&models, raw, format, html.as_deref(), store.as_deref()),
+        },
         Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
         Some(Command::Space { models, sample, seed, json }) => inspect::space(&models, sample, seed, json),
         Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
@@ -83,6 +85,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Model { command: ModelCommand::Build(build) }) => program::build(&build),
         Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
+        Some(Command::Profile(run)) => profile::run(&run),
         Some(Command::Dataset { command }) => dataset::run(command),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),

@@ -44,6 +44,14 @@ pub fn of_host(
     Ok(peaks)
 }
 
+/// The peaks of one number of threads, measured here and now.
+pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
+    let facts = Facts::read();
+    let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
+    measure(&[threads], target, &facts, bench, &mut measured);
+    Peaks::of([&measured])
+}
+
 /// All measurements of this host that a store has.
 fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
     let mut known = store.peaks().map_err(failed)?;
@@ -118,7 +126,8 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
         // The least disturbed batch: a peak is what is possible.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
-        Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_)) | Err(_) => None,
+        Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_) | RunReply::Profiled(_))
+        | Err(_) => None,
     }
 }
 

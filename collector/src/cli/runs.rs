@@ -66,6 +66,7 @@ impl Runs {
             cpus: self.cpus.clone(),
             method,
             counters: count,
+            profile: None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::campaign::{Event, graphs};
 use crate::network::record::Attempt;
 use crate::network::{self, Best, Comparison, Made, NetworkError};
 use bench::Ability;
-use datasets::{Choose, Record, ScheduleSource};
+use datasets::{Choose, Peaks, Record, ScheduleSource};
 use executor::program::Numbers;
 use job::space::Schedule;
 use job::target::{Kind, Target, is_cuda};
@@ -19,6 +19,7 @@ use job::{Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
 use models::{Graph, Plan, Task};
+use profile::Profile;
 use reference::Tensor;
 use runtimes::{onnxruntime, openvino};
 use std::fs;
@@ -131,7 +132,12 @@ impl Whole {
         method: &Method,
         base: &Record,
     ) -> Result<Record> {
-        let attempt = Attempt {
+        let attempt = self.attempt((schedules, source), method);
+        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+    }
+
+    fn attempt<'a>(&'a self, (schedules, source): (&'a [Schedule], ScheduleSource), method: &'a Method) -> Attempt<'a> {
+        Attempt {
             model: &self.request,
             graph: &self.graph,
             plan: &self.plan,
@@ -140,8 +146,26 @@ impl Whole {
             target: &self.target,
             cpus: &self.runs.cpus,
             method,
-        };
-        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+        }
+    }
+
+    /// The records of its operators in their places, as far as they are known before.
+    pub fn operator_records(
+        &self,
+        (schedules, source): (&[Schedule], ScheduleSource),
+        method: &Method,
+        plan: &profile::Plan,
+        base: &Record,
+    ) -> Result<Vec<Record>> {
+        let attempt = self.attempt((schedules, source), method);
+        let network = network::record::of_attempt(&attempt, base).map_err(Failure::environment)?;
+        network::in_place::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
+    }
+
+    /// What runs of its program said, as a profile of the model.
+    pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
+        let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
+        network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
     }
 
     /// The schedule of each task by a rule.
@@ -197,7 +221,7 @@ impl Whole {
 fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
-        several => Err(Failure::usage(format!("`model` runs one model at one size, {} were named", several.len()))
+        several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
             .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`")),
     }
 }

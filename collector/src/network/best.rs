@@ -76,6 +76,7 @@ impl Best {
     pub fn hear(&mut self, record: &Record) {
         let is_like_it = record.outcome == Outcome::Ok
             && record.source == Source::Measured
+            && record.is_alone()
             && record.cache_state == Some(CacheState::Warm)
             // Code for many sizes is other code.
             && record.symbolic_task.is_none()

@@ -6,15 +6,15 @@
 pub mod arrays;
 mod best;
 mod compare;
+pub mod in_place;
 pub mod npy;
 pub mod portable;
-pub mod ratio;
+pub mod profile;
 pub mod record;
 
 pub use best::Best;
 pub use compare::{Comparison, compare, tolerance};
 pub use portable::Portable;
-pub use ratio::{ROUNDS, Ratio, ratio};
 
 use bench::{Bench, Build};
 use executor::program::Numbers;

@@ -33,6 +33,7 @@ pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::plan,
     // The sizes of this run follow from its task.
     ColumnId::symbolic_task,
+    ColumnId::network_hash,
 ];
 
 impl Record {

@@ -1,4 +1,4 @@
-//! Records of whole networks, which stand beside those of operators and are none of them.
+//! Records of whole networks, and of operators inside of them, which stand beside those of operators that ran alone.
 
 use super::table::Record;
 
@@ -9,5 +9,10 @@ impl Record {
     /// Whether it tells of a whole network. Its work, time and memory are those of all operators together.
     pub fn is_network(&self) -> bool {
         self.op_kind == NETWORK
+    }
+
+    /// Whether it tells of one operator by itself: neither a network nor timed inside of one.
+    pub fn is_alone(&self) -> bool {
+        !self.is_network() && self.network_hash.is_none()
     }
 }

@@ -67,6 +67,9 @@ columns! {
         symbolic_task: Option<String> = Label, "text", Before, since 2;
         /// What the symbols of `symbolic_task` stand for in this row, name to number.
         sizes: Option<Json> = Json, "JSON", Before, since 2;
+        /// Of an operator that was timed in its place while a whole network ran, the `task_hash` of that network: caches held what
+        /// its neighbours left there, and samples are of all its places. Absent where it ran alone.
+        network_hash: Option<String> = Label, "hex", Before, since 4;
     }
     "Work" {
         /// Floating-point (or integer) operations of one run, a multiply-add counting as two.

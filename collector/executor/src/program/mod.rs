@@ -4,9 +4,13 @@
 //! computed from constants alone is computed once, here, and stored as the code that reads it wants it. Inputs and
 //! outputs lie outside of the memory that intermediate tensors share, because they belong to whoever calls.
 
+mod alive;
 mod parts;
 
+pub use alive::lifetimes;
+
 use crate::memory::{Lifetime, layout};
+use alive::alive;
 use job::Packing;
 use models::operator::Class;
 use models::{DType, Graph, Plan, TensorType, ValueId};
@@ -205,22 +209,7 @@ impl<'a> Values<'a> {
 
 /// Places of what calls make and other calls read, and the memory they take: all, and the least.
 fn activations(values: &Values, parts: &Parts, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u64)) {
-    let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
-    let mut index_of: HashMap<ValueId, usize> = HashMap::new();
-    let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
-    for (place, call) in plan.calls.iter().enumerate() {
-        for id in call.arguments.iter().chain([&call.result]) {
-            if let Some(index) = index_of.get(&parts.whole(values.root(*id)).0) {
-                lifetimes[*index].1.last = place;
-            }
-        }
-        let (made, _) = parts.whole(values.root(call.result));
-        if !is_output.contains(&made) && !index_of.contains_key(&made) {
-            let bytes = values.ty(made).bytes().expect("all sizes are numbers");
-            index_of.insert(made, lifetimes.len());
-            lifetimes.push((made, Lifetime { bytes, first: place, last: place }));
-        }
-    }
+    let lifetimes = alive(values, parts, plan);
     let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
     let found = layout(&only);
     let places = lifetimes.iter().zip(&found.offsets).map(|((id, _), offset)| (*id, Place::Activation(*offset)));

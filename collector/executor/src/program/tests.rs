@@ -71,6 +71,9 @@ fn check(graph: &Graph) -> Program {
     for ((found, wanted), port) in run(graph, &plan, &program, &inputs).iter().zip(&wanted).zip(&program.outputs) {
         assert_eq!(found, wanted, "{}", port.name);
     }
+    let lifetimes = lifetimes(graph, &plan).expect("numbers");
+    assert_eq!(layout(&lifetimes).least_bytes, program.least_activation_bytes, "lifetimes by calls that do something");
+    assert!(lifetimes.iter().all(|one| one.first <= one.last && one.last < program.calls.len()));
     program
 }
 

@@ -15,6 +15,7 @@ pub mod features;
 mod functions;
 mod guard;
 pub mod kernel;
+pub mod launch;
 pub mod library;
 pub mod memory;
 pub mod meta_schedule;
@@ -27,6 +28,7 @@ mod stack;
 pub mod tensor_core;
 mod tf32;
 pub mod trace;
+pub mod workspace;
 
 pub use call::{TvmError, Value};
 pub use library::{LibraryError, Versions};

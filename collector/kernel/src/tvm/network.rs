@@ -7,7 +7,10 @@ use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
+use super::{launch, workspace};
 use executor::{Argument, Content, Place, Port};
+use profile::session::{Subject, Task, Watch};
+use std::sync::atomic::{AtomicI64, Ordering};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
 
@@ -35,7 +38,17 @@ pub struct Network {
 }
 
 /// The calls of a program, each argument as TVM takes it.
-pub struct Calls<'a>(Vec<(&'a Kernel, Vec<AnyView<'a>>)>);
+pub struct Calls<'a> {
+    all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
+    /// Where calls that are watched are counted, too.
+    pub watched: Option<&'static AtomicI64>,
+    /// Whether threads of the pool are looked at: code was loaded after `launch::hook`.
+    pub has_threads: bool,
+    /// Whether what code asks of the workspace is counted: it was loaded after `workspace::hook`.
+    pub has_workspace: bool,
+    /// Tasks that were not written down.
+    pub lost_tasks: usize,
+}
 
 impl Network {
     /// Loads code, stores constants and makes room for everything else.
@@ -99,7 +112,7 @@ impl Network {
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
-        Calls(calls.collect())
+        Calls { all: calls.collect(), watched: None, has_threads: false, has_workspace: false, lost_tasks: 0 }
     }
 }
 
@@ -107,11 +120,64 @@ impl Calls<'_> {
     /// Runs the model `times` times.
     pub fn run(&self, times: u32) -> std::result::Result<(), TvmError> {
         for _ in 0..times {
-            for (kernel, views) in &self.0 {
+            for (kernel, views) in &self.all {
                 kernel.call_views(views)?;
             }
         }
         Ok(())
+    }
+}
+
+impl Subject for Calls<'_> {
+    type Error = TvmError;
+
+    fn calls(&self) -> usize {
+        self.all.len()
+    }
+
+    fn run(&mut self) -> std::result::Result<(), TvmError> {
+        Calls::run(self, 1)
+    }
+
+    fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
+        for (call, (kernel, views)) in self.all.iter().enumerate() {
+            launch::begin(call);
+            watch.begin(call);
+            kernel.call_views(views)?;
+            if let Some(watched) = self.watched {
+                watched.fetch_add(1, Ordering::Relaxed);
+            }
+            watch.end(call);
+        }
+        Ok(())
+    }
+
+    fn workspace_bytes(&mut self) -> std::result::Result<Option<Vec<u64>>, TvmError> {
+        if !self.has_workspace {
+            return Ok(None);
+        }
+        workspace::take_bytes();
+        let of_call = |(kernel, views): &(&Kernel, Vec<AnyView<'_>>)| {
+            kernel.call_views(views)?;
+            Ok(workspace::take_bytes())
+        };
+        self.all.iter().map(of_call).collect::<std::result::Result<Vec<u64>, TvmError>>().map(Some)
+    }
+
+    fn look_at_threads(&mut self) {
+        if self.has_threads {
+            launch::look();
+        }
+    }
+
+    fn tasks(&mut self) -> Vec<Task> {
+        let (tasks, lost) = if self.has_threads { launch::look_away() } else { (Vec::new(), 0) };
+        self.lost_tasks += lost;
+        tasks
+    }
+
+    fn threads_cpu_ns(&mut self) -> Vec<u64> {
+        if self.has_threads { launch::threads_cpu_ns() } else { Vec::new() }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use perf_event_open_sys::bindings as sys;
 
-use super::Usage;
 use super::gpu;
+use super::usage::{Usage, UsageParts};
 
 /// One counter that can be asked for by name.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct UsageFigure {
     /// Whether it covers the calling thread only.
     pub is_of_thread: bool,
     pub(super) read: fn(&Usage) -> u64,
+    /// What has to be read for it.
+    pub(super) parts: UsageParts,
 }
 
 /// An event as the kernel numbers it.
@@ -92,12 +94,15 @@ const fn figure(
     name: &'static str,
     unit: &'static str,
     description: &'static str,
-    is_of_thread: bool,
+    parts: UsageParts,
     read: fn(&Usage) -> u64,
 ) -> CounterName {
-    let usage = Some(UsageFigure { field: name, is_of_thread, read });
+    let usage = Some(UsageFigure { field: name, is_of_thread: false, read, parts });
     CounterName { name, unit, description, papi: &[], perf: None, usage }
 }
+
+const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
+const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
 /// Every counter with a stable name.
 ///
@@ -199,13 +204,18 @@ pub const NAMES: &[CounterName] = &[
         description: "processor time of the opening thread (and its descendants, where the request includes them)",
         papi: &["perf::TASK-CLOCK"],
         perf: software(sys::PERF_COUNT_SW_TASK_CLOCK),
-        usage: Some(UsageFigure { field: "thread_cpu_ns", is_of_thread: true, read: |usage| usage.thread_cpu_ns }),
+        usage: Some(UsageFigure {
+            field: "thread_cpu_ns",
+            is_of_thread: true,
+            read: |usage| usage.thread_cpu_ns,
+            parts: UsageParts { thread_clock: true, process_clock: false, events: false },
+        }),
     },
-    figure("process_cpu_ns", "ns", "processor time of all threads", false, |usage| usage.process_cpu_ns),
-    figure("minor_faults", "count", "page faults served from memory", false, |usage| usage.minor_faults),
-    figure("major_faults", "count", "page faults that read from a disk", false, |usage| usage.major_faults),
-    figure("voluntary_switches", "count", "times a thread waited", false, |usage| usage.voluntary_switches),
-    figure("involuntary_switches", "count", "times a thread was interrupted by others", false, |usage| {
+    figure("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
+    figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
+    figure("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
+    figure("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
+    figure("involuntary_switches", "count", "times a thread was interrupted by others", EVENTS, |usage| {
         usage.involuntary_switches
     }),
 ];

@@ -11,6 +11,7 @@ use super::{
     perf::{self, Mode, PerfCounter},
     request::{CounterRequest, Wanted},
     sets::{self, Member, Planned, Refused},
+    usage::UsageParts,
 };
 
 /// Most processors have four registers that can count anything.
@@ -262,7 +263,8 @@ impl CounterReader for CounterSession {
             }
         }
         if !self.usage.is_empty() {
-            let usage = Usage::now();
+            let parts = self.usage.iter().fold(UsageParts::default(), |all, (_, figure)| all.or(figure.parts));
+            let usage = Usage::of(parts);
             for (place, figure) in &self.usage {
                 into[*place] = Some(Reading::of((figure.read)(&usage)));
             }

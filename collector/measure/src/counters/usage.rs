@@ -24,20 +24,54 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
+/// What the kernel is asked for one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageParts {
+    /// The clock of the calling thread.
+    pub thread_clock: bool,
+    /// The clock of the process.
+    pub process_clock: bool,
+    /// Faults and switches.
+    pub events: bool,
+}
+
+impl UsageParts {
+    /// All of it.
+    pub const ALL: UsageParts = UsageParts { thread_clock: true, process_clock: true, events: true };
+
+    /// What any of two wants.
+    pub fn or(self, other: UsageParts) -> UsageParts {
+        UsageParts {
+            thread_clock: self.thread_clock || other.thread_clock,
+            process_clock: self.process_clock || other.process_clock,
+            events: self.events || other.events,
+        }
+    }
+}
+
 impl Usage {
     /// Reads all figures; some two microseconds. A figure the system refuses stays 0 (none does on Linux).
     pub fn now() -> Self {
+        Usage::of(UsageParts::ALL)
+    }
+
+    /// Reads some figures; the others stay 0.
+    pub fn of(parts: UsageParts) -> Self {
         let clock = |clock: ClockId| {
             let time = clock.now().map(std::time::Duration::from).unwrap_or_default();
             u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
         };
         let count = |value: std::ffi::c_long| u64::try_from(value).unwrap_or(0);
-        let mut usage = Self {
-            thread_cpu_ns: clock(ClockId::CLOCK_THREAD_CPUTIME_ID),
-            process_cpu_ns: clock(ClockId::CLOCK_PROCESS_CPUTIME_ID),
-            ..Self::default()
-        };
-        if let Ok(process) = getrusage(UsageWho::RUSAGE_SELF) {
+        let mut usage = Self::default();
+        if parts.thread_clock {
+            usage.thread_cpu_ns = clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        }
+        if parts.process_clock {
+            usage.process_cpu_ns = clock(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+        }
+        if parts.events
+            && let Ok(process) = getrusage(UsageWho::RUSAGE_SELF)
+        {
             usage.minor_faults = count(process.minor_page_faults());
             usage.major_faults = count(process.major_page_faults());
             usage.voluntary_switches = count(process.voluntary_context_switches());

@@ -4,8 +4,8 @@
 //! every round, or as fast, needs no more of them. Whoever was not measured again and looks better than what the leader turns
 //! out to be joins, so that no lucky time is left above a confirmed one.
 
-use crate::network::ratio::{Ratio, ratio};
 use measure::statistics::median;
+use measure::{Ratio, ratio};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

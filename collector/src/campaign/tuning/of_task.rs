@@ -114,6 +114,7 @@ impl Search {
     pub fn usable(&self, record: &Record) -> Option<Schedule> {
         let base = &self.default.with_task;
         let is_alike = record.source == Source::Measured
+            && record.is_alone()
             && record.symbolic_task.is_none()
             && record.target_text == base.target_text
             && record.host_class == base.host_class

@@ -126,7 +126,7 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured]) -> Vec<(String, Device)
 
 /// What other flags would bring back, where most of what was measured is left out.
 fn filter_hints(records: &[Record], policy: &Policy, usual: Option<&str>) -> Option<FilterHints> {
-    let is_measured = |record: &&Record| record.outcome == Outcome::Ok && !record.is_network();
+    let is_measured = |record: &&Record| record.outcome == Outcome::Ok && record.is_alone();
     let measured: Vec<&Record> = records.iter().filter(is_measured).collect();
     let left_out: Vec<&Record> =
         measured.iter().filter(|record| refuse(record, policy, usual).is_some()).copied().collect();
@@ -266,6 +266,9 @@ fn usual_version(records: &[Record]) -> Option<String> {
 fn refuse(record: &Record, policy: &Policy, usual: Option<&str>) -> Option<String> {
     if record.is_network() {
         return Some("a whole network, no operator".to_owned());
+    }
+    if !record.is_alone() {
+        return Some("timed inside of a network, not alone".to_owned());
     }
     if record.outcome != Outcome::Ok {
         return Some(format!("outcome `{}`", record.outcome));

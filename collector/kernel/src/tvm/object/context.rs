@@ -13,6 +13,7 @@ use super::Export;
 use super::error::LoadError;
 use super::layout::Layout;
 use super::read::{Object, Place};
+use crate::tvm::{launch, workspace};
 
 /// What TVM puts before a runtime function's name to name the variable that points to it.
 const VARIABLE_PREFIX: &str = "__";
@@ -92,7 +93,13 @@ fn for_each_variable(
 ) -> Result<(), LoadError> {
     let process = Library::this();
     for function in RUNTIME_FUNCTIONS {
+        let ours = match function {
+            launch::NAME => launch::address(),
+            workspace::NAME => workspace::address(),
+            _ => None,
+        };
         let address = || match find(&process, function) {
+            Some(_) if ours.is_some() => Ok(ours.unwrap_or_default()),
             Some(address) => Ok(address.as_ptr() as usize),
             None => Err(LoadError::UnresolvedSymbol { name: function.to_owned() }),
         };

@@ -3,7 +3,7 @@
 //! What disturbs a machine for seconds disturbs both of a round, so ratios are taken within rounds: their median, and the
 //! interval of that median, which assumes nothing of how times are spread.
 
-use measure::statistics::{CONFIDENCE, median, median_interval};
+use crate::statistics::{CONFIDENCE, median, median_interval};
 use serde::Serialize;
 
 /// How many rounds there are when nothing is said: enough for an interval on a machine that is disturbed now and then.

@@ -1,0 +1,46 @@
+//! When intermediate tensors live: from the call that makes them to the last that reads them.
+
+use super::parts::Parts;
+use super::{Result, Values};
+use crate::memory::Lifetime;
+use models::{Graph, Plan, ValueId};
+use std::collections::HashMap;
+
+/// What calls make and other calls read, each from the call of the plan that makes it to the last that reads it.
+pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan) -> Vec<(ValueId, Lifetime)> {
+    let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
+    let mut index_of: HashMap<ValueId, usize> = HashMap::new();
+    let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
+    for (place, call) in plan.calls.iter().enumerate() {
+        for id in call.arguments.iter().chain([&call.result]) {
+            if let Some(index) = index_of.get(&parts.whole(values.root(*id)).0) {
+                lifetimes[*index].1.last = place;
+            }
+        }
+        let (made, _) = parts.whole(values.root(call.result));
+        if !is_output.contains(&made) && !index_of.contains_key(&made) {
+            let bytes = values.ty(made).bytes().expect("all sizes are numbers");
+            index_of.insert(made, lifetimes.len());
+            lifetimes.push((made, Lifetime { bytes, first: place, last: place }));
+        }
+    }
+    lifetimes
+}
+
+/// When the intermediate tensors of a program live, by its calls: those of the plan that have something to do.
+pub fn lifetimes(graph: &Graph, plan: &Plan) -> Result<Vec<Lifetime>> {
+    let values = Values::of(graph)?;
+    let parts = Parts::of(&values, plan);
+    // A call that has nothing to do makes nothing, and what it reads lives until the call before it at least.
+    let mut number = 0usize;
+    let mut last_of = Vec::with_capacity(plan.calls.len());
+    let mut first_of = Vec::with_capacity(plan.calls.len());
+    for place in 0..plan.calls.len() {
+        first_of.push(number);
+        number += usize::from(!parts.is_done(place));
+        last_of.push(number.saturating_sub(1));
+    }
+    let by_calls =
+        |(_, one): (ValueId, Lifetime)| Lifetime { first: first_of[one.first], last: last_of[one.last], ..one };
+    Ok(alive(&values, &parts, plan).into_iter().map(by_calls).collect())
+}

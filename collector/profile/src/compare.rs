@@ -1,0 +1,181 @@
+//! Two profiles side by side: which operators changed, by how much, and whether that is more than noise.
+//!
+//! A row changed when the intervals of both medians lie apart and the medians differ by more than what two runs of the same
+//! code do on a machine that others use, too. What only one of them has is new or gone.
+
+use crate::data::Profile;
+use crate::summary::{GroupBy, Row, SortBy, rows, totals};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Medians this close are the same, whatever their intervals say.
+pub const SAME: f64 = 0.02;
+
+/// What became of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It takes less time.
+    Faster,
+    /// It takes more time.
+    Slower,
+    /// What differs is within the noise.
+    Same,
+    /// There are too few calls for intervals.
+    Unknown,
+    /// Only the second has it.
+    New,
+    /// Only the first has it.
+    Gone,
+}
+
+/// One row of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// What it does, with sizes where it has one task.
+    pub name: String,
+    /// Where it stands.
+    pub scope: String,
+    /// The first's median of a call.
+    pub before_ns: Option<f64>,
+    /// The second's.
+    pub after_ns: Option<f64>,
+    /// The second over the first.
+    pub ratio: Option<f64>,
+    /// What a whole run takes more in this row, by means; below zero where it takes less.
+    pub run_difference_ns: f64,
+    /// Whether that is more than noise.
+    pub verdict: Verdict,
+}
+
+/// Both profiles.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The middle runs.
+    pub before_ns: f64,
+    /// Of the second.
+    pub after_ns: f64,
+    /// All rows, the largest difference of a run first.
+    pub changes: Vec<Change>,
+}
+
+/// Compares what two profiles say.
+pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparison {
+    let keyed = |profile: &Profile| -> BTreeMap<String, (Row, f64)> {
+        let steps = profile.steps.len().max(1) as f64;
+        let mut found: BTreeMap<String, (Row, f64)> = BTreeMap::new();
+        for (place, row) in rows(profile, group_by, SortBy::Order).into_iter().enumerate() {
+            let run_ns = row.self_total_ns as f64 / steps;
+            let key = match group_by {
+                GroupBy::Call => format!("{place:09} {}", row.text),
+                GroupBy::Name | GroupBy::Scope(_) => row.name.clone(),
+                GroupBy::InputShape => format!("{} {} {:?}", row.name, row.text, row.input_shapes),
+            };
+            found.insert(key, (row, run_ns));
+        }
+        found
+    };
+    let (mut first, second) = (keyed(before), keyed(after));
+    let mut changes: Vec<Change> = Vec::new();
+    for (key, (row, run_ns)) in second {
+        let earlier = first.remove(&key);
+        let verdict = earlier.as_ref().map_or(Verdict::New, |(earlier, _)| verdict(earlier, &row));
+        let before_ns = earlier.as_ref().map(|(row, _)| row.median_ns);
+        changes.push(Change {
+            ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| row.median_ns / ns),
+            before_ns,
+            after_ns: Some(row.median_ns),
+            run_difference_ns: run_ns - earlier.map_or(0.0, |(_, run_ns)| run_ns),
+            verdict,
+            ..named(&row)
+        });
+    }
+    for (row, run_ns) in first.into_values() {
+        changes.push(Change { before_ns: Some(row.median_ns), run_difference_ns: -run_ns, ..named(&row) });
+    }
+    changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
+    Comparison { before_ns: totals(before).step_median_ns, after_ns: totals(after).step_median_ns, changes }
+}
+
+/// A row by its name, gone until something else is known.
+fn named(row: &Row) -> Change {
+    Change {
+        name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
+        scope: row.scope.clone(),
+        before_ns: None,
+        after_ns: None,
+        ratio: None,
+        run_difference_ns: 0.0,
+        verdict: Verdict::Gone,
+    }
+}
+
+fn verdict(before: &Row, after: &Row) -> Verdict {
+    let Some((first, second)) = before.median_interval_ns.zip(after.median_interval_ns) else {
+        return Verdict::Unknown;
+    };
+    let is_small = (after.median_ns - before.median_ns).abs() <= SAME * before.median_ns;
+    match () {
+        () if is_small => Verdict::Same,
+        () if second.0 > first.1 => Verdict::Slower,
+        () if second.1 < first.0 => Verdict::Faster,
+        () => Verdict::Same,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Operator, Span, Step, Track};
+
+    /// Runs of operators of these names, each with its times in the order of runs.
+    fn profile(operators: &[(&str, [u64; 8])]) -> Profile {
+        let mut profile = Profile { tracks: vec![Track::default()], ..Profile::default() };
+        let named = |(name, _): &(&str, [u64; 8])| Operator { name: (*name).to_owned(), ..Operator::default() };
+        profile.operators = operators.iter().map(named).collect();
+        let mut start_ns = 0;
+        for step in 0..8 {
+            let begun = start_ns;
+            for (operator, (_, times)) in operators.iter().enumerate() {
+                let (operator, duration_ns) = (u32::try_from(operator).unwrap(), times[step]);
+                let step = u32::try_from(step).ok();
+                profile.spans.push(Span { operator, step, start_ns, duration_ns, ..Span::default() });
+                start_ns += duration_ns;
+            }
+            profile.steps.push(Step { start_ns: begun, duration_ns: start_ns - begun, ..Step::default() });
+        }
+        profile.check().expect("it fits together");
+        profile
+    }
+
+    #[test]
+    fn a_change_is_more_than_noise() {
+        let steady = [100, 101, 99, 100, 102, 98, 100, 100];
+        let noisy = [100, 300, 90, 120, 80, 260, 100, 110];
+        let before = profile(&[("dense", steady), ("noisy", noisy), ("relu", steady), ("old", steady)]);
+        let after = profile(&[
+            ("dense", steady.map(|ns| 2 * ns)),
+            ("noisy", noisy.map(|ns| ns + 20)),
+            ("relu", steady.map(|ns| ns / 2)),
+            ("new", steady),
+        ]);
+        let compared = compare(&before, &after, GroupBy::Name);
+        let of: BTreeMap<&str, Verdict> =
+            compared.changes.iter().map(|change| (change.name.as_str(), change.verdict)).collect();
+        let wanted = [
+            ("dense", Verdict::Slower),
+            ("new", Verdict::New),
+            ("noisy", Verdict::Same),
+            ("old", Verdict::Gone),
+            ("relu", Verdict::Faster),
+        ];
+        assert_eq!(of, BTreeMap::from(wanted));
+        let sum: f64 = compared.changes.iter().map(|change| change.run_difference_ns).sum();
+        let mean = |profile: &Profile| totals(profile).sum_ns as f64 / 8.0;
+        assert!((sum - (mean(&after) - mean(&before))).abs() < 1e-6, "differences of rows are that of the runs");
+        let same = compare(&before, &before, GroupBy::InputShape);
+        assert!(same.changes.iter().all(|change| change.verdict == Verdict::Same && change.ratio == Some(1.0)));
+        let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };
+        assert!(compare(&few, &few, GroupBy::Call).changes.iter().all(|change| change.verdict == Verdict::Unknown));
+    }
+}

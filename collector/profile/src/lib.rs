@@ -1,0 +1,17 @@
+//! Where the time of a model goes: what was seen of its operators, whoever saw it.
+//!
+//! `data` is the one shape of a profile: our own runs are measured into it, traces made elsewhere are read into it, and every
+//! table, file and comparison is made of it. `session` looks at runs by a `schedule`; `summary` says where the time went,
+//! `compare` what changed.
+
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod data;
+pub mod schedule;
+pub mod session;
+pub mod summary;
+
+pub use data::Profile;
+pub use schedule::Schedule;
+pub use session::Plan;

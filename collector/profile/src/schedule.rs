@@ -1,0 +1,220 @@
+//! Which runs are looked at: the schedule of torch.profiler, by its names and with its meaning.
+//!
+//! Steps are counted from 0. The first `skip_first` are nothing; then cycles of `wait`, `warmup` and `active` steps follow,
+//! `repeat` times or for ever. What is seen while warming up is thrown away; the last active step of a cycle says that the
+//! cycle can be told.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The numbers of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Steps before the first cycle.
+    pub skip_first: u64,
+    /// Steps of a cycle that nobody looks at.
+    pub wait: u64,
+    /// Steps that are looked at and forgotten.
+    pub warmup: u64,
+    /// Steps that are kept.
+    pub active: u64,
+    /// Cycles; 0 for any number.
+    pub repeat: u64,
+    /// Whether the first cycle begins without its `wait`: 0 for no, anything else for yes.
+    pub skip_first_wait: u64,
+}
+
+/// What is done with a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It only runs.
+    Nothing,
+    /// It is looked at and forgotten.
+    Warmup,
+    /// It is kept.
+    Record,
+    /// It is kept, and its cycle is complete.
+    RecordAndSave,
+}
+
+/// A schedule that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// A word of it.
+    #[error("`{word}` is no part of a schedule; write such as `skip_first=10,wait=5,warmup=1,active=3,repeat=2`")]
+    Word {
+        /// The word.
+        word: String,
+    },
+    /// A number twice.
+    #[error("`{name}` is given twice")]
+    Twice {
+        /// Its name.
+        name: String,
+    },
+    /// Nothing to record.
+    #[error("a schedule needs `active` of at least 1: nothing would be recorded")]
+    NothingActive,
+    /// More than any run has.
+    #[error("`{name}` is {found}, but must be at most {MOST}")]
+    TooMany {
+        /// Its name.
+        name: String,
+        /// Its value.
+        found: u64,
+    },
+}
+
+/// The most of anything, so that no sum of them is too large.
+const MOST: u64 = 1_000_000_000;
+
+impl Default for Schedule {
+    /// What is done when nothing is said: a few steps to warm up, then every step.
+    fn default() -> Schedule {
+        Schedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
+    }
+}
+
+impl Schedule {
+    /// What is done with a step.
+    pub fn action(&self, step: u64) -> Action {
+        let Some(step) = step.checked_sub(self.skip_first) else { return Action::Nothing };
+        // The wait of the first cycle is over before it begins.
+        let step = if self.skip_first_wait == 0 { step } else { step + self.wait };
+        let cycle = self.cycle_steps();
+        if self.repeat > 0 && step / cycle >= self.repeat {
+            return Action::Nothing;
+        }
+        match step % cycle {
+            place if place < self.wait => Action::Nothing,
+            place if place < self.wait + self.warmup => Action::Warmup,
+            place if place < cycle - 1 => Action::Record,
+            _ => Action::RecordAndSave,
+        }
+    }
+
+    /// Which cycle a step belongs to.
+    pub fn cycle(&self, step: u64) -> u64 {
+        let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
+        (step.saturating_sub(self.skip_first) + waited) / self.cycle_steps()
+    }
+
+    /// Steps until nothing is recorded any more; nothing where there is no end.
+    pub fn steps(&self) -> Option<u64> {
+        let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
+        (self.repeat > 0).then(|| (self.skip_first + self.repeat * self.cycle_steps()).saturating_sub(waited))
+    }
+
+    fn cycle_steps(&self) -> u64 {
+        (self.wait + self.warmup + self.active).max(1)
+    }
+
+    fn check(self) -> Result<Schedule, ScheduleError> {
+        let Schedule { skip_first, wait, warmup, active, repeat, .. } = self;
+        let numbers =
+            [("skip_first", skip_first), ("wait", wait), ("warmup", warmup), ("active", active), ("repeat", repeat)];
+        if let Some((name, found)) = numbers.into_iter().find(|(_, found)| *found > MOST) {
+            return Err(ScheduleError::TooMany { name: name.to_owned(), found });
+        }
+        if active == 0 { Err(ScheduleError::NothingActive) } else { Ok(self) }
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = ScheduleError;
+
+    fn from_str(text: &str) -> Result<Schedule, ScheduleError> {
+        let mut found = Schedule { skip_first: 0, wait: 0, warmup: 0, active: 0, repeat: 0, skip_first_wait: 0 };
+        let mut seen: Vec<&str> = Vec::new();
+        for word in text.split(',') {
+            let unknown = || ScheduleError::Word { word: word.to_owned() };
+            let (name, number) = word.trim().split_once('=').ok_or_else(unknown)?;
+            let place = match name {
+                "skip_first" => &mut found.skip_first,
+                "wait" => &mut found.wait,
+                "warmup" => &mut found.warmup,
+                "active" => &mut found.active,
+                "repeat" => &mut found.repeat,
+                "skip_first_wait" => &mut found.skip_first_wait,
+                _ => return Err(unknown()),
+            };
+            *place = number.parse().map_err(|_| unknown())?;
+            if seen.contains(&name) {
+                return Err(ScheduleError::Twice { name: name.to_owned() });
+            }
+            seen.push(name);
+        }
+        found.check()
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Schedule { skip_first, wait, warmup, active, repeat, skip_first_wait } = self;
+        write!(f, "skip_first={skip_first},wait={wait},warmup={warmup},active={active},repeat={repeat}")?;
+        if *skip_first_wait == 0 { Ok(()) } else { write!(f, ",skip_first_wait={skip_first_wait}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn schedule(text: &str) -> Schedule {
+        text.parse().expect("a schedule")
+    }
+
+    fn letters(schedule: Schedule, steps: u64) -> String {
+        let letter = |step| match schedule.action(step) {
+            Action::Nothing => '.',
+            Action::Warmup => 'w',
+            Action::Record => 'r',
+            Action::RecordAndSave => 'S',
+        };
+        (0..steps).map(letter).collect()
+    }
+
+    #[test]
+    fn steps_are_those_of_torch() {
+        // What `torch.profiler.schedule` of torch 2.13 answers for the same numbers.
+        let ten = schedule("skip_first=10,wait=5,warmup=1,active=3,repeat=2");
+        assert_eq!(letters(ten, 32), "...............wrrS.....wrrS....");
+        assert_eq!((ten.steps(), ten.cycle(15), ten.cycle(24)), (Some(28), 0, 1));
+        let skipping = schedule("skip_first=2,wait=2,warmup=1,active=2,repeat=2,skip_first_wait=1");
+        assert_eq!(letters(skipping, 12), "..wrS..wrS..");
+        assert_eq!(skipping.steps(), Some(10));
+        assert_eq!(letters(schedule("wait=1,warmup=0,active=1"), 8), ".S.S.S.S");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let refused = |text: &str| text.parse::<Schedule>().expect_err("nonsense").to_string();
+        assert_eq!(refused("wait=1"), "a schedule needs `active` of at least 1: nothing would be recorded");
+        assert_eq!(refused("active=3,active=4"), "`active` is given twice");
+        assert_eq!(refused("active=2000000000"), "`active` is 2000000000, but must be at most 1000000000");
+        for text in ["", "active", "active=-1", "active=1;wait=2", "actve=1", "active=99999999999999999999"] {
+            assert!(refused(text).contains("is no part of a schedule"), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_cycle_has_its_steps(
+            (skip_first, wait, warmup, active) in (0u64..20, 0u64..9, 0u64..9, 1u64..9),
+            (repeat, skip_first_wait) in (1u64..5, 0u64..2),
+        ) {
+            let schedule = Schedule { skip_first, wait, warmup, active, repeat, skip_first_wait };
+            prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
+            let steps = schedule.steps().expect("it ends");
+            let all = letters(schedule, steps + 50);
+            let count = |letter| all.chars().filter(|one| *one == letter).count() as u64;
+            prop_assert_eq!(count('w'), warmup * repeat);
+            prop_assert_eq!(count('r') + count('S'), active * repeat);
+            prop_assert_eq!(count('S'), repeat);
+            prop_assert_eq!(all.rfind('S').map(|last| last as u64 + 1), Some(steps));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What a session keeps, the places that a run writes to, and what is done in one step.
+
+use super::watchers::{Counts, Times};
+use super::{Plan, Subject, Task};
+use crate::data::Step;
+use measure::Clock;
+use measure::counters::{Channel, CounterReader, Reading};
+use measure::statistics::median;
+
+/// What is kept, and the places that a run writes to.
+pub(super) struct Session {
+    pub(super) calls: usize,
+    pub(super) cells_max: usize,
+    /// Begin and end of each call of the run that was looked at last.
+    pub(super) stamps: Vec<u64>,
+    /// All channels before each call of the runs that were counted last, and after the last call; a run for each group.
+    pub(super) readings: Vec<Option<Reading>>,
+    pub(super) channels: Vec<Channel>,
+    /// What each counts between two readings with nothing between them.
+    pub(super) alone: Vec<Option<f64>>,
+    /// What each call asks of a workspace.
+    pub(super) workspace_bytes: Option<Vec<u64>>,
+    /// Steps that were recorded, kept or not.
+    pub(super) recorded: u64,
+    /// Of so many that are recorded one is kept.
+    pub(super) stride: u64,
+    pub(super) steps: Vec<Step>,
+    pub(super) bare_ns: Vec<u64>,
+    pub(super) kept_stamps: Vec<u64>,
+    /// What each channel counted during each call; none where its source gave no answer.
+    pub(super) kept_counts: Vec<Option<Reading>>,
+    /// What threads did in the run that was looked at last, and their processor time in it.
+    pub(super) threads: Threads,
+    pub(super) kept_threads: Vec<Threads>,
+}
+
+/// What threads of a pool did in one step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Threads {
+    pub(super) tasks: Vec<Task>,
+    pub(super) cpu_ns: Vec<u64>,
+}
+
+impl Session {
+    pub(super) fn new(calls: usize, plan: &Plan, counters: &dyn CounterReader) -> Session {
+        let (channels, groups) = (counters.channels().to_vec(), counters.groups());
+        let readings = vec![None; if channels.is_empty() { 0 } else { groups * (calls + 1) * channels.len() }];
+        Session {
+            calls,
+            cells_max: plan.cells_max,
+            stamps: vec![0; 2 * calls],
+            readings,
+            channels,
+            alone: Vec::new(),
+            workspace_bytes: None,
+            recorded: 0,
+            stride: 1,
+            steps: Vec::new(),
+            bare_ns: Vec::new(),
+            kept_stamps: Vec::new(),
+            kept_counts: Vec::new(),
+            threads: Threads::default(),
+            kept_threads: Vec::new(),
+        }
+    }
+
+    /// A run that nobody looks at and one that is looked at; which is first changes, so that what else goes on falls on both.
+    pub(super) fn in_turns<S: Subject>(
+        &mut self,
+        subject: &mut S,
+        clock: &mut impl Clock,
+    ) -> Result<(u64, Step), S::Error> {
+        if self.recorded.is_multiple_of(2) {
+            let bare_ns = bare(subject, clock)?;
+            Ok((bare_ns, self.time(subject, clock)?))
+        } else {
+            let step = self.time(subject, clock)?;
+            Ok((bare(subject, clock)?, step))
+        }
+    }
+
+    /// A run with times around its calls.
+    pub(super) fn time<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
+        let before = subject.threads_cpu_ns();
+        subject.look_at_threads();
+        let start_ns = clock.now_ns();
+        subject.run_watched(&mut Times { clock, stamps: &mut self.stamps })?;
+        let duration_ns = clock.now_ns().saturating_sub(start_ns);
+        let after = subject.threads_cpu_ns();
+        // A thread that ran its first task meanwhile was not seen before.
+        let cpu_ns = if before.len() == after.len() { passed(&before, &after) } else { Vec::new() };
+        self.threads = Threads { tasks: subject.tasks(), cpu_ns };
+        Ok(Step { start_ns, duration_ns, ..Step::default() })
+    }
+
+    /// A run for each group of counters, with all that counts read between its calls.
+    pub(super) fn count<S: Subject>(
+        &mut self,
+        subject: &mut S,
+        counters: &mut dyn CounterReader,
+    ) -> Result<(), S::Error> {
+        let channels = self.channels.len();
+        if channels == 0 {
+            return Ok(());
+        }
+        let calls = self.calls;
+        for (group, readings) in self.readings.chunks_exact_mut((calls + 1) * channels).enumerate() {
+            counters.select(group);
+            subject.run_watched(&mut Counts { counters, channels, calls, readings })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep(&mut self, step: Step, bare_ns: u64) {
+        let is_kept = self.recorded.is_multiple_of(self.stride);
+        self.recorded += 1;
+        if !is_kept {
+            return;
+        }
+        self.steps.push(step);
+        self.bare_ns.push(bare_ns);
+        self.kept_stamps.extend_from_slice(&self.stamps);
+        self.kept_threads.push(std::mem::take(&mut self.threads));
+        self.keep_counts();
+        let tasks = self.kept_threads.last().map_or(0, |threads| threads.tasks.len());
+        let cells = self.steps.len() * (self.calls * (1 + self.channels.len()) + tasks);
+        if self.steps.len() > 1 && cells > self.cells_max {
+            self.thin_out();
+        }
+    }
+
+    /// What passed during each call, by the run of the channel's own group.
+    fn keep_counts(&mut self) {
+        let channels = self.channels.len();
+        for call in 0..self.calls {
+            for (place, channel) in self.channels.iter().enumerate() {
+                let row = channel.group.unwrap_or(0) * (self.calls + 1) + call;
+                let at = |row: usize| self.readings[row * channels + place];
+                let passed = at(row).zip(at(row + 1)).and_then(|(before, after)| after.since(&before));
+                self.kept_counts.push(passed);
+            }
+        }
+    }
+
+    /// Forgets every second step.
+    fn thin_out(&mut self) {
+        let (per_stamp, per_count) = (2 * self.calls, self.calls * self.channels.len());
+        every_second(&mut self.steps, 1);
+        every_second(&mut self.bare_ns, 1);
+        every_second(&mut self.kept_threads, 1);
+        every_second(&mut self.kept_stamps, per_stamp);
+        every_second(&mut self.kept_counts, per_count);
+        self.stride *= 2;
+    }
+}
+
+/// What each channel counts between two readings with nothing between them: the middle of some.
+pub(super) fn alone(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
+    const PAIRS: usize = 33;
+    let channels = counters.channels().to_vec();
+    let mut seen: Vec<Vec<f64>> = vec![Vec::with_capacity(PAIRS); channels.len()];
+    let (mut before, mut after) = (vec![None; channels.len()], vec![None; channels.len()]);
+    for group in 0..if channels.is_empty() { 0 } else { counters.groups() } {
+        counters.select(group);
+        for _ in 0..PAIRS {
+            counters.read(&mut before);
+            counters.read(&mut after);
+            for (place, _) in channels.iter().enumerate().filter(|(_, one)| one.group.unwrap_or(0) == group) {
+                let passed = before[place].zip(after[place]).and_then(|(before, after)| after.since(&before));
+                seen[place].extend(passed.and_then(counted).map(|(value, _)| value as f64));
+            }
+        }
+    }
+    let middle = |mut seen: Vec<f64>| {
+        seen.sort_by(f64::total_cmp);
+        (!seen.is_empty()).then(|| median(&seen))
+    };
+    seen.into_iter().map(middle).collect()
+}
+
+/// A count, and for which part of the time it ran.
+pub(super) fn counted(passed: Reading) -> Option<(u64, f64)> {
+    match passed {
+        Reading { value, enabled_ns: 0, .. } => Some((value, 1.0)),
+        Reading { running_ns: 0, .. } => None,
+        Reading { value, enabled_ns, running_ns } => {
+            let ratio = (running_ns as f64 / enabled_ns as f64).min(1.0);
+            Some(((value as f64 / ratio).round() as u64, ratio))
+        }
+    }
+}
+
+fn passed(before: &[u64], after: &[u64]) -> Vec<u64> {
+    before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).collect()
+}
+
+fn bare<S: Subject>(subject: &mut S, clock: &mut impl Clock) -> Result<u64, S::Error> {
+    let start_ns = clock.now_ns();
+    subject.run()?;
+    Ok(clock.now_ns().saturating_sub(start_ns))
+}
+
+/// Keeps the first, the third, the fifth … of parts of this length.
+fn every_second<T: Clone>(all: &mut Vec<T>, length: usize) {
+    if length > 0 {
+        let kept: Vec<T> = all.chunks(length).step_by(2).flatten().cloned().collect();
+        *all = kept;
+    }
+}

@@ -1,0 +1,145 @@
+//! What a session kept, as a profile.
+
+use super::kept::{Session, counted};
+use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
+use crate::schedule::Schedule;
+use measure::counters::{Channel, CounterReader, Coverage};
+
+impl Session {
+    /// The profile, after so many runs of those that were planned.
+    pub(super) fn profile(self, ran: u64, planned: u64, counters: &dyn CounterReader) -> Profile {
+        let mut profile = Profile {
+            counters: self.channels.iter().zip(&self.alone).map(|(one, alone)| counter(one, *alone)).collect(),
+            refusals: counters.refusals().iter().map(refusal).collect(),
+            spans: self.spans(),
+            notes: self.notes(ran, planned),
+            memory: self.workspace(),
+            ..Profile::default()
+        };
+        self.add_counts(&mut profile);
+        self.add_threads(&mut profile);
+        Profile { steps: self.steps, bare_ns: self.bare_ns, ..profile }
+    }
+
+    fn notes(&self, ran: u64, planned: u64) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.stride > 1 {
+            let (stride, recorded) = (self.stride, self.recorded);
+            notes.push(format!("one in {stride} of {recorded} steps is kept, so that what is kept stays small"));
+        }
+        if ran < planned && planned < Schedule::default().active {
+            notes.push(format!("the time was over after {ran} of {planned} steps"));
+        }
+        notes
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let of_step = |(step, stamps): (usize, &[u64])| {
+            let step = u32::try_from(step).ok();
+            let span = move |(call, pair): (usize, &[u64])| Span {
+                operator: u32::try_from(call).expect("a program has fewer calls"),
+                step,
+                start_ns: pair[0],
+                duration_ns: pair[1].saturating_sub(pair[0]),
+                ..Span::default()
+            };
+            stamps.chunks_exact(2).enumerate().map(span).collect::<Vec<Span>>()
+        };
+        self.kept_stamps.chunks_exact((2 * self.calls).max(1)).enumerate().flat_map(of_step).collect()
+    }
+
+    /// What threads did: tracks behind that of the caller, and spans behind those that they are parts of.
+    fn add_threads(&self, profile: &mut Profile) {
+        let all = || self.kept_threads.iter().flat_map(|threads| &threads.tasks);
+        let Some(most) = all().map(|task| task.thread).max() else { return };
+        let cpu_ns = |thread: usize| {
+            let of_steps = self.kept_threads.iter().map(|threads| threads.cpu_ns.get(thread).copied());
+            of_steps.sum::<Option<u64>>()
+        };
+        profile.tracks.push(Track::default());
+        profile.tracks.extend((0..=most as usize).map(|thread| Track { cpu_ns: cpu_ns(thread), ..Track::default() }));
+        for (step, threads) in self.kept_threads.iter().enumerate() {
+            for task in threads.tasks.iter().filter(|task| task.call < self.calls) {
+                let parent = step * self.calls + task.call;
+                let whole = profile.spans[parent];
+                // Both clocks are one, read by two processors.
+                let start_ns = task.start_ns.clamp(whole.start_ns, whole.end_ns());
+                let end_ns = task.end_ns.clamp(start_ns, whole.end_ns());
+                profile.spans.push(Span {
+                    kind: Kind::Task,
+                    parent: u32::try_from(parent).ok(),
+                    track: task.thread + 1,
+                    start_ns,
+                    duration_ns: end_ns - start_ns,
+                    ..whole
+                });
+            }
+        }
+    }
+
+    /// What calls ask of a workspace, in the first step that was kept: in others it is the same. They give it back at their ends.
+    fn workspace(&self) -> Vec<MemoryEvent> {
+        let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
+            let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {
+                at_ns,
+                span: u32::try_from(call).ok(),
+                pool: Pool::Workspace,
+                bytes,
+                live_bytes,
+            };
+            let signed = i64::try_from(*bytes).unwrap_or(i64::MAX);
+            [event(stamps[0], signed, *bytes), event(stamps[1].max(stamps[0]), -signed, 0)]
+        };
+        let asked = self.workspace_bytes.iter().flatten().enumerate();
+        asked.zip(self.kept_stamps.chunks_exact(2)).flat_map(events).collect()
+    }
+
+    /// What was counted; a counter that gave nothing at all is refused.
+    fn add_counts(&self, profile: &mut Profile) {
+        let channels = self.channels.len();
+        let mut seen = vec![false; channels];
+        for (place, passed) in self.kept_counts.iter().enumerate() {
+            let (span, channel) = (place / channels, place % channels);
+            let Some((value, running_ratio)) = passed.and_then(counted) else { continue };
+            seen[channel] = true;
+            let index = |place: usize| u32::try_from(place).expect("what is kept is bounded");
+            profile.counts.push(Count { span: index(span), counter: index(channel), value, running_ratio });
+        }
+        for (counter, _) in self.channels.iter().zip(seen).filter(|(_, seen)| !seen && !self.steps.is_empty()) {
+            profile.refusals.push(Refusal {
+                counter: counter.name.clone(),
+                source: counter.step.name().to_owned(),
+                errno: None,
+                why: "its source gave no count, or one that went down, or no register was free for it".to_owned(),
+            });
+        }
+    }
+}
+
+fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
+    let coverage = match channel.coverage {
+        Coverage::ThreadUser => "thread_user",
+        Coverage::Thread => "thread",
+        Coverage::DescendantsUser => "descendants_user",
+        Coverage::Descendants => "descendants",
+        Coverage::Process => "process",
+        Coverage::External => "external",
+    };
+    Counter {
+        name: channel.name.clone(),
+        unit: channel.unit.clone(),
+        source: channel.step.name().to_owned(),
+        native: channel.native.clone(),
+        coverage: coverage.to_owned(),
+        alone,
+    }
+}
+
+fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
+    Refusal {
+        counter: refusal.event.clone(),
+        source: refusal.step.name().to_owned(),
+        errno: refusal.errno,
+        why: refusal.why.clone(),
+    }
+}

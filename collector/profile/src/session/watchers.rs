@@ -1,0 +1,50 @@
+//! What is done between the calls of a run.
+
+use super::Watch;
+use measure::Clock;
+use measure::counters::{CounterReader, Reading};
+
+/// Writes down when calls begin and end.
+pub(super) struct Times<'a, C> {
+    pub clock: &'a mut C,
+    pub stamps: &'a mut [u64],
+}
+
+impl<C: Clock> Watch for Times<'_, C> {
+    #[inline]
+    fn begin(&mut self, call: usize) {
+        self.stamps[2 * call] = self.clock.now_ns();
+    }
+
+    #[inline]
+    fn end(&mut self, call: usize) {
+        self.stamps[2 * call + 1] = self.clock.now_ns();
+    }
+}
+
+/// Reads all counters between calls, a row of readings each time.
+pub(super) struct Counts<'a> {
+    pub counters: &'a mut dyn CounterReader,
+    pub channels: usize,
+    pub calls: usize,
+    pub readings: &'a mut [Option<Reading>],
+}
+
+impl Counts<'_> {
+    fn read(&mut self, row: usize) {
+        self.counters.read(&mut self.readings[row * self.channels..][..self.channels]);
+    }
+}
+
+impl Watch for Counts<'_> {
+    fn begin(&mut self, call: usize) {
+        self.read(call);
+    }
+
+    fn end(&mut self, call: usize) {
+        // What is read before the next call is what this one ends with.
+        if call + 1 == self.calls {
+            self.read(call + 1);
+        }
+    }
+}

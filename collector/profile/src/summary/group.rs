@@ -1,0 +1,137 @@
+//! A row in the making: what was seen of its operators becomes one line.
+
+use super::threads::{Part, Spread};
+use super::{Derived, GroupBy, Row, common, outermost, sorted};
+use crate::data::{Operator, Profile};
+use measure::statistics::{median, summarise};
+use std::collections::BTreeMap;
+
+/// A row in the making: times of each operator in it.
+#[derive(Default)]
+pub(super) struct Group {
+    pub first: usize,
+    pub operators: BTreeMap<u32, Vec<f64>>,
+    pub total_ns: u64,
+    pub self_total_ns: u64,
+    pub allocated_bytes: Option<u64>,
+    pub live_bytes: Option<u64>,
+    pub workspace_bytes: Option<u64>,
+    pub parts: Vec<Part>,
+}
+
+impl Group {
+    pub(super) fn row(
+        &self,
+        profile: &Profile,
+        counted: &BTreeMap<(u32, u32), (f64, u64)>,
+        sum_ns: u64,
+        group_by: GroupBy,
+    ) -> Row {
+        let members: Vec<&Operator> = self.operators.keys().map(|place| &profile.operators[*place as usize]).collect();
+        let first = members[0];
+        let scope = members.iter().skip(1).fold(first.scope.as_str(), |all, one| common(all, &one.scope));
+        let times = sorted(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
+        let numbers = summarise(&times).expect("a group has spans");
+        let calls = times.len() as u64;
+        let works = Works::of(self, profile);
+        let counters = self.counters(profile, counted);
+        let of_all = |is_same: fn(&Operator, &Operator) -> bool| members.iter().all(|one| is_same(one, first));
+        let has_one_task = of_all(|one, first| one.task == first.task && one.text == first.text);
+        Row {
+            name: match group_by {
+                GroupBy::Scope(levels) => outermost(&first.scope, levels).to_owned(),
+                GroupBy::Name | GroupBy::InputShape | GroupBy::Call => first.name.clone(),
+            },
+            text: if has_one_task { first.text.clone() } else { String::new() },
+            scope: scope.to_owned(),
+            task: first.task.clone().filter(|_| has_one_task),
+            schedule: first.schedule.clone().filter(|_| of_all(|one, first| one.schedule == first.schedule)),
+            input_shapes: match of_all(|one, first| one.input_shapes == first.input_shapes) {
+                true => first.input_shapes.clone(),
+                false => Vec::new(),
+            },
+            input_dtypes: match of_all(|one, first| one.input_dtypes == first.input_dtypes) {
+                true => first.input_dtypes.clone(),
+                false => Vec::new(),
+            },
+            layout: first.layout.clone().filter(|_| of_all(|one, first| one.layout == first.layout)),
+            calls,
+            calls_per_step: calls as f64 / profile.steps.len().max(1) as f64,
+            total_ns: self.total_ns,
+            self_total_ns: self.self_total_ns,
+            min_ns: numbers.min,
+            median_ns: numbers.median,
+            median_interval_ns: numbers.median_interval,
+            mean_ns: numbers.mean,
+            p95_ns: numbers.p95,
+            share: if sum_ns == 0 { 0.0 } else { self.self_total_ns as f64 / sum_ns as f64 },
+            flops: works.flops.map(|flops| flops / calls as f64),
+            bytes: works.bytes.map(|bytes| bytes / calls as f64),
+            gflops_per_second: works.flops.map(|flops| flops / works.typical_ns),
+            gbytes_per_second: works.bytes.map(|bytes| bytes / works.typical_ns),
+            roofline_share: works.roofline_ns.map(|best_ns| best_ns / works.typical_ns),
+            allocated_bytes: self.allocated_bytes,
+            live_bytes: self.live_bytes,
+            workspace_bytes: self.workspace_bytes,
+            derived: Derived::of(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
+            counters,
+            spread: Spread::of(&self.parts, times.len()),
+        }
+    }
+
+    fn counters(&self, profile: &Profile, counted: &BTreeMap<(u32, u32), (f64, u64)>) -> BTreeMap<String, f64> {
+        let mut sums: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+        for operator in self.operators.keys() {
+            for ((_, counter), (sum, spans)) in counted.range((*operator, 0)..=(*operator, u32::MAX)) {
+                let all = sums.entry(*counter).or_default();
+                *all = (all.0 + sum, all.1 + spans);
+            }
+        }
+        let mean = |(counter, (sum, spans)): (u32, (f64, u64))| {
+            (profile.counters[counter as usize].name.clone(), sum / spans as f64)
+        };
+        sums.into_iter().map(mean).collect()
+    }
+}
+
+impl Derived {
+    /// Of mean counts per call, and of a call's operations and time.
+    fn of(counters: &BTreeMap<String, f64>, flops: Option<f64>, median_ns: f64) -> Derived {
+        const LINE_BYTES: f64 = 64.0;
+        let count = |name: &str| counters.get(name).copied();
+        let over = |part: Option<f64>, whole: Option<f64>| {
+            part.zip(whole.filter(|whole| *whole > 0.0)).map(|(part, whole)| part / whole)
+        };
+        let misses = count("llc_load_misses");
+        Derived {
+            instructions_per_cycle: over(count("instructions"), count("cycles")),
+            llc_misses_per_kflop: over(misses, flops.map(|flops| flops / 1000.0)),
+            llc_gbytes_per_second: over(misses.map(|misses| misses * LINE_BYTES), Some(median_ns)),
+            ghz: over(count("cycles"), count("thread_cpu_ns")),
+        }
+    }
+}
+
+/// The work of all calls of a row, and the time they typically take; what one operator does not know is not known.
+struct Works {
+    typical_ns: f64,
+    flops: Option<f64>,
+    bytes: Option<f64>,
+    roofline_ns: Option<f64>,
+}
+
+impl Works {
+    fn of(group: &Group, profile: &Profile) -> Works {
+        let mut all = Works { typical_ns: 0.0, flops: Some(0.0), bytes: Some(0.0), roofline_ns: Some(0.0) };
+        for (place, times) in &group.operators {
+            let (operator, calls) = (&profile.operators[*place as usize], times.len() as f64);
+            let add = |sum: Option<f64>, one: Option<f64>| sum.zip(one).map(|(sum, one)| sum + calls * one);
+            // A time of nothing would make any rate endless.
+            all.typical_ns += calls * median(&sorted(times)).max(1.0);
+            all.flops = add(all.flops, operator.flops.map(|flops| flops as f64));
+            all.bytes = add(all.bytes, operator.bytes.map(|bytes| bytes as f64));
+            all.roofline_ns = add(all.roofline_ns, operator.roofline_ns);
+        }
+        all
+    }
+}

@@ -1,0 +1,116 @@
+//! What threads of a pool did: how evenly work was spread over them, how long they took to wake, and what they did beside it.
+
+use crate::data::{Kind, Profile};
+use measure::statistics::median;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One thread of the pool, over all steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// Its number in the system.
+    pub id: u64,
+    /// Parts of operators that it did.
+    pub tasks: u64,
+    /// Time in them.
+    pub busy_ns: u64,
+    /// That of all steps' time.
+    pub busy_share: f64,
+    /// Time of operators in which it did no part of them.
+    pub idle_ns: u64,
+    /// Processor time that it took outside of its parts: polling for work, waking, falling asleep; of the thread that calls,
+    /// its own code, too.
+    pub polling_ns: Option<u64>,
+}
+
+/// How the parts of one operator's calls were spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Parts of a mean call.
+    pub tasks_per_call: Option<f64>,
+    /// The busiest thread's time over the mean of all threads, of the middle call: 1 is even.
+    pub imbalance: Option<f64>,
+    /// From the begin of the middle call until the last thread had begun its first part.
+    pub wake_ns: Option<f64>,
+}
+
+/// All threads that did parts.
+pub fn threads(profile: &Profile) -> Vec<Thread> {
+    let total_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
+    let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator);
+    let operators_ns: u64 = operators.map(|span| span.duration_ns).sum();
+    let mut all: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for span in profile.spans.iter().filter(|span| span.kind == Kind::Task) {
+        let one = all.entry(span.track).or_default();
+        *one = (one.0 + 1, one.1 + span.duration_ns);
+    }
+    let thread = |(track, (tasks, busy_ns)): (u32, (u64, u64))| {
+        let track = &profile.tracks[track as usize];
+        Thread {
+            name: track.name.clone(),
+            id: track.id,
+            tasks,
+            busy_ns,
+            busy_share: if total_ns == 0 { 0.0 } else { busy_ns as f64 / total_ns as f64 },
+            idle_ns: operators_ns.saturating_sub(busy_ns),
+            polling_ns: track.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(busy_ns)),
+        }
+    };
+    all.into_iter().map(thread).collect()
+}
+
+/// Of each operator span that has parts: how many, how uneven, how late the last thread began.
+pub(super) type Parts = BTreeMap<usize, Part>;
+
+/// See `Parts`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    tasks: u64,
+    imbalance: f64,
+    wake_ns: f64,
+}
+
+/// The parts of all operator spans.
+pub(super) fn parts(profile: &Profile) -> Parts {
+    let mut spans: BTreeMap<usize, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
+    let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
+    let tasks = profile.spans.iter().filter(|span| span.kind == Kind::Task);
+    let threads = tasks.clone().map(|span| span.track).collect::<std::collections::BTreeSet<_>>().len();
+    for span in tasks {
+        let Some(parent) = span.parent.map(|parent| parent as usize) else { continue };
+        let one = spans.entry(parent).or_default().entry(span.track).or_insert((0, u64::MAX));
+        *one = (one.0 + span.duration_ns, one.1.min(span.start_ns));
+        *counts.entry(parent).or_default() += 1;
+    }
+    let part = |(parent, by_thread): (usize, BTreeMap<u32, (u64, u64)>)| {
+        let busy: u64 = by_thread.values().map(|(busy_ns, _)| busy_ns).sum();
+        let most = by_thread.values().map(|(busy_ns, _)| *busy_ns).max().unwrap_or(0);
+        let last = by_thread.values().map(|(_, start_ns)| *start_ns).max().unwrap_or(0);
+        let imbalance = if busy == 0 { 1.0 } else { most as f64 * threads as f64 / busy as f64 };
+        let wake_ns = last.saturating_sub(profile.spans[parent].start_ns) as f64;
+        (parent, Part { tasks: counts[&parent], imbalance, wake_ns })
+    };
+    spans.into_iter().map(part).collect()
+}
+
+impl Spread {
+    /// Of the parts of so many calls.
+    pub(super) fn of(parts: &[Part], calls: usize) -> Spread {
+        if parts.is_empty() {
+            return Spread::default();
+        }
+        let middle = |value: fn(&Part) -> f64| {
+            let mut all: Vec<f64> = parts.iter().map(value).collect();
+            all.sort_by(f64::total_cmp);
+            Some(median(&all))
+        };
+        let tasks: u64 = parts.iter().map(|part| part.tasks).sum();
+        Spread {
+            tasks_per_call: Some(tasks as f64 / calls.max(1) as f64),
+            imbalance: middle(|part| part.imbalance),
+            wake_ns: middle(|part| part.wake_ns),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `profile`: where the time of a model goes, operator by operator.
+
+mod diff;
+mod grouping;
+mod table;
+
+use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, SortArgument, Sweep};
+use super::failure::{Failure, chain};
+use super::keeping::Keeping;
+use super::runs::Runs;
+use super::whole::{Asked, Whole, not_built};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings};
+use crate::campaign::record;
+use crate::network::{self, Comparison};
+use datasets::output::Output;
+use datasets::{Outcome, Record, ScheduleSource};
+use job::{NetworkJob, RunReply};
+use measure::Plan as SamplingPlan;
+use measure::{Method, Ratio};
+use models::Task;
+use profile::data::{Counter, Refusal};
+use profile::summary::threads::Thread;
+use profile::summary::{self, Row, SortBy, Totals, comma};
+use profile::{Plan, Profile};
+use serde::Serialize;
+use std::path::Path;
+
+/// The folder of the program.
+const PROGRAM: &str = "program";
+/// How long runs are looked at when nothing is said, and how long when a schedule says which.
+const SECONDS: f64 = 2.0;
+const SECONDS_WITH_SCHEDULE: f64 = 600.0;
+
+/// What a profile says, for scripts.
+#[derive(Serialize)]
+struct Report<'a> {
+    model: String,
+    batch: Option<i64>,
+    target: &'a str,
+    threads: usize,
+    seed: u64,
+    schedule: Option<String>,
+    calls: usize,
+    tasks: usize,
+    #[serde(flatten)]
+    totals: Timed,
+    activation_bytes: u64,
+    least_activation_bytes: u64,
+    constant_bytes: u64,
+    peak_memory_bytes: u64,
+    check: Option<Comparison>,
+    records: Option<Stored>,
+    group_by: &'static str,
+    threads_of_pool: Vec<Thread>,
+    rows: &'a [Row],
+    counters: &'a [Counter],
+    refusals: &'a [Refusal],
+    notes: &'a [String],
+}
+
+/// Where the records of operators are.
+#[derive(Serialize)]
+struct Stored {
+    store: String,
+    keys: Vec<String>,
+}
+
+/// Totals, and what looking costs as one number and with its interval.
+#[derive(Serialize)]
+struct Timed {
+    steps: usize,
+    sum_ns: u64,
+    total_ns: u64,
+    not_attributed_ns: u64,
+    step_median_ns: f64,
+    step_min_ns: f64,
+    bare_median_ns: Option<f64>,
+    profiler_slowdown: Option<f64>,
+    profiler_slowdown_interval: Option<(f64, f64)>,
+}
+
+pub fn run(arguments: &ProfileRun) -> Result<u8> {
+    match &arguments.command {
+        Some(ProfileCommand::Diff(asked)) => diff::run(asked),
+        None => look(arguments),
+    }
+}
+
+fn look(arguments: &ProfileRun) -> Result<u8> {
+    let sweep = Sweep {
+        threads: arguments.threads.into_iter().collect(),
+        seed: arguments.seed,
+        counters: counters(&arguments.counters),
+        ..Sweep::default()
+    };
+    let mut whole = Whole::of(Asked {
+        config: settings::config(&arguments.models, &sweep)?,
+        threads: arguments.threads,
+        inputs: &arguments.given,
+        is_checked: !arguments.no_check,
+        engines: &[],
+        may_use_gpu: false,
+    })?;
+    let files = Files::create(arguments)?;
+    let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
+    let choose = |task: &Task| network::default_schedule(task, &target);
+    let job = job(arguments, &whole, &folder);
+    let _exclusive = machine::exclusive(arguments.wait)?;
+    // Last, so that whatever was wrong before leaves no empty store behind.
+    let keeping = match &arguments.store {
+        Some(store) => {
+            let schedules = (whole.schedules(&choose), ScheduleSource::Default);
+            let schedules = (schedules.0.as_slice(), schedules.1);
+            Some(Keeping::begin_operators(store, &mut whole, schedules, &job, &arguments.given)?)
+        }
+        None => None,
+    };
+    let made = match whole.make(&folder, &choose) {
+        Ok(made) => made,
+        Err(error) => {
+            let why = chain(&error);
+            keep(keeping, |_, row| {
+                record::fail(row, Outcome::BuildFailed, why.clone());
+                Ok(())
+            })?;
+            return Err(not_built(error));
+        }
+    };
+    let reply = whole.runs.reply(&job);
+    let profiled = match reply {
+        Ok(RunReply::Profiled(profiled)) => *profiled,
+        other => {
+            keep(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
+            return Err(unseen(other));
+        }
+    };
+    let check = whole.check(&whole.outputs(&job)?);
+    let threads = whole.runs.cpus.len();
+    let peaks = peaks::now(threads, &target, &mut whole.runs.workers);
+    let seen = Profile { model: whole.request.label(), target: target.text.clone(), ..profiled.profile };
+    let profile = whole.profile(seen, &made, &peaks)?;
+    profile.check().map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
+    let kept = keep(keeping, |place, row| match check {
+        Some(wrong) if !wrong.is_right => {
+            record::fail(row, Outcome::WrongResult, "the outputs of its network differ from the reference".to_owned());
+            Ok(())
+        }
+        _ => {
+            let built = (&made.schedules[place], &made.artifacts[place]);
+            network::in_place::describe(row, &profile, built, profiled.peak_memory_bytes)
+        }
+    })?;
+    let rows = rows(&profile, &arguments.table);
+    let totals = summary::totals(&profile);
+    files.keep(&profile, &rows)?;
+    let report = Report {
+        model: profile.model.clone(),
+        batch: whole.request.batch,
+        target: &target.text,
+        threads,
+        seed: whole.runs.config.seed,
+        schedule: arguments.schedule.map(|schedule| schedule.to_string()),
+        calls: made.program.calls.len(),
+        tasks: made.program.codes,
+        totals: timed(&totals),
+        activation_bytes: made.program.activation_bytes,
+        least_activation_bytes: made.program.least_activation_bytes,
+        constant_bytes: network::constant_bytes(&made.program),
+        peak_memory_bytes: profiled.peak_memory_bytes,
+        check,
+        records: kept,
+        group_by: grouping::name(arguments.table.group_by),
+        threads_of_pool: summary::threads::threads(&profile),
+        rows: &rows,
+        counters: &profile.counters,
+        refusals: &profile.refusals,
+        notes: &profile.notes,
+    };
+    if arguments.json {
+        print_json(&report)?
+    } else {
+        let mut lines = vec![table::describe(&report, &arguments.table)];
+        lines.extend(peaks::describe(&peaks));
+        print(&lines.join("\n"))?
+    }
+    Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// What is counted: nothing when nothing is said.
+fn counters(names: &[String]) -> Vec<String> {
+    match names {
+        [] => vec!["none".to_owned()],
+        [only] if only == "default" => Vec::new(),
+        names => names.to_vec(),
+    }
+}
+
+fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
+    let config = &whole.runs.config;
+    let schedule = arguments.schedule.unwrap_or_default();
+    let usual = if arguments.schedule.is_some() { SECONDS_WITH_SCHEDULE } else { SECONDS };
+    let budget_ns = (arguments.seconds.unwrap_or(usual) * 1e9) as u64;
+    let method = Method::Sample(SamplingPlan::default());
+    let job = whole.runs.job(whole.engine(), folder.to_owned(), PROGRAM, method, config.counters.clone());
+    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), ..job }
+}
+
+/// Why nothing was seen, of what became of the run.
+fn unseen(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
+    match Runs::measured(reply) {
+        Err(failure) => failure,
+        Ok(_) => Failure::environment("the runner told nothing of operators"),
+    }
+}
+
+/// Keeps records where they are wanted; where, and how many.
+fn keep(
+    keeping: Option<Keeping>,
+    fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
+) -> Result<Option<Stored>> {
+    let kept = keeping.map(|keeping| keeping.keep_all(fill)).transpose()?;
+    Ok(kept.map(|(store, keys)| Stored { store, keys }))
+}
+
+fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
+    let sort_by = match table.sort_by {
+        SortArgument::CpuTime => SortBy::CpuTime,
+        SortArgument::CpuTimeTotal => SortBy::CpuTimeTotal,
+        SortArgument::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
+        SortArgument::Count => SortBy::Count,
+        SortArgument::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
+        SortArgument::Order => SortBy::Order,
+    };
+    summary::rows(profile, grouping::group_by(table.group_by, table.levels), sort_by)
+}
+
+fn timed(totals: &Totals) -> Timed {
+    let slowdown: Option<Ratio> = totals.profiler_slowdown;
+    Timed {
+        steps: totals.steps,
+        sum_ns: totals.sum_ns,
+        total_ns: totals.total_ns,
+        not_attributed_ns: totals.not_attributed_ns,
+        step_median_ns: totals.step_median_ns,
+        step_min_ns: totals.step_min_ns,
+        bare_median_ns: totals.bare_median_ns,
+        profiler_slowdown: slowdown.map(|ratio| ratio.median),
+        profiler_slowdown_interval: slowdown.and_then(|ratio| ratio.interval),
+    }
+}
+
+/// Files that are wanted, tried before the work.
+struct Files {
+    out: Option<Output>,
+    csv: Option<Output>,
+}
+
+impl Files {
+    fn create(arguments: &ProfileRun) -> Result<Files> {
+        let create = |path: &Option<std::path::PathBuf>| {
+            path.as_deref().map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)))
+        };
+        Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)? })
+    }
+
+    fn keep(self, profile: &Profile, rows: &[Row]) -> Result<()> {
+        if let Some(mut file) = self.out {
+            serde_json::to_writer(&mut file, profile).map_err(Failure::environment)?;
+            file.keep().map_err(Failure::environment)?;
+        }
+        if let Some(mut file) = self.csv {
+            comma::write(rows, &mut file).map_err(Failure::environment)?;
+            file.keep().map_err(Failure::environment)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! Records of the operators of a model, timed in their places while it ran: one row for each task, beside those of the same
+//! tasks alone.
+
+use super::record::Attempt;
+use crate::campaign::{PlannedTask, record};
+use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};
+use job::Artifact;
+use job::revision::Revisions;
+use job::space::Schedule;
+use measure::statistics::summarise;
+use models::TaskUse;
+use profile::Profile;
+use profile::data::{Counter, MemoryEvent, Pool};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A row keeps at most so many samples, evenly thinned out.
+const SAMPLES_MAX: usize = 256;
+
+/// Why there is no such row.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What is known of each task before the model runs, added to the columns of the machine. `network` is the record of the whole.
+pub fn of_attempt(attempt: &Attempt<'_>, network: &Record, plan: &profile::Plan, base: &Record) -> Result<Vec<Record>> {
+    let tasks = attempt.plan.tasks.iter().zip(attempt.schedules);
+    tasks.map(|(one, schedule)| of_task(attempt, (one, schedule), network, plan, base)).collect()
+}
+
+fn of_task(
+    attempt: &Attempt<'_>,
+    (one, schedule): (&TaskUse, &Schedule),
+    network: &Record,
+    plan: &profile::Plan,
+    base: &Record,
+) -> Result<Record> {
+    let planned = PlannedTask {
+        task: one.task.clone(),
+        json: serde_json::to_string(&one.task)?,
+        model: attempt.model.clone(),
+        places: one.places.clone(),
+        counts: Vec::new(),
+        partner: None,
+        symbolic: None,
+        bound_because: None,
+    };
+    let source: ScheduleSource = attempt.source;
+    let mut record = Record {
+        network_hash: Some(network.task_hash.clone()),
+        code_revision: Some(Revisions::own().of(&one.task, attempt.target.kind, schedule).to_string()),
+        schedule_hash: Some(schedule.hash()),
+        schedule_source: Some(source),
+        schedule: Some(Json::parse(&schedule.to_json())?),
+        threads: i64::try_from(attempt.cpus.len()).ok(),
+        cpus: Some(Json::new(&attempt.cpus)?),
+        cache_state: Some(CacheState::Warm),
+        plan: Some(Json::new(plan)?),
+        started_at_us: record::now_us(),
+        ..record::of_task(&planned, base)?
+    };
+    record.key = record.experiment_key();
+    Ok(record)
+}
+
+/// What was seen of a task, whose code was built so, at all its places.
+pub fn describe(
+    record: &mut Record,
+    profile: &Profile,
+    (schedule, artifact): (&Schedule, &Artifact),
+    peak_memory_bytes: u64,
+) -> Result<()> {
+    record::describe_artifact(record, schedule, artifact)?;
+    let is_own: Vec<bool> =
+        profile.operators.iter().map(|operator| operator.task.as_ref() == Some(&record.task_hash)).collect();
+    let spans = || profile.spans.iter().filter(|span| is_own[span.operator as usize]);
+    let samples: Vec<f64> = spans().map(|span| span.duration_ns as f64).collect();
+    let mut sorted = samples.clone();
+    sorted.sort_by(f64::total_cmp);
+    let Some(numbers) = summarise(&sorted) else {
+        record::fail(record, Outcome::Skipped, "no call of it: what it makes lies there already".to_owned());
+        return Ok(());
+    };
+    record.outcome = Outcome::Ok;
+    record.n = i64::from(numbers.n);
+    record.median_ns = Some(numbers.median);
+    record.mean_ns = Some(numbers.mean);
+    record.min_ns = Some(numbers.min);
+    record.p95_ns = Some(numbers.p95);
+    record.std_ns = numbers.std;
+    record.cv = numbers.cv;
+    record.batch_size = Some(1);
+    record.median_interval_ns = numbers.median_interval.map(|(low, high)| (high - low) / 2.0);
+    let stride = samples.len().div_ceil(SAMPLES_MAX).max(1);
+    record.samples_ns = samples.into_iter().step_by(stride).collect();
+    record.peak_memory_bytes = i64::try_from(peak_memory_bytes).ok();
+    let is_of_it = |event: &&MemoryEvent| {
+        let span = event.span.and_then(|span| profile.spans.get(span as usize));
+        event.pool == Pool::Workspace && span.is_some_and(|span| is_own[span.operator as usize])
+    };
+    let workspace = profile.memory.iter().filter(is_of_it).map(|event| event.live_bytes).max();
+    record.workspace_bytes = workspace.and_then(|bytes| i64::try_from(bytes).ok());
+    describe_counters(record, profile, &is_own)
+}
+
+fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) -> Result<()> {
+    let mut sums: BTreeMap<u32, (f64, f64, u64)> = BTreeMap::new();
+    let is_own = |span: u32| is_own[profile.spans[span as usize].operator as usize];
+    for count in profile.counts.iter().filter(|count| is_own(count.span)) {
+        let sum = sums.entry(count.counter).or_default();
+        *sum = (sum.0 + count.value as f64, sum.1 + count.running_ratio, sum.2 + 1);
+    }
+    let named = |(counter, (sum, ratios, runs)): (&u32, &(f64, f64, u64))| {
+        let counter = &profile.counters[*counter as usize];
+        let running_share = ratios / *runs as f64;
+        (counter.name.clone(), (sum / *runs as f64, CounterOrigin::of(counter, *runs, running_share)))
+    };
+    let counted: BTreeMap<String, (f64, CounterOrigin<'_>)> = sums.iter().map(named).collect();
+    let refused: BTreeMap<&str, &str> = profile
+        .refusals
+        .iter()
+        .filter(|refusal| !counted.contains_key(&refusal.counter))
+        .map(|refusal| (refusal.counter.as_str(), refusal.why.as_str()))
+        .collect();
+    record.counters_refused = (!refused.is_empty()).then(|| Json::new(&refused)).transpose()?;
+    if !counted.is_empty() {
+        let values: BTreeMap<&String, f64> = counted.iter().map(|(name, (value, _))| (name, *value)).collect();
+        let origins: BTreeMap<&String, &CounterOrigin<'_>> =
+            counted.iter().map(|(name, (_, origin))| (name, origin)).collect();
+        record.counters = Some(Json::new(&values)?);
+        record.counter_origins = Some(Json::new(&origins)?);
+        let sources: std::collections::BTreeSet<&str> = counted.values().map(|(_, origin)| origin.source).collect();
+        record.counter_source = Some(sources.into_iter().collect::<Vec<_>>().join("+"));
+    }
+    Ok(())
+}
+
+/// What a row keeps of a counter beside its value.
+#[derive(Serialize)]
+struct CounterOrigin<'a> {
+    source: &'a str,
+    native: &'a str,
+    unit: &'a str,
+    coverage: &'a str,
+    runs: u64,
+    running_share: f64,
+}
+
+impl<'a> CounterOrigin<'a> {
+    fn of(counter: &'a Counter, runs: u64, running_share: f64) -> CounterOrigin<'a> {
+        let Counter { source, native, unit, coverage, .. } = counter;
+        CounterOrigin { source, native, unit, coverage, runs, running_share }
+    }
+}

@@ -1,0 +1,100 @@
+//! What runs of a program said of its calls becomes a profile of the model: names, work and memory are added.
+
+use super::Made;
+use datasets::Peaks;
+use executor::memory::Lifetime;
+use executor::program::lifetimes;
+use job::Packing;
+use models::{Graph, Plan, TaskUse, TensorType};
+use profile::Profile;
+use profile::data::{MemoryEvent, Operator, Pool, Span};
+
+/// A model that was cut, and what was built of it.
+pub struct Built<'a> {
+    /// Its graph as it was cut.
+    pub graph: &'a Graph,
+    /// Its calls.
+    pub plan: &'a Plan,
+    /// Its program.
+    pub made: &'a Made,
+}
+
+/// The profile of a model from what a runner saw of its calls.
+pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
+    let Built { graph, plan, made } = built;
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    let calls = made.program.calls.iter();
+    let operators = calls.map(|call| {
+        let known = operator(&plan.tasks[call.code], &made.artifacts[call.code].packings);
+        let (flops, bytes) = (known.flops.unwrap_or(0) as f64, known.bytes.unwrap_or(0) as f64);
+        Operator {
+            schedule: Some(made.schedules[call.code].hash()),
+            scope: call.scope.clone(),
+            roofline_ns: peaks.attainable_ns(threads, flops, bytes).filter(|_| known.flops.is_some()),
+            ..known
+        }
+    });
+    let operators = operators.collect();
+    let mut memory = memory(&seen, built, &lifetimes(graph, plan)?);
+    memory.extend_from_slice(&seen.memory);
+    memory.sort_by_key(|event| event.at_ns);
+    Ok(Profile { operators, memory, ..seen })
+}
+
+/// What a task says of itself.
+fn operator(one: &TaskUse, packings: &[Packing]) -> Operator {
+    let (task, work) = (&one.task, one.task.work().ok());
+    let extents = |ty: &TensorType| ty.extents().unwrap_or_default();
+    let is_plain = packings.iter().all(|packing| *packing == Packing::Plain);
+    Operator {
+        name: task.name(),
+        text: task.describe(),
+        task: Some(task.hash()),
+        input_shapes: task.parameters.iter().map(|parameter| extents(&parameter.ty)).collect(),
+        input_dtypes: task.parameters.iter().map(|parameter| parameter.ty.dtype.name().to_owned()).collect(),
+        output_shapes: task.steps.last().map(|step| extents(&step.output)).into_iter().collect(),
+        layout: (!is_plain).then(|| packings.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")),
+        flops: work.map(|work| work.flops),
+        bytes: work.map(|work| work.bytes()),
+        ..Operator::default()
+    }
+}
+
+/// What lives when, in the first step that was kept: in others it is the same.
+fn memory(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
+    let Some(step) = seen.steps.first() else { return Vec::new() };
+    let program = &built.made.program;
+    let border = program.inputs.iter().chain(&program.outputs).filter_map(|port| port.ty.bytes()).sum();
+    let held = |pool, bytes: u64| MemoryEvent {
+        at_ns: step.start_ns,
+        pool,
+        bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        live_bytes: bytes,
+        ..MemoryEvent::default()
+    };
+    let mut events = vec![held(Pool::Weights, super::constant_bytes(program)), held(Pool::Border, border)];
+    let mut live_bytes: u64 = 0;
+    for (call, span) in seen.spans.iter().take(program.calls.len()).enumerate() {
+        let span_index = u32::try_from(call).ok();
+        let event = |at_ns, bytes: i64, live_bytes| MemoryEvent {
+            at_ns,
+            span: span_index,
+            pool: Pool::Activations,
+            bytes,
+            live_bytes,
+        };
+        for one in lifetimes.iter().filter(|one| one.first == call) {
+            live_bytes += one.stored_bytes();
+            events.push(event(span.start_ns, signed(one.stored_bytes()), live_bytes));
+        }
+        for one in lifetimes.iter().filter(|one| one.last == call) {
+            live_bytes -= one.stored_bytes();
+            events.push(event(Span::end_ns(span), -signed(one.stored_bytes()), live_bytes));
+        }
+    }
+    events
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

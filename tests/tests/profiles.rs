@@ -1,0 +1,217 @@
+//! Models are looked at while they run, operator by operator, through the real worker.
+#![allow(missing_docs)]
+
+use datasets::{Choose, Outcome, Record, Store};
+use profile::Profile;
+use profile::data::{Kind, Pool};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use tests::workspace::root;
+use tests::{Bench, run, skip};
+
+/// What one profile says, and the whole of it.
+struct Seen {
+    report: Value,
+    profile: Profile,
+}
+
+impl Seen {
+    /// Profiles a model and expects that everything adds up.
+    #[track_caller]
+    fn of(bench: &Bench, arguments: &str) -> Seen {
+        let seconds = if arguments.contains("--seconds") { "" } else { "--seconds 0.05" };
+        let options = format!("{seconds} --json --wait 300 --out profile.json --csv rows.csv");
+        let ran = run(bench.opcollect(&format!("profile {options} {arguments}"))).expect(0);
+        let report = ran.json();
+        let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
+        let profile: Profile = serde_json::from_str(&text).expect("it is one");
+        profile.check().expect("it fits together");
+        let seen = Seen { report, profile };
+        seen.adds_up();
+        let lines = fs::read_to_string(bench.path("rows.csv")).expect("the rows were written");
+        assert!(lines.lines().count() == 1 + seen.rows().len() && lines.starts_with("name,text,scope,"), "{lines}");
+        seen
+    }
+
+    fn rows(&self) -> &[Value] {
+        self.report["rows"].as_array().expect("rows")
+    }
+
+    #[track_caller]
+    fn number(&self, name: &str) -> u64 {
+        self.report[name].as_u64().unwrap_or_else(|| panic!("no `{name}`: {}", self.report))
+    }
+
+    /// Sums, counts and memory.
+    #[track_caller]
+    fn adds_up(&self) {
+        let Seen { report, profile } = self;
+        let of_rows = |name: &str| self.rows().iter().map(|row| row[name].as_u64().expect("a count")).sum::<u64>();
+        let (steps, calls) = (self.number("steps"), self.number("calls"));
+        assert_eq!(of_rows("self_total_ns"), self.number("sum_ns"), "{report}");
+        assert_eq!(of_rows("calls"), steps * calls, "{report}");
+        assert_eq!(self.number("sum_ns") + self.number("not_attributed_ns"), self.number("total_ns"), "{report}");
+        assert!(report["profiler_slowdown"].as_f64().is_some_and(|ratio| ratio > 0.0), "{report}");
+        assert_eq!(report["check"]["is_right"], true, "{report}");
+        let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
+        assert_eq!((profile.steps.len() as u64, operators as u64), (steps, steps * calls));
+        let activations = profile.memory.iter().filter(|event| event.pool == Pool::Activations);
+        let live: Vec<u64> = activations.map(|event| event.live_bytes).collect();
+        assert_eq!(live.iter().max().copied().unwrap_or(0), self.number("least_activation_bytes"), "{report}");
+        assert_eq!(live.last().copied().unwrap_or(0), 0, "all is given back");
+        assert!(self.rows().iter().all(|row| row["workspace_bytes"].is_u64()), "{report}");
+        let weights = profile.memory.iter().find(|event| event.pool == Pool::Weights);
+        assert_eq!(weights.map(|event| event.live_bytes), Some(self.number("constant_bytes")));
+    }
+}
+
+const GPT: &str =
+    "--modelsource transformers --modelname gpt2:n_layer=2,n_embd=64,n_head=4,vocab_size=300 --sequence 9";
+
+#[test]
+fn operators_add_up_to_the_model() {
+    let bench = Bench::new();
+    let mlp = Seen::of(&bench, "--modelsource local --modelname mlp --threads 1 --group-by call --sort-by order");
+    let names: Vec<&str> = mlp.rows().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["dense+bias+relu", "dense+bias+relu", "dense+bias", "softmax"]);
+    assert_eq!(mlp.rows()[0]["flops"].as_f64(), Some(2.0 * 784.0 * 128.0 + 2.0 * 128.0), "{}", mlp.report);
+    assert!(mlp.rows().iter().all(|row| row["roofline_share"].as_f64().is_some_and(|share| share > 0.0)));
+    let by_name = Seen::of(&bench, &format!("{GPT} --group-by name"));
+    let layers = by_name.rows().iter().find(|row| row["name"] == "layer_norm").expect("a transformer has some");
+    assert_eq!(layers["calls_per_step"].as_f64(), Some(5.0));
+    let by_scope = Seen::of(&bench, &format!("{GPT} --phase decode --group-by scope --levels 1"));
+    assert!(by_scope.rows().len() < by_name.rows().len() && by_scope.report["group_by"] == "scope");
+}
+
+#[test]
+fn quantised_models_and_joined_tensors_are_profiled() {
+    let bench = Bench::new();
+    let quantised = root().join("models/readers/tests/tflite-cases/one_layer_int8/qdq.onnx");
+    Seen::of(&bench, &format!("--modelsource onnx --modelname {}", quantised.display()));
+    // Its concatenations are no calls, and what they join lives on.
+    let fire = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 1");
+    assert!(fire.rows().iter().all(|row| row["name"] != "concat"), "{}", fire.report);
+}
+
+#[test]
+fn the_steps_of_a_schedule_are_those_of_torch() {
+    let bench = Bench::new();
+    let schedule = "--schedule skip_first=10,wait=5,warmup=1,active=3,repeat=2 --seconds 60";
+    let seen = Seen::of(&bench, &format!("--modelsource local --modelname mlp {schedule}"));
+    let steps: Vec<(u64, u32)> = seen.profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
+    assert_eq!(steps, [(16, 0), (17, 0), (18, 0), (25, 1), (26, 1), (27, 1)]);
+}
+
+#[test]
+fn counters_count_around_each_operator_or_say_why_not() {
+    let bench = Bench::new();
+    let counters = "papi:sde:::opcollect::calls,minor_faults,cycles,papi:no_such::EVENT";
+    let seen = Seen::of(&bench, &format!("{GPT} --threads 1 --group-by call --counters {counters}"));
+    let faults = |row: &Value| row["counters"]["minor_faults"].as_f64();
+    assert!(seen.rows().iter().all(|row| faults(row).is_some_and(|mean| mean < 1.0)), "{}", seen.report);
+    let given: Vec<&str> = seen.profile.counters.iter().map(|counter| counter.name.as_str()).collect();
+    let why = |name: &str| {
+        let refusals = seen.profile.refusals.iter().filter(|refusal| refusal.counter == name);
+        refusals.map(|refusal| refusal.why.as_str()).collect::<Vec<_>>()
+    };
+    assert!(why("papi:no_such::EVENT").iter().all(|why| why.len() > 5) && !why("papi:no_such::EVENT").is_empty());
+    assert!(given.contains(&"cycles") || !why("cycles").is_empty(), "absent is not zero: {}", seen.report);
+    if !given.contains(&"papi:sde:::opcollect::calls") {
+        return skip(&format!("no PAPI with software-defined events: {:?}", why("papi:sde:::opcollect::calls")));
+    }
+    let once = |row: &Value| row["counters"]["papi:sde:::opcollect::calls"].as_f64() == Some(1.0);
+    assert!(seen.rows().iter().all(once), "PAPI sees each call once: {}", seen.report);
+}
+
+#[test]
+fn operators_in_their_places_are_recorded_beside_those_alone() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    run(bench.opcollect(&format!("model run --precision 0.5 --wait 300 {mlp} --store store"))).expect(0);
+    let counters = "--counters minor_faults,papi:no_such::EVENT";
+    let seen = Seen::of(&bench, &format!("{mlp} --store store {counters}"));
+    let store = Store::open(&bench.path("store")).expect("a store");
+    let records: Vec<Record> =
+        store.records(Choose::All).expect("rows").collect::<Result<_, _>>().expect("all can be read");
+    let (networks, inside): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| record.is_network());
+    assert_eq!((networks.len(), inside.len()), (1, 4), "{}", seen.report);
+    for record in &inside {
+        assert_eq!(record.network_hash.as_ref(), Some(&networks[0].task_hash));
+        assert!(!record.is_alone() && record.outcome == Outcome::Ok && record.median_ns > Some(0.0), "{record:?}");
+        assert_eq!(record.n as u64, seen.number("steps"), "one call of each in a run");
+        let text = |json: &Option<datasets::Json>| json.as_ref().map(|json| json.text().to_owned()).unwrap_or_default();
+        assert!(text(&record.counters).contains("minor_faults"), "{record:?}");
+        assert!(text(&record.counters_refused).contains("no_such"), "{record:?}");
+    }
+    let keys: BTreeSet<String> = records.iter().map(|record| record.key.hex()).collect();
+    assert_eq!(keys.len(), 5, "each is an experiment of its own");
+    let again = run(bench.opcollect(&format!("replay --store store --key {}", inside[0].key.hex()))).expect(2);
+    assert!(again.stderr.contains("inside of a running model"), "{again}");
+    let verified = run(bench.opcollect("dataset verify --store store")).expect(0);
+    assert!(verified.stderr.is_empty(), "{verified}");
+}
+
+#[test]
+fn threads_of_the_pool_are_seen_inside_of_the_operators_they_work_for() {
+    if measure::affinity::allowed().expect("the system tells the CPUs").len() < 2 {
+        return skip("one CPU has no pool of threads");
+    }
+    let bench = Bench::new();
+    let seen = Seen::of(&bench, "--modelsource local --modelname squeezenet-1.1:hw=64 --threads 2");
+    let threads = seen.report["threads_of_pool"].as_array().expect("threads");
+    let tasks: u64 = threads.iter().map(|thread| thread["tasks"].as_u64().expect("a count")).sum();
+    assert!(threads.len() == 2 && tasks >= 2 * seen.number("steps"), "{}", seen.report);
+    let ids: BTreeSet<u64> = seen.profile.tracks.iter().skip(1).map(|track| track.id).collect();
+    assert!(ids.len() == 2 && ids.contains(&seen.profile.tracks[0].id), "the caller is one of them");
+    assert!(threads.iter().all(|thread| thread["polling_ns"].is_u64()), "{}", seen.report);
+    let convolution = seen.rows().iter().find(|row| row["tasks_per_call"] == 2.0).expect("some have a task a thread");
+    assert!(convolution["imbalance"].as_f64().is_some_and(|ratio| (1.0..=2.0).contains(&ratio)), "{convolution}");
+}
+
+#[test]
+fn a_model_written_as_an_onnx_file_is_profiled_like_itself() {
+    let bench = Bench::new();
+    run(bench.opcollect("graph --modelsource local --modelname mlp --onnx mlp.onnx")).expect(0);
+    let file = Seen::of(&bench, "--modelsource onnx --modelname mlp.onnx --threads 1");
+    assert_eq!((file.number("calls"), file.number("tasks")), (4, 4), "{}", file.report);
+    let several =
+        run(bench.opcollect("graph --modelsource local --modelname mlp --batchsize 1,2 --onnx x.onnx")).expect(2);
+    assert!(several.stderr.contains("takes one model at one batch size"), "{several}");
+}
+
+#[test]
+fn two_profiles_are_compared() {
+    let bench = Bench::new();
+    let mlp = "--modelsource local --modelname mlp --threads 1";
+    Seen::of(&bench, mlp);
+    fs::rename(bench.path("profile.json"), bench.path("before.json")).expect("it was written");
+    Seen::of(&bench, &format!("{mlp} --batchsize 64"));
+    let same = run(bench.opcollect("profile diff before.json before.json --json")).expect(0).json();
+    let changes = same["changes"].as_array().expect("rows");
+    assert!(changes.len() == 4 && changes.iter().all(|change| change["verdict"] == "same"), "{same}");
+    let other = run(bench.opcollect("profile diff before.json profile.json --group-by name --json")).expect(0).json();
+    let dense = other["changes"].as_array().expect("rows").iter().find(|change| change["name"] == "dense+bias+relu");
+    assert!(dense.is_some_and(|change| change["verdict"] == "slower"), "64 images take longer than one: {other}");
+    bench.write("broken.json", r#"{"model":"x","spans":[{"operator":9}]}"#);
+    for (files, wanted) in [("before.json missing.json", "missing.json"), ("broken.json before.json", "broken.json")] {
+        let ran = run(bench.opcollect(&format!("profile diff {files}"))).expect(2);
+        assert!(ran.stderr.contains(wanted) && ran.stderr.contains("hint: "), "{ran}");
+    }
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said() {
+    let bench = Bench::new();
+    for (arguments, code, wanted) in [
+        ("--schedule wait=1", 2, "nothing would be recorded"),
+        ("--counters cycels", 2, "cycles"),
+        ("--target cuda", 2, "on GPUs this version only runs whole models"),
+        ("--batchsize 1,2", 2, "one model at one size is run, 2 were named"),
+        ("--csv missing/rows.csv", 2, "missing"),
+    ] {
+        let ran =
+            run(bench.opcollect(&format!("profile --modelsource local --modelname mlp {arguments}"))).expect(code);
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(wanted), "{arguments}: {ran}");
+    }
+}
