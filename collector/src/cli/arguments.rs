@@ -1,5 +1,6 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
+use super::trace::TraceCommand;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::ROUNDS;
@@ -722,7 +723,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TpuCommand,
     },
-    /// Ask Perfetto traces
+    /// Look into trace files of any origin: sums, questions, checks, other formats
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
@@ -1055,40 +1056,8 @@ pub struct TpuCapture {
     pub command: Vec<String>,
 }
 
-/// What can be done with Perfetto traces.
-#[derive(Clone, Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Answer a question in SQL about a trace
-    ///
-    /// A question reads the trace's tables and nothing else, and ends when its time is over.
-    /// The tables are those of Perfetto's trace processor: slice (id, ts, dur, track_id, category, name, depth,
-    /// parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts, track_id, value) and args (arg_set_id,
-    /// flat_key, key, int_value, string_value, real_value, value_type, display_value).
-    Query {
-        /// The trace
-        file: PathBuf,
-        /// The question, such as "select name, sum(dur) from slice group by name order by 2 desc"
-        sql: String,
-        /// How long the answer may take, in seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
-        seconds: f64,
-        /// How much memory trace and answer may take, in MiB
-        #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-        memory_mib: u32,
-        /// Print a JSON array of rows
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// A growth.
 fn some_percent(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("give 0 to 1000000".to_owned()) }
-}
-
-/// A time that a clock can wait for.
-fn some_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
 }
