@@ -4,3 +4,4 @@
 pub mod events;
 pub mod tpu;
 pub mod trace;
+pub mod writer;

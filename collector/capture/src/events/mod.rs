@@ -3,8 +3,11 @@
 //! Readers give events in the order of the file and skip what they cannot read, with counts; they hold nothing but the names of
 //! tracks. Times are whole nanoseconds on the trace's own clock.
 
+pub mod check;
 pub mod chrome;
+pub mod convert;
 pub mod frames;
+pub mod held;
 pub mod number;
 pub mod open;
 pub mod perfetto;

@@ -19,6 +19,36 @@ pub enum TraceCommand {
     ///   opcollect trace top onnxruntime_profile.json --group-by-operator --json
     #[command(verbatim_doc_comment)]
     Top(Top),
+    /// Look whether a trace can be trusted
+    ///
+    /// Looks for records that cannot be read, slices that do not nest or end before they begin, arrows that do not arrive,
+    /// work of devices that begins before its launch or overlaps, and steps out of order. The exit code is 0 where nothing
+    /// is wrong and 1 where something is, with counts.
+    ///
+    /// Example:
+    ///   opcollect trace check trace.json
+    #[command(verbatim_doc_comment)]
+    Check(Check),
+    /// Write a trace in another format
+    ///
+    /// The name of the file says which: `.json` is Chrome's, `.pftrace` is Perfetto's, and `.gz` behind it packs either.
+    /// Tracks, slices, arguments, arrows and counters are kept; what overlaps goes to lanes of its own.
+    ///
+    /// Examples:
+    ///   opcollect trace convert trace.json trace.pftrace
+    ///   opcollect trace convert perfetto.pftrace trace.json.gz --max-mib 100
+    #[command(verbatim_doc_comment)]
+    Convert(Convert),
+    /// Put several traces into one, on one clock
+    ///
+    /// Says by how much each trace's clock was moved. torch.profiler's traces know the time of day; others are put side by
+    /// side with `--align start`, as they are with `--align keep`, or as `--offset-ns` says.
+    ///
+    /// Examples:
+    ///   opcollect trace merge rank0.json rank1.json all.pftrace
+    ///   opcollect trace merge host.json device.pftrace both.pftrace --offset-ns 0,-1250000
+    #[command(verbatim_doc_comment)]
+    Merge(Merge),
     /// Answer a question in SQL about a trace
     ///
     /// A question reads the trace's tables and nothing else, and ends when its time is over.
@@ -75,6 +105,74 @@ pub struct Top {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// A check.
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// The trace
+    pub file: PathBuf,
+    /// How much memory the trace may take, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory_mib: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A change of format.
+#[derive(Args, Clone, Debug)]
+pub struct Convert {
+    /// The trace
+    pub input: PathBuf,
+    /// Where to write it
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub bounds: WriteBounds,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a trace that is written may take.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct WriteBounds {
+    /// How long the written trace may get before it is packed, in MiB; the rest is left out, with a mark
+    #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_mib: u32,
+    /// How much memory each trace that is read may take, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory_mib: u32,
+}
+
+/// A merge.
+#[derive(Args, Clone, Debug)]
+pub struct Merge {
+    /// The traces, and last where to write
+    #[arg(required = true, num_args = 3.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How the traces are put on one clock
+    #[arg(long, value_enum, default_value_t = Alignment::Clock)]
+    pub align: Alignment,
+    /// What to add to the times of each trace instead, in nanoseconds
+    #[arg(long, value_name = "NS,…", value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "align")]
+    pub offset_ns: Vec<i64>,
+    #[command(flatten)]
+    pub bounds: WriteBounds,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How traces are put on one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Alignment {
+    /// By the time of day, which each has to know
+    Clock,
+    /// All begin when the first one begins
+    Start,
+    /// As they are
+    Keep,
 }
 
 /// Whose table.

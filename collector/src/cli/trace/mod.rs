@@ -1,6 +1,8 @@
-//! `trace`: trace files of any origin, summed up and asked.
+//! `trace`: trace files of any origin, summed up, asked, checked and written again.
 
 mod arguments;
+mod check;
+mod convert;
 mod query;
 mod top;
 
@@ -13,6 +15,9 @@ use capture::events::{self, Found};
 pub fn run(command: &TraceCommand) -> Result<u8> {
     match command {
         TraceCommand::Top(top) => top::run(top),
+        TraceCommand::Check(check) => check::run(check),
+        TraceCommand::Convert(convert) => convert::run(convert),
+        TraceCommand::Merge(merge) => convert::merge(merge),
         TraceCommand::Query(query) => query::run(query),
     }
 }
