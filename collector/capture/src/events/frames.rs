@@ -304,3 +304,80 @@ impl<R: Read> Frames<R> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A text that comes in pieces of so many bytes.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let length = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..length].copy_from_slice(&self.0[..length]);
+            self.0 = &self.0[length..];
+            Ok(length)
+        }
+    }
+
+    fn frames(text: &[u8], piece: usize) -> Vec<String> {
+        let mut frames = Frames::new(Pieces(text, piece), &["events"]);
+        let mut found = Vec::new();
+        // There are no more frames than bytes: what does not come to an end is found out.
+        for _ in 0..=text.len() + 1 {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            match frames.next().expect("memory can be read") {
+                None => return found,
+                Some(Frame::Record(bytes)) => found.push(text(bytes)),
+                Some(Frame::Member(name, value)) => found.push(format!("{}={}", text(name), text(value))),
+                Some(Frame::Long(length)) => found.push(format!("long {length}")),
+                Some(Frame::Cut) => found.push("cut".to_owned()),
+            }
+        }
+        panic!("frames of {} bytes do not end", text.len());
+    }
+
+    #[test]
+    fn records_and_members_are_found() {
+        for (text, expected) in [
+            (
+                r#"{"a": 1, "events": [{"x": [1, "}"]}, {}], "b": [2]}"#,
+                vec!["a=1", r#"{"x": [1, "}"]}"#, "{}", "b=[2]"],
+            ),
+            ("[{\"a\":1},\n {\"b\":\"\\\"]\"}\n]", vec!["{\"a\":1}", "{\"b\":\"\\\"]\"}"]),
+            // A list may lack its end, as Chrome allows; an object may not.
+            ("[{},{}", vec!["{}", "{}"]),
+            ("[{},{\"a\":", vec!["{}", "cut"]),
+            ("{\"events\":[{}", vec!["{}", "cut"]),
+            ("", vec![]),
+            ("  ", vec![]),
+            ("hello", vec!["cut"]),
+            ("[1, true, \"x\", null]", vec!["1", "true", "\"x\"", "null"]),
+            // A quote that is missing ends with its line.
+            ("[{\"a\":\"b},\n\"c\":1}\n,{}]", vec!["{\"a\":\"b},\n\"c\":1}", "{}"]),
+            ("{\"events\": 7, \"events\": [1]}", vec!["events=7", "1"]),
+        ] {
+            let found = frames(text.as_bytes(), usize::MAX);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_passed_over() {
+        let text = format!("[{{\"a\":\"{}\"}},{{}}]", "\\\\".repeat(MAX_RECORD));
+        let found = frames(text.as_bytes(), usize::MAX);
+        assert_eq!((found.len(), found[1].as_str()), (2, "{}"));
+        assert!(found[0].starts_with("long "), "{}", found[0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn pieces_make_no_difference(text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#, piece in 1_usize..9) {
+            prop_assert_eq!(frames(text.as_bytes(), piece), frames(text.as_bytes(), usize::MAX));
+        }
+    }
+}

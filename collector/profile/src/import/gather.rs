@@ -4,7 +4,7 @@ use super::Bounds;
 use super::nest::{self, Raw};
 use super::shapes::{self, OnnxArguments, TorchArguments};
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
-use capture::events::{Arguments, Event, Found, Full, Kind as Sort, Value};
+use capture::events::{Arguments, Event, Found, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
 
 /// Operators with more different shapes than this are no operators.
@@ -156,18 +156,12 @@ impl Gather {
     /// The place of an operator with the shapes of this call.
     fn operator(&mut self, kind: Kind, name: &str, arguments: &Arguments<'_>) -> Result<(u32, Option<u64>), Full> {
         let (mut torch, mut onnx) = (TorchArguments::default(), OnnxArguments::default());
-        if let Arguments::Json(text) = arguments {
-            match self.writer {
-                Writer::OnnxRuntime => onnx = serde_json::from_str(text).unwrap_or_default(),
-                _ => torch = serde_json::from_str(text).unwrap_or_default(),
-            }
+        let text = shapes::json(arguments);
+        match self.writer {
+            Writer::OnnxRuntime => onnx = serde_json::from_str(&text).unwrap_or_default(),
+            _ => torch = serde_json::from_str(&text).unwrap_or_default(),
         }
-        let mut external = torch.external;
-        if let Arguments::List(list) = arguments {
-            let found = list.iter().find(|(name, _)| name == "External id");
-            external =
-                found.and_then(|(_, value)| if let Value::Whole(id) = value { u64::try_from(*id).ok() } else { None });
-        }
+        let external = torch.external;
         let own = [torch.dims, torch.types, onnx.inputs, onnx.outputs].map(|raw| raw.map_or("", |raw| raw.get()));
         self.key.clear();
         self.key.push(kind as u8);
@@ -197,8 +191,8 @@ impl Gather {
     }
 
     fn allocation(&mut self, event: &Event<'_>) -> Result<(), Full> {
-        let Arguments::Json(text) = event.arguments else { return Ok(()) };
-        let Ok(TorchArguments { bytes: Some(bytes), total, device, .. }) = serde_json::from_str(text) else {
+        let text = shapes::json(&event.arguments);
+        let Ok(TorchArguments { bytes: Some(bytes), total, device, .. }) = serde_json::from_str(&text) else {
             return Ok(());
         };
         if self.memory.len() >= self.bounds.spans {

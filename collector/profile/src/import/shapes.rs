@@ -1,7 +1,30 @@
 //! Shapes and element types as other profilers write them.
 
+use capture::events::{Arguments, Value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// Arguments as JSON. Perfetto's have no lists, so that those of another trace that was converted stand in texts.
+pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
+    let list = match arguments {
+        Arguments::None => return Cow::Borrowed("{}"),
+        Arguments::Json(text) => return Cow::Borrowed(text),
+        Arguments::List(list) => list,
+    };
+    let member = |(name, value): &(String, Value)| {
+        let value = match value {
+            Value::Whole(value) => (*value).into(),
+            Value::Real(value) => (*value).into(),
+            Value::Text(text) if text.starts_with('[') => {
+                serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into())
+            }
+            Value::Text(text) | Value::Json(text) => text.as_str().into(),
+        };
+        (name.clone(), value)
+    };
+    Cow::Owned(serde_json::Value::Object(list.iter().map(member).collect()).to_string())
+}
 
 /// Shapes with their element types, as many of one as of the other.
 pub type Shapes = (Vec<Vec<i64>>, Vec<String>);
