@@ -1,6 +1,7 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
 use super::trace::TraceCommand;
+use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::ROUNDS;

@@ -31,6 +31,7 @@ mod runs;
 mod settings;
 mod tpu;
 mod trace;
+mod values;
 mod whole;
 
 use arguments::{Arguments, Command, ModelCommand};

@@ -42,19 +42,22 @@ pub struct Gather {
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
-    open: HashMap<u32, Vec<Begun>>,
+    /// Slices whose ends are not known yet, and when they began.
+    open: HashMap<u32, Vec<(Option<Called>, i64)>>,
     device_tracks: HashSet<u32>,
     memory: Vec<(i64, i64, Option<i64>, bool)>,
     steps: Vec<(u64, i64, i64)>,
     unended: u64,
 }
 
-/// A slice whose end is not known yet.
-struct Begun {
-    operator: u32,
+/// What a slice is of.
+struct Called {
     kind: Kind,
+    operator: u32,
+    /// The number by which a device's work names it.
     external: Option<u64>,
-    at_ns: i64,
+    /// Its number, where it is a step.
+    step: Option<u64>,
 }
 
 impl Gather {
@@ -78,28 +81,22 @@ impl Gather {
     /// Takes one event.
     pub fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
         match event.kind {
-            Sort::Slice(length) => {
-                let Some((kind, operator, external)) = self.called(event)? else { return Ok(()) };
-                let end_ns = event.at_ns + length.max(0);
-                self.push(Raw { kind, operator, external, track: event.track, start_ns: event.at_ns, end_ns })
-            }
+            Sort::Slice(length) => match self.called(event)? {
+                Some(called) => self.push(called, event.track, (event.at_ns, event.at_ns + length.max(0))),
+                None => Ok(()),
+            },
             Sort::Begin => {
                 let called = self.called(event)?;
                 let open = self.open.entry(event.track).or_default();
                 if open.len() >= MAX_OPEN {
                     self.unended += 1;
                 } else {
-                    let (kind, operator, external) = called.unwrap_or((Kind::Overhead, u32::MAX, None));
-                    open.push(Begun { operator, kind, external, at_ns: event.at_ns });
+                    open.push((called, event.at_ns));
                 }
                 Ok(())
             }
             Sort::End => match self.open.get_mut(&event.track).and_then(Vec::pop) {
-                Some(begun) if begun.operator != u32::MAX => {
-                    let Begun { operator, kind, external, at_ns: start_ns } = begun;
-                    let end_ns = event.at_ns.max(start_ns);
-                    self.push(Raw { kind, operator, external, track: event.track, start_ns, end_ns })
-                }
+                Some((Some(called), start_ns)) => self.push(called, event.track, (start_ns, event.at_ns.max(start_ns))),
                 _ => Ok(()),
             },
             Sort::Instant if event.name == MEMORY => self.allocation(event),
@@ -107,19 +104,21 @@ impl Gather {
         }
     }
 
-    fn push(&mut self, span: Raw) -> Result<(), Full> {
+    fn push(&mut self, called: Called, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
         if self.spans.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "spans"));
         }
-        if matches!(span.kind, Kind::Kernel | Kind::Copy) {
-            self.device_tracks.insert(span.track);
+        let Called { kind, operator, external, step } = called;
+        if matches!(kind, Kind::Kernel | Kind::Copy) {
+            self.device_tracks.insert(track);
         }
-        self.spans.push(span);
+        self.steps.extend(step.map(|number| (number, start_ns, end_ns)));
+        self.spans.push(Raw { kind, operator, external, track, start_ns, end_ns });
         Ok(())
     }
 
-    /// What is called, and the number by which a device's work names it; `None` where nobody asks for it.
-    fn called(&mut self, event: &Event<'_>) -> Result<Option<(Kind, u32, Option<u64>)>, Full> {
+    /// What is called; `None` where nobody asks for it.
+    fn called(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
             "cpu_op" | "user_annotation" => {
@@ -140,17 +139,10 @@ impl Gather {
         if self.writer == Writer::Torch && HIDDEN.contains(&event.name.as_ref()) {
             return Ok(None);
         }
-        let name = match event.name.strip_prefix(STEP) {
-            Some(number) => {
-                if let (Sort::Slice(length), Ok(number)) = (event.kind, number.parse()) {
-                    self.steps.push((number, event.at_ns, event.at_ns + length.max(0)));
-                }
-                "ProfilerStep*"
-            }
-            None => &event.name,
-        };
+        let step = event.name.strip_prefix(STEP).map(|number| number.parse().ok());
+        let name = if step.is_some() { "ProfilerStep*" } else { &event.name };
         let (operator, external) = self.operator(kind, name, &event.arguments)?;
-        Ok(Some((kind, operator, external)))
+        Ok(Some(Called { kind, operator, external, step: step.flatten() }))
     }
 
     /// The place of an operator with the shapes of this call.

@@ -1,5 +1,6 @@
 //! What can be said to `trace`.
 
+use super::super::values::some_seconds;
 use clap::{Args, Subcommand, ValueEnum};
 use profile::averages::SortBy;
 use std::path::PathBuf;
@@ -224,10 +225,4 @@ impl SortKey {
             SortKey::Count => SortBy::Count,
         }
     }
-}
-
-/// A time that a clock can wait for.
-fn some_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
 }
