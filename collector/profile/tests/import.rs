@@ -53,7 +53,7 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
     assert_eq!(profile.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
     let expected: Value = serde_json::from_slice(&unpacked("torch.averages.json.gz")).expect("rows");
     for (key, by_input_shape) in [("name", false), ("shape", true)] {
-        let ours = averages(&profile, Grouping { by_input_shape, by_operator: false });
+        let ours = averages(&profile, Grouping { by_input_shape, by_scope: false });
         let mut ours: Vec<String> = ours.rows.iter().map(|row| comparable(row, by_input_shape)).collect();
         let theirs = expected[key].as_array().expect("rows").iter().map(|row| {
             let number = |name: &str| row[name].as_i64().expect("a number");
@@ -72,19 +72,21 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
 #[test]
 fn an_onnxruntime_profile_sums_up_by_operator() {
     let Imported { profile, .. } = read(&case("onnxruntime.json.gz"));
-    let ours = averages(&profile, Grouping { by_operator: true, by_input_shape: false });
+    let ours = averages(&profile, Grouping::default());
     let expected: Value = serde_json::from_slice(&unpacked("onnxruntime.averages.json.gz")).expect("rows");
     for expected in expected.as_array().expect("rows") {
         let row = row(&ours, expected["name"].as_str().expect("a name"));
         assert_eq!(expected["count"], row.count, "{row:?}");
         assert_eq!(expected["cpu_time_total_ns"], row.cpu_time_total_ns, "{row:?}");
     }
-    let convolution = profile.operators.iter().find(|operator| operator.text == "Conv").expect("a convolution");
+    let convolution = profile.operators.iter().find(|operator| operator.name == "Conv").expect("a convolution");
     assert_eq!(
         (convolution.input_shapes[0].as_slice(), convolution.input_dtypes[0].as_str()),
         (&[1, 3, 8, 8][..], "f32")
     );
-    assert_eq!(convolution.output_shapes.len(), 1);
+    assert_eq!((convolution.output_shapes.len(), convolution.scope.as_str()), (1, "sums_nchwc"));
+    let apart = averages(&profile, Grouping { by_scope: true, by_input_shape: false });
+    assert_eq!(row(&apart, "Softmax").scope.as_deref(), Some("second"));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 pub mod style;
 pub mod tvm;
 
-use crate::data::{Kind, Operator, Pool, Profile, Span};
+use crate::data::{Kind, Pool, Profile, Span};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -45,8 +45,8 @@ pub enum SortBy {
 pub struct Grouping {
     /// Calls with other input shapes stand in other rows.
     pub by_input_shape: bool,
-    /// Calls of one kind of operator stand in one row, where the trace knows kinds beside names.
-    pub by_operator: bool,
+    /// Calls at other places in the model stand in other rows, where places are known.
+    pub by_scope: bool,
 }
 
 /// One row.
@@ -54,6 +54,9 @@ pub struct Grouping {
 pub struct Row {
     /// Its name.
     pub name: String,
+    /// Where it stands in the model, where rows are apart by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// Shapes of its inputs, where rows are apart by them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_shapes: Option<Vec<Vec<i64>>>,
@@ -136,6 +139,7 @@ impl Averages {
         table.write_record([
             "name",
             "kind",
+            "scope",
             "input_shapes",
             "count",
             "self_cpu_time_total_ns",
@@ -159,7 +163,8 @@ impl Averages {
                 row.device_memory_usage_bytes,
                 row.self_device_memory_usage_bytes,
             ];
-            let words = [row.name.clone(), format!("{:?}", row.kind).to_lowercase(), shapes];
+            let scope = row.scope.clone().unwrap_or_default();
+            let words = [row.name.clone(), format!("{:?}", row.kind).to_lowercase(), scope, shapes];
             let numbers = times.into_iter().chain([row.device_time_total_ns]).map(|value| value.to_string());
             let numbers = numbers.chain(memory.iter().map(i64::to_string));
             let calls = [row.min_ns, row.median_ns, row.p95_ns].map(|value| value.to_string());
@@ -237,18 +242,20 @@ fn is_device(span: &Span) -> bool {
 /// Empty rows, and which of them a span belongs to; parts of operators on other threads belong to none.
 fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize>) {
     let mut rows: Vec<Row> = Vec::new();
-    let mut by_key: HashMap<(Kind, &str, Option<(&[Vec<i64>], &[String])>), usize> = HashMap::new();
+    let mut by_key: HashMap<(Kind, &str, Option<&str>, Option<&[Vec<i64>]>), usize> = HashMap::new();
     let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
         by_operator.entry((span.kind, span.operator)).or_insert_with(|| {
             let operator = &profile.operators[span.operator as usize];
-            let name = name(operator, grouping);
+            let name = operator.name.as_str();
+            let scope = grouping.by_scope.then_some(operator.scope.as_str());
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
             // Shapes alone tell rows apart, as they do in torch.profiler.
-            *by_key.entry((span.kind, name, shapes.map(|(shapes, _)| (shapes, &[][..])))).or_insert_with(|| {
+            *by_key.entry((span.kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
                 rows.push(Row {
                     name: name.to_owned(),
                     kind: span.kind,
+                    scope: scope.map(str::to_owned),
                     input_shapes: shapes.map(|(shapes, _)| shapes.to_vec()),
                     input_dtypes: shapes.map(|(_, dtypes)| dtypes.to_vec()),
                     ..Row::default()
@@ -258,13 +265,6 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
         });
     }
     (rows, move |span: &Span| by_operator.get(&(span.kind, span.operator)).copied())
-}
-
-fn name(operator: &Operator, grouping: Grouping) -> &str {
-    match grouping.by_operator && !operator.text.is_empty() {
-        true => &operator.text,
-        false => &operator.name,
-    }
 }
 
 /// Time on the device of each span: what it asked for itself, and with all its parts.

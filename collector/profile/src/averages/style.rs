@@ -12,6 +12,7 @@ pub fn torch(averages: &Averages, limit: usize) -> Table {
     let has_device = averages.rows.iter().any(|row| row.self_device_time_total_ns > 0);
     let has_device_memory = averages.rows.iter().any(|row| row.self_device_memory_usage_bytes > 0);
     let has_shapes = averages.rows.iter().any(|row| row.input_shapes.is_some());
+    let has_scopes = averages.rows.iter().any(|row| row.scope.is_some());
     let mut columns = vec![words("Name")];
     columns.extend(["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"].map(figures));
     if has_device {
@@ -24,6 +25,7 @@ pub fn torch(averages: &Averages, limit: usize) -> Table {
         columns.extend(["device Mem", "Self device Mem"].map(figures));
     }
     columns.push(figures("# of Calls"));
+    columns.extend(has_scopes.then(|| words("Scope")));
     columns.extend(has_shapes.then(|| words("Input Shapes")));
     let mut table = Table::new(columns);
     for row in averages.rows.iter().take(limit) {
@@ -50,6 +52,7 @@ pub fn torch(averages: &Averages, limit: usize) -> Table {
             cells.extend([row.device_memory_usage_bytes, row.self_device_memory_usage_bytes].map(bytes));
         }
         cells.push(row.count.to_string());
+        cells.extend(has_scopes.then(|| row.scope.clone().unwrap_or_default()));
         cells.extend(has_shapes.then(|| cut(&shapes(row), SHAPES_WIDTH)));
         table.row(cells);
     }

@@ -174,9 +174,12 @@ impl Gather {
         };
         let (input_shapes, input_dtypes) = inputs.unwrap_or_default();
         let output_shapes = shapes::onnx(outputs).map(|(shapes, _)| shapes).unwrap_or_default();
-        let text = onnx.operator.unwrap_or_default();
-        let name = name.to_owned();
-        self.operators.push(Operator { name, text, input_shapes, input_dtypes, output_shapes, ..Operator::default() });
+        // What ONNX Runtime calls by the name of its node is an operator of some kind at that place in the model.
+        let (name, scope) = match onnx.operator {
+            Some(kind) => (kind, name.strip_suffix("_kernel_time").unwrap_or(name).to_owned()),
+            None => (name.to_owned(), String::new()),
+        };
+        self.operators.push(Operator { name, scope, input_shapes, input_dtypes, output_shapes, ..Operator::default() });
         let place = self.operators.len() as u32 - 1;
         self.by_key.insert(self.key.as_slice().into(), place);
         Ok((place, external))

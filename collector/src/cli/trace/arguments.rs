@@ -17,7 +17,7 @@ pub enum TraceCommand {
     /// Examples:
     ///   opcollect trace top trace.json
     ///   opcollect trace top trace.json.gz --group-by-input-shape --sort-by cpu_time_total --row-limit 20
-    ///   opcollect trace top onnxruntime_profile.json --group-by-operator --json
+    ///   opcollect trace top onnxruntime_profile.json --group-by-scope --json
     #[command(verbatim_doc_comment)]
     Top(Top),
     /// Look whether a trace can be trusted
@@ -94,12 +94,15 @@ pub struct Top {
     /// Put calls with other input shapes into rows of their own
     #[arg(long)]
     pub group_by_input_shape: bool,
-    /// Put calls of one kind of operator into one row, where the trace knows kinds beside names, as ONNX Runtime's does
+    /// Put calls at other places in the model into rows of their own, where places are known, as ONNX Runtime's nodes are
     #[arg(long)]
-    pub group_by_operator: bool,
+    pub group_by_scope: bool,
     /// How much memory the trace may take, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
     pub memory_mib: u32,
+    /// Write a page for the browser, too: operators, time line, flame view, memory
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Write all rows as CSV, too
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

@@ -8,6 +8,7 @@ use capture::events::Found;
 use profile::averages::tvm::Report;
 use profile::averages::{self, Averages, Grouping, style};
 use profile::import::{self, Bounds, Imported};
+use profile::page::page;
 use serde_json::json;
 use std::path::Path;
 
@@ -15,14 +16,20 @@ use std::path::Path;
 pub fn run(top: &Top) -> Result<u8> {
     if let Some((report, found)) = import::tvm::read(&top.file).map_err(unread)? {
         // It has sums and no calls: its own style is all there is.
+        if top.html.is_some() {
+            return Err(Failure::usage("the report that TVM had holds sums only, which make no page"));
+        }
         return show_report(top, &report, &found);
     }
     let Imported { profile, found } = import::read(&top.file, &Bounds::of_memory(top.memory_mib)).map_err(failed)?;
     tell(&profile.notes);
+    if let Some(path) = &top.html {
+        datasets::output::write(path, page(&profile)).map_err(Failure::environment)?;
+    }
     if top.style == Style::Tvm {
         return show_report(top, &averages::tvm::of(&profile), &found);
     }
-    let grouping = Grouping { by_input_shape: top.group_by_input_shape, by_operator: top.group_by_operator };
+    let grouping = Grouping { by_input_shape: top.group_by_input_shape, by_scope: top.group_by_scope };
     let mut averages = averages::averages(&profile, grouping);
     averages.sort(top.sort_by.meaning());
     if let Some(path) = &top.csv {
