@@ -1,6 +1,7 @@
 //! Traces of other profilers, read as profiles and summed up, beside what those profilers say of them.
 #![allow(missing_docs)]
 
+use datasets::Target;
 use flate2::read::GzDecoder;
 use profile::averages::{Averages, Grouping, Row, averages};
 use profile::data::{Kind, Pool, Source};
@@ -221,4 +222,28 @@ fn a_profile_has_the_rows_of_tvms_report() {
     let own: u64 = profile.self_ns().iter().sum();
     assert!((total * 1e3 - own as f64).abs() < 1.0, "{total} {own}");
     assert!(report.device_metrics["cpu0"]["Duration (us)"].number() >= Some(total), "{:?}", report.device_metrics);
+}
+
+#[test]
+fn operators_of_a_trace_are_rows_of_the_dataset() {
+    let Imported { profile, .. } = read(&case("onnxruntime.json.gz"));
+    let provenance = import::rows::Provenance {
+        taken_at_us: 1,
+        host: "elsewhere".to_owned(),
+        threads: Some(1),
+        model: "small".to_owned(),
+        run_id: "run".to_owned(),
+        program_version: "0".to_owned(),
+        trace_hash: "0123".to_owned(),
+    };
+    let records = import::rows::records(&profile, &provenance).expect("they are rows");
+    assert!(records.iter().all(|record| record.source == datasets::Source::Imported && record.target == Target::Other));
+    let softmax = records.iter().find(|record| record.op_name == "Softmax").expect("it is there");
+    assert_eq!((softmax.op_kind.as_str(), softmax.op_text.as_str()), ("onnxruntime.Softmax", "Softmax f32[1,4,6,6]"));
+    assert_eq!((softmax.place.as_deref(), softmax.n, softmax.samples_ns.len()), (Some("second"), 3, 3));
+    let total: f64 = softmax.samples_ns.iter().sum();
+    let sums = averages(&profile, Grouping::default());
+    assert_eq!(total, row(&sums, "Softmax").cpu_time_total_ns as f64);
+    let again = import::rows::records(&profile, &provenance).expect("they are rows");
+    assert_eq!(records, again, "the same trace makes the same rows");
 }

@@ -268,7 +268,7 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
 }
 
 /// Time on the device of each span: what it asked for itself, and with all its parts.
-fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
+pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
     let mut times = vec![(0, 0); profile.spans.len()];
     // Parts stand behind their wholes, so from the end all parts of a span are done before it.
     for (place, span) in profile.spans.iter().enumerate().rev() {

@@ -5,6 +5,7 @@
 
 pub mod gather;
 pub mod nest;
+pub mod rows;
 pub mod shapes;
 pub mod tvm;
 

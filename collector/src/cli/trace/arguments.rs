@@ -50,6 +50,15 @@ pub enum TraceCommand {
     ///   opcollect trace merge host.json device.pftrace both.pftrace --offset-ns 0,-1250000
     #[command(verbatim_doc_comment)]
     Merge(Merge),
+    /// Add a trace's operators to a store, as rows with the source `imported`
+    ///
+    /// A row is an operator with its shapes at its place, with the times of all its calls; kernels of a device have rows of
+    /// their own. Times of others never meet our own in an average.
+    ///
+    /// Example:
+    ///   opcollect trace import trace.json --store opcollect-data --host workstation
+    #[command(verbatim_doc_comment)]
+    Import(Import),
     /// Answer a question in SQL about a trace
     ///
     /// A question reads the trace's tables and nothing else, and ends when its time is over.
@@ -106,6 +115,31 @@ pub struct Top {
     /// Write all rows as CSV, too
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A trace and the store it goes to.
+#[derive(Args, Clone, Debug)]
+pub struct Import {
+    /// The trace
+    pub file: PathBuf,
+    /// The store, a folder that is made if needed
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    pub store: PathBuf,
+    /// Name of the host the trace was taken on
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Threads that operators were allowed there
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..))]
+    pub threads: Option<i64>,
+    /// Name of the model, instead of that of the file
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// How much memory the trace may take, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    pub memory_mib: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod convert;
+mod import;
 mod query;
 mod top;
 
@@ -18,6 +19,7 @@ pub fn run(command: &TraceCommand) -> Result<u8> {
         TraceCommand::Check(check) => check::run(check),
         TraceCommand::Convert(convert) => convert::run(convert),
         TraceCommand::Merge(merge) => convert::merge(merge),
+        TraceCommand::Import(import) => import::run(import),
         TraceCommand::Query(query) => query::run(query),
     }
 }

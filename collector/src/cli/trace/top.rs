@@ -44,7 +44,8 @@ pub fn run(top: &Top) -> Result<u8> {
     Ok(tell_skipped(&found))
 }
 
-fn failed(error: import::Error) -> Failure {
+/// Why a trace is no profile, with what to do about it.
+pub fn failed(error: import::Error) -> Failure {
     match error {
         import::Error::Trace(error) => unread(error),
         error => Failure::usage(error),
