@@ -4,6 +4,7 @@ use super::open;
 use super::{Error, Event, Found, Full, Kind, Track, Value};
 use crate::writer::sink::Role;
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 
 /// Something that lasts, or without length.
@@ -96,8 +97,14 @@ struct Keeper {
 
 /// Reads a trace into memory, of which it may take so much.
 pub fn read(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
+    let (format, input) = open::open(path)?;
+    read_from(path, format, input, limit_mib)
+}
+
+/// The same from an open file.
+pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
     let mut keeper = Keeper::new(limit_mib);
-    let found = open::read(path, &mut |event| keeper.take(&event))?;
+    let found = open::read_from(path, format, input, &mut |event| keeper.take(&event))?;
     Ok(keeper.finish(found))
 }
 

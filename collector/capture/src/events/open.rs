@@ -49,12 +49,6 @@ fn look(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
     Ok((head, input))
 }
 
-/// Reads all events of a file.
-pub fn read(path: &Path, take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>) -> Result<Found, Error> {
-    let (format, input) = open(path)?;
-    read_from(path, format, input, take)
-}
-
 /// Reads all events of an opened file.
 pub fn read_from(
     path: &Path,

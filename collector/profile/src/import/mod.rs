@@ -12,6 +12,7 @@ pub mod tvm;
 use crate::data::Profile;
 use capture::events::{self, Found, open};
 use gather::Gather;
+use std::io::Read;
 use std::path::Path;
 
 /// How much an imported trace may take.
@@ -62,8 +63,14 @@ pub enum Error {
 
 /// Reads a profile out of a trace.
 pub fn read(path: &Path, bounds: &Bounds) -> Result<Imported, Error> {
+    let (format, input) = open::open(path)?;
+    read_from(path, format, input, bounds)
+}
+
+/// The same from an open file.
+pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, bounds: &Bounds) -> Result<Imported, Error> {
     let mut gather = Gather::new(*bounds);
-    let found = open::read(path, &mut |event| gather.take(&event))?;
+    let found = open::read_from(path, format, input, &mut |event| gather.take(&event))?;
     let model = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (events, example) = (found.events, found.examples.first());
     let why = example.map(|example| format!("; {example}")).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! An imported profile as rows of the dataset: one per operator with its shapes and its place, and one per kernel of a device.
 //!
 //! The rows are `imported`: whoever wrote the trace took their times. A row's times are those of whole calls, parts included;
-//! what of a call no part of it took stands among the counters, with what it took of a device.
+//! what of a call no part of it took stands among the counters, with what it took of a device. Operators ran in
+//! their places, among others: the trace stands for the network.
 
 use crate::averages::device_times;
 use crate::data::{Kind, Operator, Profile};
@@ -80,6 +81,7 @@ fn record(
         dtype: operator.input_dtypes.first().filter(|dtype| !dtype.is_empty()).cloned(),
         input_shapes: list(&operator.input_shapes)?,
         output_shape: operator.output_shapes.first().map(Json::new).transpose()?,
+        network_hash: Some(provenance.trace_hash.clone()),
         target: match (is_device, profile.format.as_str()) {
             (true, _) => Target::Cuda,
             (false, "torch.profiler") => Target::Torch,

@@ -1,11 +1,11 @@
 //! `trace import`: operators of a trace as rows of a store.
 
+use super::super::dataset::take_over;
 use super::super::failure::Failure;
 use super::super::{Result, print, print_json, tell};
 use super::arguments::Import;
 use super::{tell_skipped, unread};
 use crate::campaign::record::now_us;
-use datasets::{Format, Store};
 use profile::import::rows::{self, Provenance};
 use profile::import::{self, Bounds, Imported};
 use std::path::Path;
@@ -20,14 +20,7 @@ pub fn run(import: &Import) -> Result<u8> {
     let Imported { profile, found } = import::read(&import.file, &bounds).map_err(super::top::failed)?;
     tell(&profile.notes);
     let records = rows::records(&profile, &provenance(import, &profile.model)?).map_err(Failure::usage)?;
-    // A table beside the store is taken over in one go, where a journal would wait for the disk at every row.
-    let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let path = folder.path().join("rows.parquet");
-    let file = std::fs::File::create(&path).map_err(Failure::environment)?;
-    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(super::super::dataset::failed)?;
-    records.iter().try_for_each(|record| writer.write(record)).map_err(super::super::dataset::failed)?;
-    writer.finish().map_err(super::super::dataset::failed)?;
-    let report = Store::import(&import.store, &path, Format::Parquet).map_err(super::super::dataset::failed)?;
+    let report = take_over(&import.store, &records)?;
     if import.json {
         print_json(&report)?;
     } else {
