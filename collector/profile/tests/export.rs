@@ -9,7 +9,7 @@ use profile::import::{self, Bounds};
 
 /// Two steps of an operator whose tasks run on two threads.
 fn small() -> Profile {
-    let track = |name: &str, id| Track { name: name.to_owned(), process: 7, id, is_device: false };
+    let track = |name: &str, id| Track { name: name.to_owned(), process: 7, id, ..Track::default() };
     let span = |kind, track, parent, start_ns, duration_ns| Span {
         kind,
         operator: u32::from(kind == Kind::Task),

@@ -510,6 +510,8 @@ pub struct ProfileRun {
     /// They stand beside records of the same operators alone, and name the network in `network_hash`.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub store: Option<PathBuf>,
+    #[command(flatten)]
+    pub pictures: ProfilePictures,
     /// Write the whole profile, each call of each run, to this file as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -548,6 +550,24 @@ pub struct ProfileDiff {
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// What of a profile is there to look at.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct ProfilePictures {
+    /// Write a trace for ui.perfetto.dev and `trace query` to this file; a name that ends in `.gz` packs it
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
+    /// Write a trace in the form of torch.profiler's, for chrome://tracing and its tools, to this file, likewise
+    #[arg(long, value_name = "FILE")]
+    pub chrome_trace: Option<PathBuf>,
+    /// Write a page for the browser to this file: operators, time line, flame view, memory, roofline
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// How long each trace may get before it is packed, in MiB; the rest is left out, with a mark
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub trace_mib: u32,
 }
 
 /// How rows of operators are put together.

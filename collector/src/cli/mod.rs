@@ -20,6 +20,7 @@ mod ledger;
 mod losses;
 mod machine;
 mod model;
+mod packing;
 mod peaks;
 pub mod plan;
 mod profile;

@@ -234,7 +234,7 @@ impl Gather {
 fn track(track: &capture::events::Track) -> Track {
     let name = track.name.clone().or_else(|| track.process_name.clone()).unwrap_or_else(|| track.thread.clone());
     let [process, id] = [&track.process, &track.thread].map(|text| text.parse().unwrap_or(0));
-    Track { name, process, id, is_device: false }
+    Track { name, process, id, ..Track::default() }
 }
 
 /// Steps that come one after the other; others are none.

@@ -1,17 +1,14 @@
 //! `trace convert` and `trace merge`: traces in another format, and several in one.
 
 use super::super::failure::Failure;
-use super::super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use super::super::{DONE, DONE_WITH_LOSSES, Result, packing, print, print_json};
 use super::arguments::{Alignment, Convert, Merge, WriteBounds};
 use super::{tell_skipped, unread};
 use capture::events::convert::{self, Align, Part};
 use capture::events::held::{self, Trace};
 use capture::writer::sink::{Format, Written};
 use datasets::output::Output;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde_json::json;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Writes a trace in another format.
@@ -82,21 +79,7 @@ fn format(path: &Path) -> Result<Format> {
 
 fn write(parts: &[Part], format: Format, output: Output, bounds: &WriteBounds) -> Result<Written> {
     let limit = u64::from(bounds.max_mib) << 20;
-    let place = output.path().to_owned();
-    let failed = |error| Failure::environment(format!("cannot write `{}`: {error}", place.display()));
-    let is_packed = place.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
-    let buffered = BufWriter::with_capacity(1 << 18, output);
-    let (written, mut buffered) = if is_packed {
-        let packing = GzEncoder::new(buffered, Compression::default());
-        let (written, packing) = convert::write(parts, format, packing, limit).map_err(failed)?;
-        (written, packing.finish().map_err(failed)?)
-    } else {
-        convert::write(parts, format, buffered, limit).map_err(failed)?
-    };
-    buffered.flush().map_err(failed)?;
-    let output = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
-    output.keep().map_err(Failure::environment)?;
-    Ok(written)
+    packing::write(output, |out| Ok(convert::write(parts, format, out, limit)?.0))
 }
 
 fn tell(written: &Written, place: &Path, json: bool, parts: &[Part]) -> Result<()> {
