@@ -42,12 +42,8 @@ fn profile(spans: u64) -> Profile {
         }
     };
     let track = |id| Track { name: format!("thread {id}"), process: 1, id, ..Track::default() };
-    let step = |number| Step {
-        number,
-        start_ns: number * OPERATORS * 1000,
-        duration_ns: OPERATORS * 1000,
-        ..Step::default()
-    };
+    let step =
+        |number| Step { number, start_ns: number * OPERATORS * 1000, duration_ns: OPERATORS * 1000, ..Step::default() };
     Profile {
         model: "a million spans".to_owned(),
         tracks: vec![track(1), track(2)],

@@ -1,7 +1,7 @@
 //! A profile as a trace to look at: operators on their threads with steps around them, arrows to their parts on other threads
 //! and on devices, and tracks of memory, speed and processor time.
 
-use crate::data::{Kind, Operator, Pool, Profile, Span};
+use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
 use capture::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
 use capture::writer::{Sort, Track};
 use std::collections::BTreeMap;
@@ -28,11 +28,12 @@ mod key {
 /// Writes the trace, of at most about `limit` bytes.
 pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
     let tracks = Tracks::of(profile);
+    let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
     let mut keys: Vec<&str> = KEYS.to_vec();
     keys.extend(profile.counters.iter().map(|counter| counter.name.as_str()));
     let heading = Heading { tracks: &tracks.list, keys: &keys, members: &members(profile) };
     let mut sink = Sink::new(format, heading, out, limit)?;
-    slices(profile, &tracks, &mut sink)?;
+    slices(profile, &tracks, &steps, &mut sink)?;
     counts(profile, &tracks, &mut sink)?;
     sink.finish()
 }
@@ -137,7 +138,12 @@ fn category(kind: Kind) -> &'static str {
 }
 
 /// Slices of steps and spans, in the order of time, wholes before their parts.
-fn slices<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
+fn slices<'a, W: Write>(
+    profile: &'a Profile,
+    tracks: &Tracks,
+    names: &'a [String],
+    sink: &mut Sink<'a, W>,
+) -> std::io::Result<()> {
     let spans = &profile.spans;
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();
     let key = |at: &u32| (spans[*at as usize].start_ns, std::cmp::Reverse(spans[*at as usize].end_ns()));
@@ -146,11 +152,11 @@ fn slices<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) 
     let parts = parts(profile);
     let mut counted: Vec<u32> = (0..profile.counts.len() as u32).collect();
     counted.sort_by_key(|at| profile.counts[*at as usize].span);
-    let mut steps = profile.steps.iter().peekable();
+    let mut steps = profile.steps.iter().zip(names).peekable();
     let (mut arguments, mut flows) = (Vec::new(), Vec::new());
     for at in order {
         let span = &spans[at as usize];
-        while let Some(step) = steps.next_if(|step| step.start_ns <= span.start_ns) {
+        while let Some(step) = steps.next_if(|(step, _)| step.start_ns <= span.start_ns) {
             write_step(step, tracks, sink)?;
         }
         known[span.operator as usize].arguments(&profile.operators[span.operator as usize], span, &mut arguments);
@@ -200,14 +206,18 @@ fn parts(profile: &Profile) -> Vec<(u32, u32)> {
     parts
 }
 
-fn write_step<W: Write>(step: &crate::data::Step, tracks: &Tracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
+fn write_step<'a, W: Write>(
+    (step, name): (&Step, &'a String),
+    tracks: &Tracks,
+    sink: &mut Sink<'a, W>,
+) -> std::io::Result<()> {
     // The thread that calls is the first.
     let Some(track) = tracks.places.first() else { return Ok(()) };
     sink.slice(&Shown {
         track: *track,
         start_ns: ns(step.start_ns),
         end_ns: Some(ns(step.end_ns())),
-        name: &format!("ProfilerStep#{}", step.number),
+        name,
         category: "user_annotation",
         flows: &[],
         arguments: &[],

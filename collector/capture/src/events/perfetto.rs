@@ -290,6 +290,8 @@ fn annotations(list: &mut Vec<(String, Value)>, texts: &Texts, prefix: &str, fro
         let string = annotation.string_value.as_deref().or_else(|| text(STRING, annotation.string_iid?));
         let whole = annotation.int_value.or(annotation.uint_value.map(|value| value as i64));
         let value = match (string, whole, annotation.double_value, annotation.bool_value) {
+            // There are no lists of shapes in Perfetto's arguments: those of another trace that was converted stand in texts.
+            (Some(text), ..) if is_json(text) => Value::Json(text.to_owned()),
             (Some(text), ..) => Value::Text(text.to_owned()),
             (_, Some(whole), ..) => Value::Whole(whole),
             (_, _, Some(real), _) => Value::Real(real),
@@ -298,4 +300,8 @@ fn annotations(list: &mut Vec<(String, Value)>, texts: &Texts, prefix: &str, fro
         };
         list.push((name, value));
     }
+}
+
+fn is_json(text: &str) -> bool {
+    text.starts_with(['[', '{']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

@@ -57,7 +57,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 
     /// Writes a slice, and its arrows behind it.
-    pub fn slice(&mut self, slice: &Shown<'_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &Shown<'_, '_>) -> std::io::Result<()> {
         self.begin(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
         self.member("cat", |line| text(line, slice.category));
         self.member("name", |line| text(line, slice.name));

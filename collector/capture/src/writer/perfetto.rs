@@ -35,7 +35,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
     }
 
     /// Writes a slice; what is open on its track and ended before is closed first.
-    pub fn slice(&mut self, slice: &Shown<'_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
         let PerfettoSink { packets, open, .. } = self;
         let open = &mut open[slice.track];
         while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {

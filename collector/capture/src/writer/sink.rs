@@ -3,9 +3,9 @@
 use super::{Track, chrome::ChromeSink, perfetto::PerfettoSink};
 use std::io::Write;
 
-/// A slice to be written.
+/// A slice to be written. Names are written once and told apart by where they lie, so they last as long as the writing.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct Shown<'a, 'b> {
     /// Its track, by its place among the tracks.
     pub track: usize,
     /// When it begins.
@@ -17,9 +17,9 @@ pub struct Shown<'a> {
     /// Its category; empty where it has none.
     pub category: &'a str,
     /// Arrows that it is on.
-    pub flows: &'a [(u64, Role)],
+    pub flows: &'b [(u64, Role)],
     /// What is known of it, by the places of keys.
-    pub arguments: &'a [(usize, Argument<'a>)],
+    pub arguments: &'b [(usize, Argument<'b>)],
 }
 
 /// Where on an arrow a slice is.
@@ -103,7 +103,7 @@ impl<'a, W: Write> Sink<'a, W> {
     }
 
     /// Writes a slice.
-    pub fn slice(&mut self, slice: &Shown<'_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }

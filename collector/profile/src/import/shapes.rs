@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// Arguments as JSON. Perfetto's have no lists, so that those of another trace that was converted stand in texts.
+/// Arguments as JSON.
 pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     let list = match arguments {
         Arguments::None => return Cow::Borrowed("{}"),
@@ -16,10 +16,8 @@ pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
         let value = match value {
             Value::Whole(value) => (*value).into(),
             Value::Real(value) => (*value).into(),
-            Value::Text(text) if text.starts_with('[') => {
-                serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into())
-            }
-            Value::Text(text) | Value::Json(text) => text.as_str().into(),
+            Value::Text(text) => text.as_str().into(),
+            Value::Json(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
         };
         (name.clone(), value)
     };
