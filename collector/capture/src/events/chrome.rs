@@ -111,7 +111,7 @@ pub fn read(
     let (mut found, mut tracks) = (Found::default(), Tracks::default());
     loop {
         let offset = frames.offset();
-        match frames.next()? {
+        match frames.take_next()? {
             None => break,
             Some(Frame::Record(bytes)) => match record(bytes, &mut found, &mut tracks, take) {
                 Ok(()) => {}

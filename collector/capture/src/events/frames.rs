@@ -133,7 +133,7 @@ impl<R: Read> Frames<R> {
     }
 
     /// The next one.
-    pub fn next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
+    pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
         Ok(self.find()?.map(|found| match found {
             Found::Record(from, to) => Frame::Record(&self.buffer[from..to]),
             Found::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
@@ -328,7 +328,7 @@ mod tests {
         // There are no more frames than bytes: what does not come to an end is found out.
         for _ in 0..=text.len() + 1 {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            match frames.next().expect("memory can be read") {
+            match frames.take_next().expect("memory can be read") {
                 None => return found,
                 Some(Frame::Record(bytes)) => found.push(text(bytes)),
                 Some(Frame::Member(name, value)) => found.push(format!("{}={}", text(name), text(value))),

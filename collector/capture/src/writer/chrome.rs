@@ -1,7 +1,7 @@
 //! Slices as Chrome's JSON in the shape that torch.profiler gives it, which Perfetto, chrome://tracing and
 //! HolisticTraceAnalysis open.
 
-use super::sink::{Argument, Heading, Role, Shown, TRUNCATED};
+use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
 use super::{Sort, Track};
 use serde::Serialize;
 use std::io::Write;
@@ -189,12 +189,8 @@ fn text(line: &mut Vec<u8>, text: &str) {
 
 fn number(line: &mut Vec<u8>, value: f64) {
     // JSON knows no endless numbers.
-    value
-        .is_finite()
-        .then_some(value)
-        .unwrap_or(0.0)
-        .serialize(&mut serde_json::Serializer::new(line))
-        .expect("so can a number");
+    let value = if value.is_finite() { value } else { 0.0 };
+    value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
 /// Microseconds with three digits behind the point.

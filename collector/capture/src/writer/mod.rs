@@ -6,6 +6,7 @@
 pub mod chrome;
 pub mod perfetto;
 pub mod proto;
+pub mod shown;
 pub mod sink;
 
 use proto::{Encoder, field};

@@ -1,6 +1,6 @@
 //! Slices as packets of Perfetto, each begin and end in its place in time.
 
-use super::sink::{Argument, Heading, Role, Shown, TRUNCATED};
+use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
 use super::{Packets, Track, descriptors};
 use std::io::Write;
 
@@ -101,5 +101,6 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
 
 /// The begin of a text, whole characters only.
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(NAME_BYTES)]
+    let end = (0..=NAME_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }

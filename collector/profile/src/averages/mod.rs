@@ -239,10 +239,13 @@ fn is_device(span: &Span) -> bool {
     is_work_of_device(span.kind)
 }
 
+/// What calls of one row have in common: sort and name, and scope and shapes where rows are apart by them.
+type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
+
 /// Empty rows, and which of them a span belongs to; parts of operators on other threads belong to none.
 fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize>) {
     let mut rows: Vec<Row> = Vec::new();
-    let mut by_key: HashMap<(Kind, &str, Option<&str>, Option<&[Vec<i64>]>), usize> = HashMap::new();
+    let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
     let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
         by_operator.entry((span.kind, span.operator)).or_insert_with(|| {

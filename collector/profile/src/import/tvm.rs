@@ -38,7 +38,7 @@ pub fn parse(input: impl Read) -> std::io::Result<(Report, Found)> {
     let (mut report, mut found) = (Report::default(), Found::default());
     loop {
         let offset = frames.offset();
-        match frames.next()? {
+        match frames.take_next()? {
             None => break,
             Some(Frame::Record(bytes)) => match serde_json::from_slice::<Metrics>(bytes) {
                 Ok(_) if report.calls.len() >= MAX_CALLS => found.skip(offset, "there are too many calls"),
