@@ -104,7 +104,9 @@ fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
         datasets::Target::Llvm => Ok(Target { kind: Kind::Llvm, text, machine }),
         datasets::Target::Torch => Ok(Target { kind: Kind::Torch, text, machine }),
         datasets::Target::Cuda => target::cuda(&text).map_err(unusable("target_text")),
-        other @ (datasets::Target::Pynq | datasets::Target::Tpu) => Err(AgainError::Target(other)),
+        other @ (datasets::Target::Pynq | datasets::Target::Tpu | datasets::Target::Other) => {
+            Err(AgainError::Target(other))
+        }
     }
 }
 

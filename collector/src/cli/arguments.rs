@@ -1,5 +1,7 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
+use super::trace::TraceCommand;
+use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use measure::ROUNDS;
@@ -571,6 +573,8 @@ pub struct ProfileRun {
     /// They stand beside records of the same operators alone, and name the network in `network_hash`.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub store: Option<PathBuf>,
+    #[command(flatten)]
+    pub pictures: ProfilePictures,
     /// Write the whole profile, each call of each run, to this file as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
@@ -609,6 +613,24 @@ pub struct ProfileDiff {
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// What of a profile is there to look at.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct ProfilePictures {
+    /// Write a trace for ui.perfetto.dev and `trace query` to this file; a name that ends in `.gz` packs it
+    #[arg(long, value_name = "FILE")]
+    pub perfetto: Option<PathBuf>,
+    /// Write a trace in the form of torch.profiler's, for chrome://tracing and its tools, to this file, likewise
+    #[arg(long, value_name = "FILE")]
+    pub chrome_trace: Option<PathBuf>,
+    /// Write a page for the browser to this file: operators, time line, flame view, memory, roofline
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// How long each trace may get before it is packed, in MiB; the rest is left out, with a mark
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub trace_mib: u32,
 }
 
 /// How rows of operators are put together.
@@ -785,7 +807,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TpuCommand,
     },
-    /// Ask Perfetto traces
+    /// Look into trace files of any origin: sums, questions, checks, other formats
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
@@ -1118,40 +1140,8 @@ pub struct TpuCapture {
     pub command: Vec<String>,
 }
 
-/// What can be done with Perfetto traces.
-#[derive(Clone, Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Answer a question in SQL about a trace
-    ///
-    /// A question reads the trace's tables and nothing else, and ends when its time is over.
-    /// The tables are those of Perfetto's trace processor: slice (id, ts, dur, track_id, category, name, depth,
-    /// parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts, track_id, value) and args (arg_set_id,
-    /// flat_key, key, int_value, string_value, real_value, value_type, display_value).
-    Query {
-        /// The trace
-        file: PathBuf,
-        /// The question, such as "select name, sum(dur) from slice group by name order by 2 desc"
-        sql: String,
-        /// How long the answer may take, in seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
-        seconds: f64,
-        /// How much memory trace and answer may take, in MiB
-        #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-        memory_mib: u32,
-        /// Print a JSON array of rows
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 /// A growth.
 fn some_percent(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=1e6).contains(&percent) { Ok(percent) } else { Err("give 0 to 1000000".to_owned()) }
-}
-
-/// A time that a clock can wait for.
-fn some_seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
 }

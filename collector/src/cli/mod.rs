@@ -20,6 +20,7 @@ mod ledger;
 mod losses;
 mod machine;
 mod model;
+mod packing;
 mod pass;
 mod peaks;
 pub mod plan;
@@ -32,6 +33,7 @@ mod runs;
 mod settings;
 mod tpu;
 mod trace;
+mod values;
 mod whole;
 
 use arguments::{Arguments, Command, ModelCommand};

@@ -8,7 +8,6 @@ use ::capture::tpu::compare::{self, Change};
 use ::capture::tpu::import::{self, Per, Provenance};
 use ::capture::tpu::loss::Losses;
 use ::capture::tpu::{self, Reading, Timeline, capture};
-use datasets::{Format, Store};
 use report::{Cell, Table, duration, figures, number, words};
 use std::io::Write;
 use std::path::Path;
@@ -90,14 +89,7 @@ fn import(arguments: &TpuImport) -> Result<u8> {
     let per = if arguments.commands { Per::Command } else { Per::Operator };
     let provenance = provenance(&timeline, arguments.host.as_deref());
     let records = import::records(&timeline, &provenance, per).map_err(Failure::usage)?;
-    // A table beside the store is taken over in one go, where a journal would wait for the disk at every row.
-    let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let path = folder.path().join("rows.parquet");
-    let file = std::fs::File::create(&path).map_err(Failure::environment)?;
-    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(super::dataset::failed)?;
-    records.iter().try_for_each(|record| writer.write(record)).map_err(super::dataset::failed)?;
-    writer.finish().map_err(super::dataset::failed)?;
-    let report = Store::import(&arguments.store, &path, Format::Parquet).map_err(super::dataset::failed)?;
+    let report = super::dataset::take_over(&arguments.store, &records)?;
     if arguments.json {
         print_json(&report)?;
     } else {

@@ -127,5 +127,6 @@ words! {
         Pynq = "pynq": "A PYNQ board: ARM cores and an FPGA.",
         Tpu = "tpu": "A Sophgo TPU card.",
         Torch = "torch": "A CPU, through PyTorch's library and the vendor's libraries in it; nothing is compiled.",
+        Other = "other": "A CPU, through the program that `target_text` names; only its trace is known.",
     }
 }

@@ -41,6 +41,10 @@ pub struct TrackEvent {
     pub counter: Option<i64>,
     #[prost(double, optional, tag = "44")]
     pub double_counter: Option<f64>,
+    #[prost(fixed64, repeated, tag = "47")]
+    pub flows: Vec<u64>,
+    #[prost(fixed64, repeated, tag = "48")]
+    pub last_flows: Vec<u64>,
 }
 
 /// Values of `TrackEvent::kind`.
@@ -107,12 +111,39 @@ pub struct TrackDescriptor {
     pub uuid: u64,
     #[prost(string, tag = "2")]
     pub name: String,
+    #[prost(message, optional, tag = "3")]
+    pub process: Option<Process>,
+    #[prost(message, optional, tag = "4")]
+    pub thread: Option<Thread>,
     #[prost(uint64, tag = "5")]
     pub parent: u64,
     #[prost(message, optional, tag = "8")]
-    pub counter: Option<Empty>,
+    pub counter: Option<CounterDescriptor>,
 }
 
-/// A message whose presence is all that matters.
+/// A process that a track stands for.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Empty {}
+pub struct Process {
+    #[prost(int32, tag = "1")]
+    pub id: i32,
+    #[prost(string, tag = "6")]
+    pub name: String,
+}
+
+/// A thread, likewise.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Thread {
+    #[prost(int32, tag = "1")]
+    pub process: i32,
+    #[prost(int64, tag = "2")]
+    pub id: i64,
+    #[prost(string, tag = "5")]
+    pub name: String,
+}
+
+/// What a counter's values mean.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CounterDescriptor {
+    #[prost(bool, tag = "5")]
+    pub is_incremental: bool,
+}

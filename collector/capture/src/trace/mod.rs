@@ -5,8 +5,8 @@
 //! event is left out.
 
 pub mod bounds;
-mod message;
-mod packets;
+pub(crate) mod message;
+pub(crate) mod packets;
 mod tables;
 
 pub use bounds::Bounds;

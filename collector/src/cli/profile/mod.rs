@@ -2,6 +2,7 @@
 
 mod diff;
 mod grouping;
+mod pictures;
 mod table;
 
 use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, SortArgument, Sweep};
@@ -18,6 +19,7 @@ use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
 use models::Task;
+use pictures::Pictures;
 use profile::data::{Counter, Refusal};
 use profile::summary::threads::Thread;
 use profile::summary::{self, Row, SortBy, Totals, comma};
@@ -253,6 +255,7 @@ fn timed(totals: &Totals) -> Timed {
 struct Files {
     out: Option<Output>,
     csv: Option<Output>,
+    pictures: Pictures,
 }
 
 impl Files {
@@ -260,7 +263,8 @@ impl Files {
         let create = |path: &Option<std::path::PathBuf>| {
             path.as_deref().map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)))
         };
-        Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)? })
+        let pictures = Pictures::create(&arguments.pictures)?;
+        Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)?, pictures })
     }
 
     fn keep(self, profile: &Profile, rows: &[Row]) -> Result<()> {
@@ -272,6 +276,6 @@ impl Files {
             comma::write(rows, &mut file).map_err(Failure::environment)?;
             file.keep().map_err(Failure::environment)?;
         }
-        Ok(())
+        self.pictures.keep(profile)
     }
 }

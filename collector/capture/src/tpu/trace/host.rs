@@ -4,10 +4,11 @@
 //! until the text ends. Calls that begin and end in separate events are joined; those that never end are closed with
 //! the trace and say so.
 
-use super::packet::{Packets, key};
+use super::key;
 use super::track::Lanes;
 use crate::tpu::loss::Losses;
 use crate::tpu::{Error, Result};
+use crate::writer::Packets;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;

@@ -3,10 +3,11 @@
 //! A call is known by its number, so that calls which interleave stay whole; records of a kernel without one are joined
 //! while they follow each other.
 
-use super::packet::{Packets, key};
+use super::key;
 use super::track;
 use crate::tpu::event::{Event, Place};
 use crate::tpu::record::Origin;
+use crate::writer::Packets;
 use std::collections::{BTreeSet, HashMap};
 
 /// One call.

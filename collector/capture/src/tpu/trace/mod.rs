@@ -6,8 +6,7 @@
 
 pub mod host;
 pub mod kernel;
-pub mod packet;
-pub mod proto;
+pub mod key;
 pub mod slice;
 pub mod track;
 
@@ -16,9 +15,9 @@ use super::core::{ENGINES, Stream};
 use super::event::{Event, dma};
 use super::timeline::Timeline;
 use super::{Result, output};
+use crate::writer::{self, Packets};
 use host::HostTrace;
 use kernel::Call;
-use packet::Packets;
 use rayon::prelude::*;
 use std::io::Write;
 use std::ops::Range;
@@ -139,9 +138,9 @@ impl<'a> Plan<'a> {
     }
 
     fn make(&self, index: usize) -> Vec<u8> {
-        let mut packets = Packets::default();
+        let mut packets = Packets::new(&key::KEYS);
         match &self.pieces[index] {
-            Piece::Tracks => return packet::descriptors(&self.tracks.list),
+            Piece::Tracks => return writer::descriptors(&self.tracks.list),
             Piece::Total => self.total(&mut packets),
             Piece::Core { core, slot, range } => self.core(&mut packets, *core, *slot, range.clone()),
             Piece::CoreKernels(core) => {

@@ -1,10 +1,11 @@
 //! Slices of records, with what a person asks about one.
 
-use super::packet::{Annotations, KEYS, Packets, key};
+use super::key::{self, KEYS};
 use crate::tpu::chip::Engine;
 use crate::tpu::descriptor::Hot;
 use crate::tpu::event::value::write_percent;
 use crate::tpu::event::{Event, dma, tiu};
+use crate::writer::{Annotations, Packets};
 
 /// What counters show while a record runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,24 +3,10 @@
 use crate::tpu::chip::Engine;
 use crate::tpu::record::Record;
 use crate::tpu::timeline::Timeline;
+use crate::writer::{Sort, Track};
 
 /// More lanes than this hide more than they show; later slices share the last one.
 const MAX_LANES: usize = 64;
-
-/// One track; its number in the list is its identity in the trace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Track {
-    /// Its name.
-    pub name: String,
-    /// The track it stands under.
-    pub parent: Option<usize>,
-    /// Where among its siblings, higher first; `None` leaves it to the viewer.
-    pub rank: Option<i64>,
-    /// Whether it shows a number.
-    pub is_counter: bool,
-    /// Whether its children stand in order of their ranks.
-    pub orders_children: bool,
-}
 
 /// Tracks of a core.
 #[derive(Clone, Debug, Default)]
@@ -83,13 +69,13 @@ pub struct Tracks {
 impl Tracks {
     /// Adds a track.
     pub fn add(&mut self, name: impl Into<String>, parent: Option<usize>, rank: Option<i64>) -> usize {
-        self.list.push(Track { name: name.into(), parent, rank, is_counter: false, orders_children: false });
+        self.list.push(Track { name: name.into(), parent, rank, ..Track::default() });
         self.list.len() - 1
     }
 
     fn add_counter(&mut self, name: &str, parent: Option<usize>, rank: Option<i64>) -> usize {
         let track = self.add(name, parent, rank);
-        self.list[track].is_counter = true;
+        self.list[track].sort = Sort::Counter("");
         track
     }
 

@@ -17,7 +17,15 @@ pub mod field {
     pub const UUID: u32 = 1;
     pub const TRACK_NAME: u32 = 2;
     pub const PARENT: u32 = 5;
+    pub const PROCESS: u32 = 3;
+    pub const PROCESS_ID: u32 = 1;
+    pub const PROCESS_NAME: u32 = 6;
+    pub const THREAD: u32 = 4;
+    pub const THREAD_PROCESS: u32 = 1;
+    pub const THREAD_ID: u32 = 2;
+    pub const THREAD_NAME: u32 = 5;
     pub const COUNTER: u32 = 8;
+    pub const UNIT_NAME: u32 = 6;
     pub const CHILD_ORDERING: u32 = 11;
     pub const RANK: u32 = 12;
 
@@ -27,6 +35,8 @@ pub mod field {
     pub const NAME_IID: u32 = 10;
     pub const TRACK: u32 = 11;
     pub const COUNTER_VALUE: u32 = 44;
+    pub const FLOW: u32 = 47;
+    pub const LAST_FLOW: u32 = 48;
 
     pub const ANNOTATION_NAME_IID: u32 = 1;
     pub const INT_VALUE: u32 = 4;
@@ -66,6 +76,12 @@ impl Encoder {
     pub fn int(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field << 3));
         self.varint(value);
+    }
+
+    /// A whole number of eight bytes.
+    pub fn fixed(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field << 3 | 1));
+        self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A number.

@@ -1,15 +1,15 @@
-//! `trace`: questions about Perfetto traces.
+//! `trace query`: questions in SQL about Perfetto traces.
 
-use super::arguments::TraceCommand;
-use super::failure::Failure;
-use super::{DONE, Result, paper, print, print_json};
+use super::super::failure::Failure;
+use super::super::{DONE, Result, paper, print, print_json};
+use super::arguments::Query;
 use capture::trace::{self, Answer, Bounds, Error};
 use report::{Table, figures, words};
 use std::time::Duration;
 
-/// Does one of them.
-pub fn run(command: &TraceCommand) -> Result<u8> {
-    let TraceCommand::Query { file, sql, seconds, memory_mib, json } = command;
+/// Answers one.
+pub fn run(query: &Query) -> Result<u8> {
+    let Query { file, sql, seconds, memory_mib, json } = query;
     let bounds = Bounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..Bounds::default() };
     let answer = trace::query(file, sql, &bounds).map_err(failed)?;
     if *json {

@@ -1,8 +1,15 @@
-//! Packets of one piece of a trace: slices and counters, with texts written once per piece.
+//! Perfetto traces, written: packets of one piece of a trace, with texts written once per piece.
 //!
 //! Each piece starts its own table of texts, so pieces can be made on different threads and still be written in order.
+//! Texts are told apart by where they lie in memory, so they have to stay there for as long as the piece is made.
 
-use super::proto::{Encoder, field};
+pub mod chrome;
+pub mod perfetto;
+pub mod proto;
+pub mod shown;
+pub mod sink;
+
+use proto::{Encoder, field};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -11,77 +18,36 @@ const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
 const BEGIN: u64 = 1;
 const END: u64 = 2;
+const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// Names of annotations; the place in the list is the number in the trace.
-pub const KEYS: [&str; 38] = [
-    "Batch Launch",
-    "Kernel Function",
-    "Function Type",
-    "Function Name",
-    "Mode",
-    "Cmd Id",
-    "Global Idx",
-    "uArch Rate",
-    "des_cmd_short",
-    "des_cmd_id_dep",
-    "Data Type",
-    "DDR Bandwidth(GB/s)",
-    "L2M Bandwidth(GB/s)",
-    "Direction",
-    "cmd_id_dep",
-    "DMA data size(B)",
-    "src_info",
-    "dst_info",
-    "src_start_addr",
-    "src_nsize",
-    "src_csize",
-    "src_hsize",
-    "src_wsize",
-    "src_nstride",
-    "src_cstride",
-    "src_hstride",
-    "src_wstride",
-    "dst_start_addr",
-    "dst_nsize",
-    "dst_csize",
-    "dst_hsize",
-    "dst_wsize",
-    "dst_nstride",
-    "dst_cstride",
-    "dst_hstride",
-    "dst_wstride",
-    "Func Scope Id",
-    "Incomplete",
-];
+/// A track; its number in the list is its identity in the trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Track {
+    /// Its name.
+    pub name: String,
+    /// The track it stands under.
+    pub parent: Option<usize>,
+    /// Where among its siblings, higher first; `None` leaves it to the viewer.
+    pub rank: Option<i64>,
+    /// What it stands for.
+    pub sort: Sort,
+    /// Whether its children stand in order of their ranks.
+    pub orders_children: bool,
+}
 
-/// Places in `KEYS`.
-#[allow(missing_docs)]
-pub mod key {
-    pub const BATCH: usize = 0;
-    pub const KERNEL: usize = 1;
-    pub const FUNCTION_TYPE: usize = 2;
-    pub const FUNCTION_NAME: usize = 3;
-    pub const MODE: usize = 4;
-    pub const COMMAND_ID: usize = 5;
-    pub const GLOBAL_INDEX: usize = 6;
-    pub const RATE: usize = 7;
-    pub const TIU_SHORT: usize = 8;
-    pub const TIU_DEPENDENCY: usize = 9;
-    pub const DATA_TYPE: usize = 10;
-    pub const DDR: usize = 11;
-    pub const L2: usize = 12;
-    pub const DIRECTION: usize = 13;
-    pub const DEPENDENCY: usize = 14;
-    pub const SIZE: usize = 15;
-    pub const SOURCE: usize = 16;
-    pub const DESTINATION: usize = 17;
-    pub const SOURCE_FIELDS: usize = 18;
-    pub const DESTINATION_FIELDS: usize = 27;
-    pub const SCOPE: usize = 36;
-    pub const INCOMPLETE: usize = 37;
-    /// Fields of each dictionary.
-    pub const FIELDS: usize = 9;
+/// What a track stands for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Sort {
+    /// Slices.
+    #[default]
+    Slices,
+    /// A number, in a unit where that has a name.
+    Counter(&'static str),
+    /// A process, by its number.
+    Process(i32),
+    /// A thread, by the numbers of its process and itself.
+    Thread(i32, i64),
 }
 
 /// Addresses of texts are good hashes as they are, but for the low bits.
@@ -111,13 +77,14 @@ enum Kind {
 }
 
 /// Packets of one piece.
-#[derive(Default)]
-pub struct Packets {
+pub struct Packets<'a> {
     out: Encoder,
     tables: [Table; 3],
     /// Texts that the packet at hand names for the first time.
     fresh: Encoder,
     begun: bool,
+    /// Names of annotations; the place in the list is the number in the trace.
+    keys: &'a [&'a str],
 }
 
 /// Annotations of one slice.
@@ -178,6 +145,11 @@ impl Annotations<'_> {
         });
     }
 
+    /// An arrow that this slice is on; the last one on it says so.
+    pub fn flow(&mut self, id: u64, is_last: bool) {
+        self.event.fixed(if is_last { field::LAST_FLOW } else { field::FLOW }, id);
+    }
+
     /// Whole numbers under one name.
     pub fn dictionary(&mut self, key: usize, entries: impl Iterator<Item = (usize, u64)>) {
         self.event.message(field::ANNOTATION, |annotation| {
@@ -192,13 +164,33 @@ impl Annotations<'_> {
     }
 }
 
-impl Packets {
+impl<'a> Packets<'a> {
+    /// None yet.
+    pub fn new(keys: &'a [&'a str]) -> Packets<'a> {
+        Packets { out: Encoder::default(), tables: Default::default(), fresh: Encoder::default(), begun: false, keys }
+    }
+
     /// The bytes of the piece.
     pub fn finish(self) -> Vec<u8> {
         self.out.bytes
     }
 
-    /// A slice with its annotations.
+    /// What was made and not cleared yet.
+    pub fn held_bytes(&self) -> &[u8] {
+        &self.out.bytes
+    }
+
+    /// Forgets those bytes; texts stay known.
+    pub fn clear(&mut self) {
+        self.out.bytes.clear();
+    }
+
+    /// How much that is.
+    pub fn held(&self) -> usize {
+        self.out.bytes.len()
+    }
+
+    /// A slice with its annotations, where no other begins before it has ended.
     pub fn slice(
         &mut self,
         track: usize,
@@ -207,17 +199,55 @@ impl Packets {
         name: &str,
         annotate: impl FnOnce(&mut Annotations<'_>),
     ) {
-        self.begin();
+        self.begin(track, start, category, name, annotate);
+        self.end(track, end);
+    }
+
+    /// The begin of a slice; an empty category is none.
+    pub fn begin(
+        &mut self,
+        track: usize,
+        at: i64,
+        category: &str,
+        name: &str,
+        annotate: impl FnOnce(&mut Annotations<'_>),
+    ) {
+        self.event(BEGIN, (track, at), category, name, annotate);
+    }
+
+    /// Something without length.
+    pub fn instant(
+        &mut self,
+        track: usize,
+        at: i64,
+        category: &str,
+        name: &str,
+        annotate: impl FnOnce(&mut Annotations<'_>),
+    ) {
+        self.event(INSTANT, (track, at), category, name, annotate);
+    }
+
+    fn event(
+        &mut self,
+        kind: u64,
+        (track, at): (usize, i64),
+        category: &str,
+        name: &str,
+        annotate: impl FnOnce(&mut Annotations<'_>),
+    ) {
+        self.start();
         let Packets { out, tables, fresh, .. } = self;
         let [categories, names, texts] = tables;
-        let category = intern(categories, fresh, Kind::Category, category);
+        let category = (!category.is_empty()).then(|| intern(categories, fresh, Kind::Category, category));
         let name = intern(names, fresh, Kind::Name, name);
         out.message(field::PACKET, |packet| {
-            head(packet, start, NEEDS_STATE);
+            head(packet, at, NEEDS_STATE);
             packet.message(field::TRACK_EVENT, |event| {
-                event.int(field::EVENT_TYPE, BEGIN);
+                event.int(field::EVENT_TYPE, kind);
                 event.int(field::TRACK, track as u64 + 1);
-                event.int(field::CATEGORY_IID, category);
+                if let Some(category) = category {
+                    event.int(field::CATEGORY_IID, category);
+                }
                 event.int(field::NAME_IID, name);
                 annotate(&mut Annotations { event, texts, fresh });
             });
@@ -225,10 +255,10 @@ impl Packets {
                 packet.message(field::INTERNED_DATA, |data| data.bytes.append(&mut fresh.bytes));
             }
         });
-        self.end(track, end);
     }
 
-    fn end(&mut self, track: usize, end: i64) {
+    /// The end of what began last on a track.
+    pub fn end(&mut self, track: usize, end: i64) {
         self.out.small(field::PACKET, |packet| {
             head(packet, end, 0);
             packet.small(field::TRACK_EVENT, |event| {
@@ -240,7 +270,7 @@ impl Packets {
 
     /// A value from some time on.
     pub fn count(&mut self, track: usize, at: i64, value: f64) {
-        self.begin();
+        self.start();
         self.out.small(field::PACKET, |packet| {
             head(packet, at, 0);
             packet.small(field::TRACK_EVENT, |event| {
@@ -252,7 +282,7 @@ impl Packets {
     }
 
     /// The first packet of a piece forgets all texts and names those of the annotations.
-    fn begin(&mut self) {
+    fn start(&mut self) {
         if self.begun {
             return;
         }
@@ -261,7 +291,7 @@ impl Packets {
             packet.int(field::SEQUENCE, SEQUENCE);
             packet.int(field::SEQUENCE_FLAGS, STATE_CLEARED);
             packet.message(field::INTERNED_DATA, |data| {
-                for (index, name) in KEYS.iter().enumerate() {
+                for (index, name) in self.keys.iter().enumerate() {
                     data.message(field::ANNOTATION_NAMES, |entry| {
                         entry.int(field::IID, index as u64 + 1);
                         entry.text(field::TEXT, name);
@@ -281,19 +311,16 @@ fn head(packet: &mut Encoder, at: i64, flags: u64) {
 }
 
 /// The definitions of tracks.
-pub fn descriptors(tracks: &[super::track::Track]) -> Vec<u8> {
+pub fn descriptors(tracks: &[Track]) -> Vec<u8> {
     const EXPLICIT: u64 = 3;
     let mut out = Encoder::default();
     for (index, track) in tracks.iter().enumerate() {
         out.message(field::PACKET, |packet| {
             packet.message(field::TRACK_DESCRIPTOR, |descriptor| {
                 descriptor.int(field::UUID, index as u64 + 1);
-                descriptor.text(field::TRACK_NAME, &track.name);
+                describe(descriptor, track);
                 if let Some(parent) = track.parent {
                     descriptor.int(field::PARENT, parent as u64 + 1);
-                }
-                if track.is_counter {
-                    descriptor.message(field::COUNTER, |_| {});
                 }
                 if track.orders_children {
                     descriptor.int(field::CHILD_ORDERING, EXPLICIT);
@@ -305,4 +332,28 @@ pub fn descriptors(tracks: &[super::track::Track]) -> Vec<u8> {
         });
     }
     out.bytes
+}
+
+/// What a track stands for. A process and a thread have their name where viewers look for it.
+fn describe(descriptor: &mut Encoder, track: &Track) {
+    match &track.sort {
+        Sort::Slices => descriptor.text(field::TRACK_NAME, &track.name),
+        Sort::Counter(unit) => {
+            descriptor.text(field::TRACK_NAME, &track.name);
+            descriptor.message(field::COUNTER, |counter| {
+                if !unit.is_empty() {
+                    counter.text(field::UNIT_NAME, unit);
+                }
+            });
+        }
+        Sort::Process(id) => descriptor.message(field::PROCESS, |process| {
+            process.int(field::PROCESS_ID, *id as u64);
+            process.text(field::PROCESS_NAME, &track.name);
+        }),
+        Sort::Thread(process, id) => descriptor.message(field::THREAD, |thread| {
+            thread.int(field::THREAD_PROCESS, *process as u64);
+            thread.int(field::THREAD_ID, *id as u64);
+            thread.text(field::THREAD_NAME, &track.name);
+        }),
+    }
 }

@@ -1,0 +1,298 @@
+//! Events in Chrome's JSON: what torch.profiler, DeepLink and ONNX Runtime write, and much else.
+
+use super::frames::{Frame, Frames};
+use super::number::nanoseconds;
+use super::{Arguments, Event, Found, Full, Kind, MAX_TRACKS, MEMBERS, Track, Value};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Read;
+
+/// The member that holds events.
+pub const LISTS: &[&str] = &["traceEvents"];
+/// A member that is longer is not kept.
+const MEMBER_BYTES: usize = 4096;
+
+/// A text, or a number as it is written; anything else is nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Word<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word<'a>, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        let inside = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"'));
+        let text = match inside {
+            Some(plain) if !plain.contains('\\') => Cow::Borrowed(plain),
+            Some(_) => Cow::Owned(serde_json::from_str(raw).map_err(serde::de::Error::custom)?),
+            None if raw == "null" => Cow::Borrowed(""),
+            None => Cow::Borrowed(raw),
+        };
+        Ok(Word(text))
+    }
+}
+
+/// An event as it is written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    ph: Word<'a>,
+    #[serde(borrow)]
+    name: Word<'a>,
+    #[serde(borrow)]
+    cat: Word<'a>,
+    #[serde(borrow)]
+    pid: Word<'a>,
+    #[serde(borrow)]
+    tid: Word<'a>,
+    #[serde(borrow)]
+    ts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dur: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Word<'a>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+/// Tracks by process and thread, and by counter.
+#[derive(Default)]
+struct Tracks {
+    by_key: HashMap<Vec<u8>, u32>,
+    /// The last one, which is most often the next one.
+    last: (Vec<u8>, u32),
+    key: Vec<u8>,
+    process_names: HashMap<String, String>,
+}
+
+impl Tracks {
+    /// The number of a track; `None` where there are too many.
+    fn place(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
+        self.key.clear();
+        for part in parts {
+            self.key.extend_from_slice(part.as_bytes());
+            self.key.push(0);
+        }
+        if self.key == self.last.0 {
+            return Some(self.last.1);
+        }
+        let place = match self.by_key.get(&self.key) {
+            Some(known) => *known,
+            None if list.len() >= MAX_TRACKS => return None,
+            None => {
+                let [process, thread, counter] = parts.map(str::to_owned);
+                let is_counter = !counter.is_empty();
+                list.push(Track {
+                    process,
+                    thread,
+                    name: is_counter.then_some(counter),
+                    is_counter,
+                    process_name: None,
+                });
+                self.by_key.insert(self.key.clone(), list.len() as u32 - 1);
+                list.len() as u32 - 1
+            }
+        };
+        self.last.0.clone_from(&self.key);
+        self.last.1 = place;
+        Some(place)
+    }
+}
+
+/// Reads all events of a text.
+pub fn read(
+    input: impl Read,
+    take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
+) -> Result<Result<Found, Full>, std::io::Error> {
+    let mut frames = Frames::new(input, LISTS);
+    let (mut found, mut tracks) = (Found::default(), Tracks::default());
+    loop {
+        let offset = frames.offset();
+        match frames.take_next()? {
+            None => break,
+            Some(Frame::Record(bytes)) => match record(bytes, &mut found, &mut tracks, take) {
+                Ok(()) => {}
+                Err(Trouble::Skip(why)) => found.skip(offset, why),
+                Err(Trouble::Full(full)) => return Ok(Err(full)),
+            },
+            Some(Frame::Member(name, value)) => member(&mut found, name, value),
+            Some(Frame::Long(length)) => found.skip(offset, format!("a record of more than {length} bytes")),
+            Some(Frame::Cut) => {
+                found.is_cut = true;
+                found.skip(offset, "the text ends, or goes on, as no JSON does");
+            }
+        }
+    }
+    for track in &mut found.tracks {
+        track.process_name = tracks.process_names.get(&track.process).cloned();
+    }
+    Ok(Ok(found))
+}
+
+fn member(found: &mut Found, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value))
+        && value.len() <= MEMBER_BYTES
+        && found.members.len() < MEMBERS
+    {
+        found.members.push((name.to_owned(), value.to_owned()));
+    }
+}
+
+enum Trouble {
+    Skip(String),
+    Full(Full),
+}
+
+impl From<Full> for Trouble {
+    fn from(full: Full) -> Trouble {
+        Trouble::Full(full)
+    }
+}
+
+fn record(
+    bytes: &[u8],
+    found: &mut Found,
+    tracks: &mut Tracks,
+    take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
+) -> Result<(), Trouble> {
+    let skip = |why: &str| Trouble::Skip(why.to_owned());
+    let raw: Raw<'_> = serde_json::from_slice(bytes).map_err(|error| Trouble::Skip(error.to_string()))?;
+    let phase = raw.ph.0.as_ref();
+    if phase == "M" {
+        return name_track(&raw, found, tracks).ok_or_else(|| skip("there are too many tracks"));
+    }
+    let kind = match phase {
+        "X" => {
+            let length = raw.dur.and_then(|dur| nanoseconds(dur.get()));
+            Kind::Slice(length.ok_or_else(|| skip("a slice without a length in microseconds"))?)
+        }
+        "B" => Kind::Begin,
+        "E" => Kind::End,
+        "i" | "I" | "R" => Kind::Instant,
+        "C" => Kind::Counter(0.0),
+        "s" => Kind::FlowStart(flow(&raw)),
+        "t" => Kind::FlowStep(flow(&raw)),
+        "f" => Kind::FlowEnd(flow(&raw)),
+        "" => return Err(skip("an event without a phase `ph`")),
+        // Asynchronous slices, samples, objects and what else there is.
+        _ => {
+            found.ignored += 1;
+            return Ok(());
+        }
+    };
+    let at_ns = raw.ts.and_then(|ts| nanoseconds(ts.get())).ok_or_else(|| skip("an event without a time `ts`"))?;
+    if let Kind::Slice(length) = kind
+        && at_ns.checked_add(length).is_none()
+    {
+        return Err(skip("a slice that ends beyond all times"));
+    }
+    let arguments = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));
+    let event = Event { kind, track: 0, name: raw.name.0, category: raw.cat.0, at_ns, arguments };
+    if let Kind::Counter(_) = kind {
+        return counters(event, &raw.pid.0, found, tracks, take);
+    }
+    let place = tracks.place([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks);
+    let track = place.ok_or_else(|| skip("there are too many tracks"))?;
+    found.events += 1;
+    take(Event { track, ..event }).map_err(Trouble::Full)
+}
+
+/// Arrows belong together by category, name and number.
+fn flow(raw: &Raw<'_>) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in [&raw.cat.0, &raw.name.0, &raw.id.0].into_iter().flat_map(|text| text.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+/// Each of a counter's numbers is a track of its own.
+fn counters(
+    event: Event<'_>,
+    process: &str,
+    found: &mut Found,
+    tracks: &mut Tracks,
+    take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
+) -> Result<(), Trouble> {
+    let mut values = Vec::new();
+    event.arguments.each(&mut |series, value| match value {
+        Value::Whole(value) => values.push((series.to_owned(), value as f64)),
+        Value::Real(value) => values.push((series.to_owned(), value)),
+        Value::Text(_) | Value::Json(_) => {}
+    });
+    if values.is_empty() {
+        return Err(Trouble::Skip("a counter without a number".to_owned()));
+    }
+    let is_alone = values.len() == 1;
+    for (series, value) in values {
+        let name = if is_alone { event.name.to_string() } else { format!("{} {series}", event.name) };
+        let place = tracks.place([process, "", &name], &mut found.tracks);
+        let track = place.ok_or_else(|| Trouble::Skip("there are too many tracks".to_owned()))?;
+        found.events += 1;
+        take(Event { kind: Kind::Counter(value), track, arguments: Arguments::None, ..event.clone() })?;
+    }
+    Ok(())
+}
+
+/// Names of processes and threads; other metadata is about how a viewer sorts. `None` where there are too many tracks.
+fn name_track(raw: &Raw<'_>, found: &mut Found, tracks: &mut Tracks) -> Option<()> {
+    let name = || {
+        let mut name = None;
+        let args = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));
+        args.each(&mut |key, value| {
+            if let ("name", Value::Text(text)) = (key, value) {
+                name = Some(text);
+            }
+        });
+        name.filter(|name: &String| !name.is_empty())
+    };
+    match raw.name.0.as_ref() {
+        "process_name" if tracks.process_names.len() < MAX_TRACKS => {
+            if let Some(name) = name() {
+                tracks.process_names.insert(raw.pid.0.to_string(), name);
+            }
+        }
+        "thread_name" => {
+            let place = tracks.place([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks)?;
+            found.tracks[place as usize].name = name();
+        }
+        _ => found.ignored += 1,
+    }
+    Some(())
+}
+
+/// Calls `take` with each member of an object.
+pub(super) fn arguments(text: &str, take: &mut dyn FnMut(&str, Value)) {
+    struct Each<'a>(&'a mut dyn FnMut(&str, Value));
+    impl<'de> Visitor<'de> for Each<'_> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some((name, raw)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
+                (self.0)(&name, value(raw.get()));
+            }
+            Ok(())
+        }
+    }
+    // The object was read as a whole before; what is no object has no members.
+    let _ = serde_json::Deserializer::from_str(text).deserialize_map(Each(take));
+}
+
+fn value(raw: &str) -> Value {
+    match raw.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw).map_or_else(|_| Value::Json(raw.to_owned()), Value::Text),
+        Some(b'-' | b'0'..=b'9') => match (raw.parse(), raw.parse()) {
+            (Ok(whole), _) => Value::Whole(whole),
+            (_, Ok(real)) => Value::Real(real),
+            _ => Value::Json(raw.to_owned()),
+        },
+        _ => Value::Json(raw.to_owned()),
+    }
+}

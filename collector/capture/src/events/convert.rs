@@ -1,0 +1,244 @@
+//! Traces in another format, and several in one.
+//!
+//! Tracks stand under their processes. What overlaps on a track without lying inside of it goes to a lane beside it, as viewers
+//! show only what nests. Of several traces each keeps its processes to itself, and its clock is moved by a stated time.
+
+use super::held::{Kept, Slice, Trace};
+use crate::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
+use crate::writer::{Sort, Track};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+/// A trace among those that are put together.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What it is called, where there are several.
+    pub name: String,
+    /// The trace.
+    pub trace: Trace,
+    /// What is added to its times.
+    pub offset_ns: i64,
+}
+
+/// What overlaps is spread over at most so many lanes; more of it is clamped.
+const MAX_LANES: usize = 256;
+
+/// How traces are put on one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// By the wall-clock time of their zeros, which torch.profiler writes, where all have one.
+    Clock,
+    /// All begin when the first one does.
+    Start,
+    /// As they are.
+    Keep,
+}
+
+/// What to add to the times of each trace; `None` where a trace does not say when its zero was.
+pub fn offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
+    match align {
+        Align::Keep => Some(vec![0; traces.len()]),
+        Align::Start => {
+            let starts: Vec<i64> = traces.iter().map(|trace| trace.span().map_or(0, |span| span.0)).collect();
+            Some(starts.iter().map(|start| starts[0].saturating_sub(*start)).collect())
+        }
+        Align::Clock => {
+            let zero = |trace: &&Trace| trace.found.member("baseTimeNanoseconds")?.parse::<i64>().ok();
+            let zeros: Vec<i64> = traces.iter().map(zero).collect::<Option<_>>()?;
+            Some(zeros.iter().map(|zero| zero.saturating_sub(zeros[0])).collect())
+        }
+    }
+}
+
+/// Writes traces as one.
+pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
+    let plan = Plan::of(parts);
+    let keys: Vec<&str> = plan.keys.keys().copied().collect();
+    let numbers: HashMap<&str, usize> = keys.iter().enumerate().map(|(number, key)| (*key, number)).collect();
+    let members = members(parts);
+    let heading = Heading { tracks: &plan.tracks, keys: &keys, members: &members };
+    let mut sink = Sink::new(format, heading, out, limit)?;
+    for (part, own) in parts.iter().zip(&plan.parts) {
+        let Part { trace, offset_ns, .. } = part;
+        let (arrows, _) = trace.arrows();
+        let mut arguments = Vec::new();
+        let mut flows = Vec::new();
+        for (place, slice) in trace.slices.iter().enumerate() {
+            arguments.clear();
+            arguments.extend(trace.arguments(slice).iter().map(|(key, value)| {
+                let value = match value {
+                    Kept::Whole(value) => Argument::Whole(*value),
+                    Kept::Real(value) => Argument::Real(*value),
+                    Kept::Text(text) => Argument::Text(trace.text(*text)),
+                    Kept::Json(text) => Argument::Json(trace.text(*text)),
+                };
+                (numbers[trace.text(*key)], value)
+            }));
+            flows.clear();
+            flows.extend(
+                arrows
+                    .get(&(place as u32))
+                    .into_iter()
+                    .flatten()
+                    .map(|(flow, role)| (own.flow(*flow), own.role(*flow, *role, place as u32))),
+            );
+            sink.slice(&Shown {
+                track: own.lane(slice.track, place),
+                start_ns: slice.start_ns.saturating_add(*offset_ns),
+                end_ns: (!slice.is_instant).then(|| slice.end_ns.saturating_add(*offset_ns)),
+                name: trace.text(slice.name),
+                category: trace.text(slice.category),
+                flows: &flows,
+                arguments: &arguments,
+            })?;
+        }
+        for (track, at_ns, value) in &trace.values {
+            sink.count(own.tracks[*track as usize], at_ns.saturating_add(*offset_ns), *value)?;
+        }
+    }
+    sink.finish()
+}
+
+/// Members of the outermost object: those of the first trace, without what the writer itself says.
+fn members(parts: &[Part]) -> Vec<(String, String)> {
+    let own = parts.first().map(|part| part.trace.found.members.as_slice()).unwrap_or_default();
+    let mut members: Vec<(String, String)> = own.to_vec();
+    members.retain(|(_, value)| serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok());
+    if !members.iter().any(|(name, _)| name == "displayTimeUnit") {
+        members.push(("displayTimeUnit".to_owned(), "\"ms\"".to_owned()));
+    }
+    members
+}
+
+/// Which of our tracks each part's go to.
+struct Plan<'a> {
+    tracks: Vec<Track>,
+    keys: BTreeMap<&'a str, ()>,
+    parts: Vec<Own>,
+}
+
+/// Places of one part.
+struct Own {
+    /// Our track for each of its tracks.
+    tracks: Vec<usize>,
+    /// Other lanes of its tracks.
+    lanes: HashMap<(u32, u16), usize>,
+    /// The lane of each slice that is not on the first one.
+    lane_of: HashMap<u32, u16>,
+    /// First and last slice of each arrow.
+    ends: HashMap<u64, (u32, u32)>,
+    /// What tells its arrows from those of others.
+    salt: u64,
+}
+
+impl Own {
+    fn lane(&self, track: u32, slice: usize) -> usize {
+        match self.lane_of.get(&(slice as u32)) {
+            Some(lane) => self.lanes[&(track, *lane)],
+            None => self.tracks[track as usize],
+        }
+    }
+
+    fn flow(&self, flow: u64) -> u64 {
+        flow ^ self.salt
+    }
+
+    /// Perfetto's arrows have only steps: the first one is their begin, the last one their end.
+    fn role(&self, flow: u64, role: Role, slice: u32) -> Role {
+        match (role, self.ends.get(&flow)) {
+            (Role::Step, Some((first, _))) if *first == slice => Role::Start,
+            (Role::Step, Some((_, last))) if *last == slice => Role::End,
+            (role, _) => role,
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    fn of(parts: &'a [Part]) -> Plan<'a> {
+        let mut plan = Plan { tracks: Vec::new(), keys: BTreeMap::new(), parts: Vec::new() };
+        // Numbers of processes mean the same in two traces only by accident.
+        let mut processes: HashMap<&str, usize> = HashMap::new();
+        for part in parts {
+            let own: std::collections::HashSet<&str> =
+                part.trace.found.tracks.iter().map(|track| track.process.as_str()).collect();
+            own.into_iter().for_each(|process| *processes.entry(process).or_default() += 1);
+        }
+        for (number, part) in parts.iter().enumerate() {
+            let trace = &part.trace;
+            plan.keys.extend(trace.arguments.iter().map(|(key, _)| (trace.text(*key), ())));
+            let own = plan.part(part, parts.len() > 1, &processes, number as u64);
+            plan.parts.push(own);
+        }
+        plan
+    }
+
+    fn part(&mut self, part: &Part, is_one_of_many: bool, processes: &HashMap<&str, usize>, number: u64) -> Own {
+        let trace = &part.trace;
+        let mut groups: HashMap<&str, usize> = HashMap::new();
+        let mut tracks = Vec::new();
+        for track in &trace.found.tracks {
+            let is_shared = processes.get(track.process.as_str()).is_some_and(|count| *count > 1);
+            let group = *groups.entry(&track.process).or_insert_with(|| {
+                let name = track.process_name.as_deref().unwrap_or(&track.process);
+                let name = if is_one_of_many { format!("{}: {name}", part.name) } else { name.to_owned() };
+                let id = track.process.parse().ok().filter(|_| !is_shared);
+                self.add(Track { name, sort: id.map_or(Sort::Slices, Sort::Process), ..Track::default() })
+            });
+            let name = track.name.clone().unwrap_or_else(|| track.thread.clone());
+            let numbers = (track.process.parse(), track.thread.parse());
+            let sort = match numbers {
+                _ if track.is_counter => Sort::Counter(""),
+                (Ok(process), Ok(thread)) if !is_shared => Sort::Thread(process, thread),
+                _ => Sort::Slices,
+            };
+            tracks.push(self.add(Track { name, parent: Some(group), sort, ..Track::default() }));
+        }
+        let (lane_of, count) = lanes(&trace.slices);
+        let mut lanes = HashMap::new();
+        let mut widths: Vec<(u32, u16)> = count.into_iter().collect();
+        widths.sort_unstable();
+        for (track, width) in widths {
+            let first = self.tracks[tracks[track as usize]].clone();
+            for lane in 1..width {
+                let name = format!("{} #{}", first.name, lane + 1);
+                lanes.insert((track, lane), self.add(Track { name, sort: Sort::Slices, ..first.clone() }));
+            }
+        }
+        let mut ends: HashMap<u64, (u32, u32)> = HashMap::new();
+        let (arrows, _) = trace.arrows();
+        for (slice, flows) in arrows {
+            for (flow, _) in flows {
+                let ends = ends.entry(flow).or_insert((slice, slice));
+                *ends = (ends.0.min(slice), ends.1.max(slice));
+            }
+        }
+        Own { tracks, lanes, lane_of, ends, salt: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    }
+
+    fn add(&mut self, track: Track) -> usize {
+        self.tracks.push(track);
+        self.tracks.len() - 1
+    }
+}
+
+/// Lanes of slices that are not on the first one, and how many lanes tracks need.
+fn lanes(slices: &[Slice]) -> (HashMap<u32, u16>, HashMap<u32, u16>) {
+    let mut open: HashMap<u32, Vec<Vec<i64>>> = HashMap::new();
+    let mut lane_of = HashMap::new();
+    for (place, slice) in slices.iter().enumerate().filter(|(_, slice)| !slice.is_instant) {
+        let lanes = open.entry(slice.track).or_insert_with(|| vec![Vec::new()]);
+        for lane in lanes.iter_mut() {
+            while lane.pop_if(|end| *end <= slice.start_ns).is_some() {}
+        }
+        let free = lanes.iter().position(|lane| lane.last().is_none_or(|end| *end >= slice.end_ns));
+        let lane = free.unwrap_or(lanes.len()).min(MAX_LANES - 1);
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
+        }
+        lanes[lane].push(slice.end_ns);
+        if lane > 0 {
+            lane_of.insert(place as u32, lane as u16);
+        }
+    }
+    (lane_of, open.into_iter().map(|(track, lanes)| (track, lanes.len() as u16)).collect())
+}

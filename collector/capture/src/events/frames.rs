@@ -1,0 +1,383 @@
+//! The records of a JSON text, one after the other, without holding the text: each is found by its brackets and given as bytes,
+//! whether what is between them is JSON or not.
+//!
+//! So a broken record costs itself and no other. Lists of records are the outermost list, and lists that are members of the
+//! outermost object under a name that the caller knows; other members are given whole where they are small, and passed over.
+//! A text in quotes ends with its line at the latest, as JSON has it: a quote too many does not swallow what follows.
+
+use memchr::memchr3;
+use std::io::{ErrorKind, Read};
+
+/// What is read at once.
+const PIECE: usize = 1 << 20;
+/// A record of more bytes is passed over.
+pub const MAX_RECORD: usize = 16 << 20;
+
+/// What was found.
+#[derive(Debug, PartialEq)]
+pub enum Frame<'a> {
+    /// An element of a list of records.
+    Record(&'a [u8]),
+    /// Another member of the outermost object: its name and its value.
+    Member(&'a [u8], &'a [u8]),
+    /// A record or member that is too long, by its length.
+    Long(u64),
+    /// The text ends in the middle.
+    Cut,
+}
+
+/// Finds records.
+pub struct Frames<R> {
+    input: R,
+    lists: &'static [&'static str],
+    buffer: Vec<u8>,
+    /// What of the buffer was not taken yet.
+    start: usize,
+    /// Bytes that were taken.
+    offset: u64,
+    is_over: bool,
+    state: State,
+    /// The name of the member at hand.
+    name: Vec<u8>,
+}
+
+/// What was found, by its place in the buffer.
+enum Found {
+    Record(usize, usize),
+    Member(usize, usize),
+    Long(u64),
+    Cut,
+}
+
+/// A value: how long it is.
+enum Value {
+    Whole(usize),
+    /// Too long; it was passed over.
+    Long(u64),
+    /// The text ends in it.
+    Cut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Before,
+    InObject,
+    /// A list of records, and whether an object is around it.
+    InList(bool),
+    After,
+}
+
+/// How deep and in what a value is.
+#[derive(Clone, Copy, Default)]
+struct Scan {
+    depth: u32,
+    in_text: bool,
+    /// Whether anything but a bracket or a text has begun.
+    in_word: bool,
+}
+
+impl Scan {
+    /// Where the value ends, if it ends in these bytes, of which those before `at` were looked at; else how far it was looked.
+    fn end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
+        while at < bytes.len() {
+            if self.in_text {
+                match memchr3(b'"', b'\\', b'\n', &bytes[at..]) {
+                    None => return Err(bytes.len()),
+                    Some(found) if bytes[at + found] == b'\\' => {
+                        // What is escaped may lie beyond the end; it is looked at when it is there.
+                        if at + found + 1 == bytes.len() {
+                            return Err(at + found);
+                        }
+                        at += found + 2;
+                    }
+                    Some(found) => {
+                        self.in_text = false;
+                        at += found + 1;
+                        if self.depth == 0 {
+                            return Ok(at);
+                        }
+                    }
+                }
+                continue;
+            }
+            match bytes[at] {
+                b'"' if self.in_word => return Ok(at),
+                b'"' => self.in_text = true,
+                b'{' | b'[' if !self.in_word => self.depth += 1,
+                b'}' | b']' | b',' if self.depth == 0 => return Ok(at),
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return Ok(at + 1);
+                    }
+                }
+                byte if self.depth == 0 && byte.is_ascii_whitespace() => return Ok(at),
+                _ => self.in_word = self.depth == 0,
+            }
+            at += 1;
+        }
+        Err(at)
+    }
+}
+
+impl<R: Read> Frames<R> {
+    /// Of a text; `lists` are the members that hold records.
+    pub fn new(input: R, lists: &'static [&'static str]) -> Frames<R> {
+        let buffer = Vec::with_capacity(PIECE);
+        Frames { input, lists, buffer, start: 0, offset: 0, is_over: false, state: State::Before, name: Vec::new() }
+    }
+
+    /// How many bytes were taken.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next one.
+    pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
+        Ok(self.find()?.map(|found| match found {
+            Found::Record(from, to) => Frame::Record(&self.buffer[from..to]),
+            Found::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
+            Found::Long(length) => Frame::Long(length),
+            Found::Cut => Frame::Cut,
+        }))
+    }
+
+    fn find(&mut self) -> std::io::Result<Option<Found>> {
+        loop {
+            match (self.state, self.peek()?) {
+                (State::After, _) | (State::Before, None) => return Ok(None),
+                // A bare list may lack its end; an object may not.
+                (State::InList(false), None) => {
+                    self.state = State::After;
+                    return Ok(None);
+                }
+                (_, None) => return Ok(Some(self.cut())),
+                (State::Before, Some(b'[')) => self.enter(State::InList(false)),
+                (State::Before, Some(b'{')) => self.enter(State::InObject),
+                (State::Before, Some(_)) => return Ok(Some(self.cut())),
+                (State::InList(_) | State::InObject, Some(b',')) => self.take(1),
+                (State::InList(is_member), Some(b']')) => {
+                    self.enter(if is_member { State::InObject } else { State::After })
+                }
+                (State::InList(_), Some(_)) => return self.record().map(Some),
+                (State::InObject, Some(b'"')) => {
+                    if let Some(found) = self.member()? {
+                        return Ok(Some(found));
+                    }
+                }
+                (State::InObject, Some(b'}')) => self.enter(State::After),
+                (State::InObject, Some(_)) => self.take(1),
+            }
+        }
+    }
+
+    fn cut(&mut self) -> Found {
+        self.state = State::After;
+        Found::Cut
+    }
+
+    fn enter(&mut self, state: State) {
+        self.take(1);
+        self.state = state;
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// The next byte that is no space.
+    fn peek(&mut self) -> std::io::Result<Option<u8>> {
+        loop {
+            let rest = &self.buffer[self.start..];
+            if let Some(at) = rest.iter().position(|byte| !byte.is_ascii_whitespace()) {
+                let byte = rest[at];
+                self.take(at);
+                return Ok(Some(byte));
+            }
+            self.take(rest.len());
+            if !self.more()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads on, and keeps what was not taken; `false` at the end of the text.
+    fn more(&mut self) -> std::io::Result<bool> {
+        if self.is_over {
+            return Ok(false);
+        }
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let length = self.buffer.len();
+        self.buffer.resize(length + PIECE, 0);
+        let read = loop {
+            match self.input.read(&mut self.buffer[length..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        self.buffer.truncate(length + read);
+        self.is_over = read == 0;
+        Ok(read > 0)
+    }
+
+    /// The length of the value that begins here; what is longer than a record is passed over.
+    fn value(&mut self) -> std::io::Result<Value> {
+        let (mut scan, mut seen) = (Scan::default(), 0);
+        loop {
+            match scan.end(&self.buffer[self.start..], seen) {
+                Ok(end) => return Ok(Value::Whole(end)),
+                Err(looked) => seen = looked,
+            }
+            if seen > MAX_RECORD {
+                return self.pass_over(scan);
+            }
+            if !self.more()? {
+                return Ok(Value::Cut);
+            }
+        }
+    }
+
+    fn pass_over(&mut self, mut scan: Scan) -> std::io::Result<Value> {
+        let before = self.offset;
+        let mut seen = self.buffer.len() - self.start;
+        // A backslash at the very end waits for what it escapes.
+        seen -= usize::from(self.buffer.last() == Some(&b'\\') && scan.in_text);
+        loop {
+            self.take(seen);
+            if !self.more()? {
+                return Ok(Value::Cut);
+            }
+            match scan.end(&self.buffer[self.start..], 0) {
+                Ok(end) => {
+                    self.take(end);
+                    return Ok(Value::Long(self.offset - before));
+                }
+                Err(looked) => seen = looked,
+            }
+        }
+    }
+
+    fn record(&mut self) -> std::io::Result<Found> {
+        let value = self.value()?;
+        let from = self.start;
+        Ok(match value {
+            Value::Whole(length) => {
+                // What is neither a value nor ends one is a byte that does not belong here.
+                let length = length.max(1);
+                self.take(length);
+                Found::Record(from, from + length)
+            }
+            Value::Long(length) => Found::Long(length),
+            Value::Cut => self.cut(),
+        })
+    }
+
+    /// A member; `None` where it is a list that is entered, or has no value.
+    fn member(&mut self) -> std::io::Result<Option<Found>> {
+        let Value::Whole(length) = self.value()? else { return Ok(Some(self.cut())) };
+        self.name.clear();
+        // Without its quotes; a text that a line end closed has but one.
+        self.name.extend_from_slice(&self.buffer[self.start + 1..self.start + length.max(2) - 1]);
+        self.take(length);
+        if self.peek()? != Some(b':') {
+            return Ok(None);
+        }
+        self.take(1);
+        let is_list = self.lists.iter().any(|list| list.as_bytes() == self.name);
+        if self.peek()? == Some(b'[') && is_list {
+            self.enter(State::InList(true));
+            return Ok(None);
+        }
+        let value = self.value()?;
+        let from = self.start;
+        Ok(match value {
+            // Nothing but what ends a member.
+            Value::Whole(0) => None,
+            Value::Whole(length) => {
+                self.take(length);
+                Some(Found::Member(from, from + length))
+            }
+            Value::Long(length) => Some(Found::Long(length)),
+            Value::Cut => Some(self.cut()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A text that comes in pieces of so many bytes.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let length = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..length].copy_from_slice(&self.0[..length]);
+            self.0 = &self.0[length..];
+            Ok(length)
+        }
+    }
+
+    fn frames(text: &[u8], piece: usize) -> Vec<String> {
+        let mut frames = Frames::new(Pieces(text, piece), &["events"]);
+        let mut found = Vec::new();
+        // There are no more frames than bytes: what does not come to an end is found out.
+        for _ in 0..=text.len() + 1 {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            match frames.take_next().expect("memory can be read") {
+                None => return found,
+                Some(Frame::Record(bytes)) => found.push(text(bytes)),
+                Some(Frame::Member(name, value)) => found.push(format!("{}={}", text(name), text(value))),
+                Some(Frame::Long(length)) => found.push(format!("long {length}")),
+                Some(Frame::Cut) => found.push("cut".to_owned()),
+            }
+        }
+        panic!("frames of {} bytes do not end", text.len());
+    }
+
+    #[test]
+    fn records_and_members_are_found() {
+        for (text, expected) in [
+            (
+                r#"{"a": 1, "events": [{"x": [1, "}"]}, {}], "b": [2]}"#,
+                vec!["a=1", r#"{"x": [1, "}"]}"#, "{}", "b=[2]"],
+            ),
+            ("[{\"a\":1},\n {\"b\":\"\\\"]\"}\n]", vec!["{\"a\":1}", "{\"b\":\"\\\"]\"}"]),
+            // A list may lack its end, as Chrome allows; an object may not.
+            ("[{},{}", vec!["{}", "{}"]),
+            ("[{},{\"a\":", vec!["{}", "cut"]),
+            ("{\"events\":[{}", vec!["{}", "cut"]),
+            ("", vec![]),
+            ("  ", vec![]),
+            ("hello", vec!["cut"]),
+            ("[1, true, \"x\", null]", vec!["1", "true", "\"x\"", "null"]),
+            // A quote that is missing ends with its line.
+            ("[{\"a\":\"b},\n\"c\":1}\n,{}]", vec!["{\"a\":\"b},\n\"c\":1}", "{}"]),
+            ("{\"events\": 7, \"events\": [1]}", vec!["events=7", "1"]),
+        ] {
+            let found = frames(text.as_bytes(), usize::MAX);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_passed_over() {
+        let text = format!("[{{\"a\":\"{}\"}},{{}}]", "\\\\".repeat(MAX_RECORD));
+        let found = frames(text.as_bytes(), usize::MAX);
+        assert_eq!((found.len(), found[1].as_str()), (2, "{}"));
+        assert!(found[0].starts_with("long "), "{}", found[0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn pieces_make_no_difference(text in r#"([\[\]{},:"\\\n a1]|"events":|\{"ph":"X"\}){0,40}"#, piece in 1_usize..9) {
+            prop_assert_eq!(frames(text.as_bytes(), piece), frames(text.as_bytes(), usize::MAX));
+        }
+    }
+}

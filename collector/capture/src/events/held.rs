@@ -1,0 +1,277 @@
+//! A whole trace in memory, within a bound: what is checked, converted and merged.
+
+use super::open;
+use super::{Error, Event, Found, Full, Kind, Track, Value};
+use crate::writer::sink::Role;
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+/// Something that lasts, or without length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Its track.
+    pub track: u32,
+    /// Its name, by its place among the texts.
+    pub name: u32,
+    /// Its category, likewise.
+    pub category: u32,
+    /// Whether it has no length.
+    pub is_instant: bool,
+    /// When it begins.
+    pub start_ns: i64,
+    /// When it ends.
+    pub end_ns: i64,
+    /// Its arguments: where they begin, and how many there are.
+    pub arguments: (u32, u32),
+}
+
+/// A value of an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kept {
+    /// A whole number.
+    Whole(i64),
+    /// A number.
+    Real(f64),
+    /// A text, by its place.
+    Text(u32),
+    /// JSON, by the place of its text.
+    Json(u32),
+}
+
+/// A point of an arrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The arrow.
+    pub flow: u64,
+    /// Where.
+    pub track: u32,
+    /// When.
+    pub at_ns: i64,
+    /// What it says of itself.
+    pub role: Role,
+}
+
+/// What does not fit together, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Slices whose length is negative; they are kept without length.
+    pub negative_durations: u64,
+    /// Ends where nothing is open.
+    pub ends_without_begin: u64,
+    /// Begins without an end; they last to the end of the trace.
+    pub begins_without_end: u64,
+}
+
+/// A trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// What there is beside events.
+    pub found: Found,
+    /// Slices, in the order of time, longer ones first.
+    pub slices: Vec<Slice>,
+    /// Values of counters: track, time and value.
+    pub values: Vec<(u32, i64, f64)>,
+    /// Points of arrows.
+    pub points: Vec<Point>,
+    /// Names of arguments and their values.
+    pub arguments: Vec<(u32, Kept)>,
+    /// Texts; the first is empty.
+    pub texts: Vec<Box<str>>,
+    /// What did not fit together.
+    pub losses: Losses,
+}
+
+/// Texts by their content, while a trace is read.
+#[derive(Default)]
+struct Places(HashMap<Box<str>, u32>);
+
+/// A trace being read.
+struct Keeper {
+    trace: Trace,
+    places: Places,
+    open: HashMap<u32, Vec<u32>>,
+    bytes: usize,
+    limit_mib: u32,
+}
+
+/// Reads a trace into memory, of which it may take so much.
+pub fn read(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
+    let (format, input) = open::open(path)?;
+    read_from(path, format, input, limit_mib)
+}
+
+/// The same from an open file.
+pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
+    let mut keeper = Keeper::new(limit_mib);
+    let found = open::read_from(path, format, input, &mut |event| keeper.take(&event))?;
+    Ok(keeper.finish(found))
+}
+
+impl Keeper {
+    fn new(limit_mib: u32) -> Keeper {
+        let mut keeper =
+            Keeper { trace: Trace::default(), places: Places::default(), open: HashMap::new(), bytes: 0, limit_mib };
+        keeper.text("");
+        keeper
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.places.0.get(text) {
+            return *known;
+        }
+        let place = self.trace.texts.len() as u32;
+        self.trace.texts.push(text.into());
+        self.places.0.insert(text.into(), place);
+        self.bytes += 2 * text.len() + 64;
+        place
+    }
+
+    fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
+        let (track, at_ns) = (event.track, event.at_ns);
+        match event.kind {
+            Kind::Slice(length) => {
+                self.trace.losses.negative_durations += u64::from(length < 0);
+                self.slice(event, at_ns + length.max(0), false);
+            }
+            Kind::Begin => {
+                let place = self.slice(event, i64::MAX, false);
+                self.open.entry(track).or_default().push(place);
+            }
+            Kind::End => match self.open.get_mut(&track).and_then(Vec::pop) {
+                Some(place) => {
+                    let slice = &mut self.trace.slices[place as usize];
+                    self.trace.losses.negative_durations += u64::from(at_ns < slice.start_ns);
+                    slice.end_ns = at_ns.max(slice.start_ns);
+                }
+                None => self.trace.losses.ends_without_begin += 1,
+            },
+            Kind::Instant => {
+                self.slice(event, at_ns, true);
+            }
+            Kind::Counter(value) => {
+                self.trace.values.push((track, at_ns, value));
+                self.bytes += size_of::<(u32, i64, f64)>();
+            }
+            Kind::FlowStart(flow) => self.point(Point { flow, track, at_ns, role: Role::Start }),
+            Kind::FlowStep(flow) => self.point(Point { flow, track, at_ns, role: Role::Step }),
+            Kind::FlowEnd(flow) => self.point(Point { flow, track, at_ns, role: Role::End }),
+        }
+        // Places are numbers of 32 bits.
+        let is_full =
+            self.bytes >> 20 >= self.limit_mib as usize || self.trace.arguments.len() >= u32::MAX as usize / 2;
+        if is_full { Err(Full(self.limit_mib as usize, "MiB of events")) } else { Ok(()) }
+    }
+
+    fn point(&mut self, point: Point) {
+        self.trace.points.push(point);
+        self.bytes += size_of::<Point>();
+    }
+
+    fn slice(&mut self, event: &Event<'_>, end_ns: i64, is_instant: bool) -> u32 {
+        let (name, category) = (self.text(&event.name), self.text(&event.category));
+        let first = self.trace.arguments.len() as u32;
+        event.arguments.each(&mut |key, value| {
+            let key = self.text(key);
+            let value = match value {
+                Value::Whole(value) => Kept::Whole(value),
+                Value::Real(value) => Kept::Real(value),
+                Value::Text(text) => Kept::Text(self.text(&text)),
+                Value::Json(text) => Kept::Json(self.text(&text)),
+            };
+            self.trace.arguments.push((key, value));
+        });
+        let count = self.trace.arguments.len() as u32 - first;
+        self.bytes += size_of::<Slice>() + count as usize * size_of::<(u32, Kept)>();
+        let (track, start_ns) = (event.track, event.at_ns);
+        self.trace.slices.push(Slice {
+            track,
+            name,
+            category,
+            is_instant,
+            start_ns,
+            end_ns,
+            arguments: (first, count),
+        });
+        self.trace.slices.len() as u32 - 1
+    }
+
+    fn finish(mut self, found: Found) -> Trace {
+        let trace = &mut self.trace;
+        trace.losses.begins_without_end = self.open.values().map(|open| open.len() as u64).sum();
+        let ends = trace.slices.iter().filter(|slice| slice.end_ns != i64::MAX);
+        let last = ends.map(|slice| slice.end_ns).chain(trace.slices.iter().map(|slice| slice.start_ns)).max();
+        for slice in trace.slices.iter_mut().filter(|slice| slice.end_ns == i64::MAX) {
+            slice.end_ns = last.unwrap_or(slice.start_ns).max(slice.start_ns);
+        }
+        trace.slices.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns)));
+        trace.points.sort_by_key(|point| point.at_ns);
+        trace.values.sort_by_key(|value| value.1);
+        trace.found = found;
+        self.trace
+    }
+}
+
+impl Trace {
+    /// A text by its place.
+    pub fn text(&self, place: u32) -> &str {
+        &self.texts[place as usize]
+    }
+
+    /// A track by its place.
+    pub fn track(&self, place: u32) -> &Track {
+        &self.found.tracks[place as usize]
+    }
+
+    /// Arguments of a slice.
+    pub fn arguments(&self, slice: &Slice) -> &[(u32, Kept)] {
+        let (first, count) = slice.arguments;
+        &self.arguments[first as usize..(first + count) as usize]
+    }
+
+    /// The whole number that a slice has by a name.
+    pub fn whole(&self, slice: &Slice, name: &str) -> Option<i64> {
+        let found = self.arguments(slice).iter().find(|(key, _)| self.text(*key) == name)?;
+        if let Kept::Whole(value) = found.1 { Some(value) } else { None }
+    }
+
+    /// When it begins and ends.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let values = || self.values.iter().map(|value| value.1);
+        let start = self.slices.first().map(|slice| slice.start_ns).into_iter().chain(values()).min()?;
+        let end = self.slices.iter().map(|slice| slice.end_ns).chain(values()).max()?;
+        Some((start, end))
+    }
+
+    /// Slices by the points of arrows that lie on them; points on no slice are counted.
+    ///
+    /// A point lies on the innermost slice that is open then. Where none is, an end lies on the next one that begins.
+    pub fn arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
+        let mut by_track: HashMap<u32, Vec<&Point>> = HashMap::new();
+        self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));
+        let mut slices: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (place, slice) in self.slices.iter().enumerate() {
+            if by_track.contains_key(&slice.track) {
+                slices.entry(slice.track).or_default().push(place as u32);
+            }
+        }
+        let (mut arrows, mut lost): (HashMap<u32, Vec<(u64, Role)>>, u64) = (HashMap::new(), 0);
+        for (track, points) in by_track {
+            let own = slices.get(&track).map(Vec::as_slice).unwrap_or_default();
+            let (mut next, mut open) = (0, Vec::new());
+            for point in points {
+                while next < own.len() && self.slices[own[next] as usize].start_ns <= point.at_ns {
+                    open.push(own[next]);
+                    next += 1;
+                }
+                while open.pop_if(|place| self.slices[*place as usize].end_ns < point.at_ns).is_some() {}
+                let ahead = own.get(next).filter(|_| point.role == Role::End);
+                match open.last().or(ahead) {
+                    Some(place) => arrows.entry(*place).or_default().push((point.flow, point.role)),
+                    None => lost += 1,
+                }
+            }
+        }
+        (arrows, lost)
+    }
+}

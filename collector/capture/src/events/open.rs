@@ -1,0 +1,65 @@
+//! Opens a trace of any format we read: looks at its first bytes, unpacks it where it is packed, and reads it.
+
+use super::{Error, Event, Found, Full, chrome, perfetto};
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+/// Formats that are streams of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Chrome's JSON.
+    Chrome,
+    /// Perfetto's protocol buffers.
+    Perfetto,
+}
+
+/// No trace unpacks to more bytes.
+const MAX_BYTES: u64 = 1 << 40;
+/// So much is looked at.
+const LOOK: u64 = 4096;
+
+/// Opens a file: its format, and its bytes unpacked.
+pub fn open(path: &Path) -> Result<(Format, Box<dyn Read>), Error> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let (head, rest) = look(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
+    let (head, rest) = match head.starts_with(&[0x1f, 0x8b]) {
+        false => (head, rest),
+        true => {
+            let whole = Cursor::new(head).chain(rest);
+            look(Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES))).map_err(failed)?
+        }
+    };
+    let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => Format::Chrome,
+        Some(_) if head[0] == perfetto::FIRST_BYTE => Format::Perfetto,
+        None => return Err(Error::Format { path: path.to_owned(), why: "it is empty".to_owned() }),
+        Some(_) => {
+            let why = "it begins neither as JSON nor as one of Perfetto".to_owned();
+            return Err(Error::Format { path: path.to_owned(), why });
+        }
+    };
+    Ok((format, Box::new(Cursor::new(head).chain(rest))))
+}
+
+fn look(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
+    let mut head = Vec::new();
+    input.by_ref().take(LOOK).read_to_end(&mut head)?;
+    Ok((head, input))
+}
+
+/// Reads all events of an opened file.
+pub fn read_from(
+    path: &Path,
+    format: Format,
+    input: Box<dyn Read>,
+    take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
+) -> Result<Found, Error> {
+    let read = match format {
+        Format::Chrome => chrome::read(input, take),
+        Format::Perfetto => perfetto::read(input, take),
+    };
+    let read = read.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    read.map_err(|Full(limit, what)| Error::Large { path: path.to_owned(), limit, what })
+}

@@ -1,0 +1,215 @@
+//! Slices as Chrome's JSON in the shape that torch.profiler gives it, which Perfetto, chrome://tracing and
+//! HolisticTraceAnalysis open.
+
+use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
+use super::{Sort, Track};
+use serde::Serialize;
+use std::io::Write;
+
+/// A trace being written.
+pub struct ChromeSink<'a, W: Write> {
+    heading: Heading<'a>,
+    /// Processes and threads of tracks, in JSON.
+    places: Vec<[String; 2]>,
+    line: Vec<u8>,
+    out: W,
+    bytes: u64,
+    latest_ns: i64,
+}
+
+impl<'a, W: Write> ChromeSink<'a, W> {
+    /// Begins with the members of the outermost object, and the names of tracks.
+    pub fn new(heading: Heading<'a>, out: W) -> std::io::Result<ChromeSink<'a, W>> {
+        let places = (0..heading.tracks.len()).map(|track| place(heading.tracks, track)).collect();
+        let mut sink = ChromeSink { heading, places, line: Vec::new(), out, bytes: 0, latest_ns: 0 };
+        sink.line.push(b'{');
+        for (name, value) in heading.members {
+            text(&mut sink.line, name);
+            sink.line.push(b':');
+            sink.line.extend_from_slice(value.as_bytes());
+            sink.line.extend_from_slice(b",\n");
+        }
+        sink.line.extend_from_slice(b"\"traceEvents\":[\n");
+        // Every other event has a comma before it.
+        sink.line.extend_from_slice(br#"{"ph":"M","name":"process_labels","pid":0,"tid":0,"args":{"labels":""}}"#);
+        sink.flush_line()?;
+        for (index, track) in heading.tracks.iter().enumerate() {
+            let what = match track.sort {
+                Sort::Process(_) => "process_name",
+                Sort::Slices | Sort::Thread(..) => "thread_name",
+                Sort::Counter(_) => continue,
+            };
+            sink.begin("M", index);
+            sink.member("name", |line| text(line, what));
+            sink.member("args", |line| {
+                line.extend_from_slice(b"{\"name\":");
+                text(line, &track.name);
+                line.push(b'}');
+            });
+            sink.end()?;
+        }
+        Ok(sink)
+    }
+
+    /// How much was written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes a slice, and its arrows behind it.
+    pub fn slice(&mut self, slice: &Shown<'_, '_>) -> std::io::Result<()> {
+        self.begin(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
+        self.member("cat", |line| text(line, slice.category));
+        self.member("name", |line| text(line, slice.name));
+        self.member("ts", |line| micros(line, slice.start_ns));
+        if let Some(end) = slice.end_ns {
+            self.latest_ns = self.latest_ns.max(end);
+            self.member("dur", |line| micros(line, end - slice.start_ns));
+        } else {
+            self.member("s", |line| text(line, "t"));
+        }
+        if !slice.arguments.is_empty() {
+            let keys = self.heading.keys;
+            self.member("args", |line| arguments(line, keys, slice.arguments));
+        }
+        self.end()?;
+        for (id, role) in slice.flows {
+            let phase = match role {
+                Role::Start => "s",
+                Role::Step => "t",
+                Role::End => "f",
+            };
+            self.begin(phase, slice.track);
+            self.member("cat", |line| text(line, "ac2g"));
+            self.member("name", |line| text(line, "ac2g"));
+            self.member("ts", |line| micros(line, slice.start_ns));
+            self.member("id", |line| line.extend_from_slice(id.to_string().as_bytes()));
+            if *role == Role::End {
+                self.member("bp", |line| text(line, "e"));
+            }
+            self.end()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a value.
+    pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+        let (unit, name) = match &self.heading.tracks[track].sort {
+            Sort::Counter(unit) if !unit.is_empty() => (*unit, &self.heading.tracks[track].name),
+            _ => ("value", &self.heading.tracks[track].name),
+        };
+        self.begin("C", track);
+        self.member("name", |line| text(line, name));
+        self.member("ts", |line| micros(line, at_ns));
+        self.member("args", |line| {
+            line.push(b'{');
+            text(line, unit);
+            line.push(b':');
+            number(line, value);
+            line.push(b'}');
+        });
+        self.end()
+    }
+
+    fn begin(&mut self, phase: &str, track: usize) {
+        self.line.extend_from_slice(b",\n{\"ph\":\"");
+        self.line.extend_from_slice(phase.as_bytes());
+        self.line.extend_from_slice(b"\",\"pid\":");
+        self.line.extend_from_slice(self.places[track][0].as_bytes());
+        self.line.extend_from_slice(b",\"tid\":");
+        self.line.extend_from_slice(self.places[track][1].as_bytes());
+    }
+
+    fn member(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        self.line.extend_from_slice(b",\"");
+        self.line.extend_from_slice(name.as_bytes());
+        self.line.extend_from_slice(b"\":");
+        value(&mut self.line);
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        self.line.push(b'}');
+        self.flush_line()
+    }
+
+    fn flush_line(&mut self) -> std::io::Result<()> {
+        self.out.write_all(&self.line)?;
+        self.bytes += self.line.len() as u64;
+        self.line.clear();
+        Ok(())
+    }
+
+    /// Ends the object, and says how much was left out.
+    pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
+        if left_out > 0 && !self.places.is_empty() {
+            let at = self.latest_ns;
+            let slice = Shown {
+                track: 0,
+                start_ns: at,
+                end_ns: None,
+                name: TRUNCATED,
+                category: "",
+                flows: &[],
+                arguments: &[],
+            };
+            self.slice(&slice)?;
+        }
+        self.line.extend_from_slice(b"\n]}\n");
+        self.flush_line()?;
+        self.out.flush()?;
+        Ok((self.bytes, self.out))
+    }
+}
+
+/// Process and thread of a track, in JSON. What is no thread has its own place as its number.
+fn place(tracks: &[Track], track: usize) -> [String; 2] {
+    let process = |mut at: usize| loop {
+        match (&tracks[at].sort, tracks[at].parent) {
+            (Sort::Process(id), _) => break id.to_string(),
+            // Parents stand before their children, so this ends.
+            (_, Some(parent)) if parent < at => at = parent,
+            // A track of its own that others stand under is what a process is.
+            _ => break json(&tracks[at].name),
+        }
+    };
+    match tracks[track].sort {
+        Sort::Thread(process, thread) => [process.to_string(), thread.to_string()],
+        Sort::Process(id) => [id.to_string(), "0".to_owned()],
+        Sort::Slices | Sort::Counter(_) => [process(track), json(&format!("track {track}"))],
+    }
+}
+
+fn json(text: &str) -> String {
+    serde_json::to_string(text).expect("a text can be written")
+}
+
+fn text(line: &mut Vec<u8>, text: &str) {
+    text.serialize(&mut serde_json::Serializer::new(line)).expect("a text can be written");
+}
+
+fn number(line: &mut Vec<u8>, value: f64) {
+    // JSON knows no endless numbers.
+    let value = if value.is_finite() { value } else { 0.0 };
+    value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
+}
+
+/// Microseconds with three digits behind the point.
+fn micros(line: &mut Vec<u8>, ns: i64) {
+    let (sign, size) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+    write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");
+}
+
+fn arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, Argument<'_>)]) {
+    for (index, (key, argument)) in arguments.iter().enumerate() {
+        line.push(if index == 0 { b'{' } else { b',' });
+        text(line, keys[*key]);
+        line.push(b':');
+        match argument {
+            Argument::Whole(value) => write!(line, "{value}").expect("a buffer takes all"),
+            Argument::Real(value) => number(line, *value),
+            Argument::Text(value) => text(line, value),
+            Argument::Json(value) => line.extend_from_slice(value.as_bytes()),
+        }
+    }
+    line.push(b'}');
+}

@@ -1,0 +1,106 @@
+//! Slices as packets of Perfetto, each begin and end in its place in time.
+
+use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
+use super::{Packets, Track, descriptors};
+use std::io::Write;
+
+/// Packets are written when so much of them is held.
+const PIECE: usize = 1 << 18;
+/// Names from other programs are cut at so many bytes.
+const NAME_BYTES: usize = 256;
+
+/// A trace being written.
+pub struct PerfettoSink<'a, W: Write> {
+    packets: Packets<'a>,
+    out: W,
+    bytes: u64,
+    /// Ends of slices that are open, by track; the innermost last.
+    open: Vec<Vec<i64>>,
+    latest_ns: i64,
+}
+
+impl<'a, W: Write> PerfettoSink<'a, W> {
+    /// Begins with the tracks.
+    pub fn new(heading: Heading<'a>, mut out: W) -> std::io::Result<PerfettoSink<'a, W>> {
+        let cut_short = |track: &Track| Track { name: cut(&track.name).to_owned(), ..track.clone() };
+        let bytes = descriptors(&heading.tracks.iter().map(cut_short).collect::<Vec<_>>());
+        out.write_all(&bytes)?;
+        let open = vec![Vec::new(); heading.tracks.len()];
+        Ok(PerfettoSink { packets: Packets::new(heading.keys), out, bytes: bytes.len() as u64, open, latest_ns: 0 })
+    }
+
+    /// How much was written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + self.packets.held() as u64
+    }
+
+    /// Writes a slice; what is open on its track and ended before is closed first.
+    pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
+        let PerfettoSink { packets, open, .. } = self;
+        let open = &mut open[slice.track];
+        while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {
+            packets.end(slice.track, end);
+        }
+        let annotate = |annotations: &mut super::Annotations<'_>| {
+            for (id, role) in slice.flows {
+                annotations.flow(*id, *role == Role::End);
+            }
+            for (key, argument) in slice.arguments {
+                match argument {
+                    Argument::Whole(value) => annotations.int(*key, *value as u64),
+                    Argument::Real(value) => annotations.double(*key, *value),
+                    Argument::Text(text) | Argument::Json(text) => annotations.plain(*key, text),
+                }
+            }
+        };
+        let name = cut(slice.name);
+        match slice.end_ns {
+            Some(end) => {
+                packets.begin(slice.track, slice.start_ns, cut(slice.category), name, annotate);
+                // Parts end with their whole at the latest: a viewer would give the end to another.
+                let end = open.last().map_or(end, |whole| end.min(*whole));
+                self.latest_ns = self.latest_ns.max(end);
+                open.push(end);
+            }
+            None => packets.instant(slice.track, slice.start_ns, cut(slice.category), name, annotate),
+        }
+        self.write(PIECE)
+    }
+
+    /// Writes a value.
+    pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+        self.packets.count(track, at_ns, value);
+        self.write(PIECE)
+    }
+
+    fn write(&mut self, least: usize) -> std::io::Result<()> {
+        if self.packets.held() < least {
+            return Ok(());
+        }
+        self.bytes += self.packets.held() as u64;
+        self.out.write_all(self.packets.held_bytes())?;
+        self.packets.clear();
+        Ok(())
+    }
+
+    /// Closes what is open, and says how much was left out.
+    pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
+        for (track, open) in self.open.iter_mut().enumerate() {
+            while let Some(end) = open.pop() {
+                self.packets.end(track, end);
+            }
+        }
+        if left_out > 0 && !self.open.is_empty() {
+            self.packets.instant(0, self.latest_ns, "", TRUNCATED, |_| {});
+        }
+        self.write(0)?;
+        self.out.flush()?;
+        Ok((self.bytes, self.out))
+    }
+}
+
+/// The begin of a text, whole characters only.
+fn cut(text: &str) -> &str {
+    let end = (0..=NAME_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}

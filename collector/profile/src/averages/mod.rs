@@ -1,0 +1,343 @@
+//! Averages as torch.profiler's `key_averages()` gives them: self and total time on host and device, memory, and calls, of all
+//! that has one name, or one name and the same input shapes.
+//!
+//! Times are sums of whole nanoseconds; a row's percentages are of the sum of all rows' own times. A device's work is a row of
+//! its own, and part of the device time of the call that asked for it. What was allocated while a call ran counts as its own,
+//! on whichever thread it was, as torch.profiler counts it.
+
+pub mod style;
+pub mod tvm;
+
+use crate::data::{Kind, Pool, Profile, Span};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// What rows are ordered by, the largest first; the words are torch.profiler's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SortBy {
+    /// Time of a call on the host.
+    CpuTime,
+    /// Time of all calls on the host.
+    CpuTimeTotal,
+    /// The same without parts.
+    #[default]
+    SelfCpuTimeTotal,
+    /// Time of a call on the device.
+    DeviceTime,
+    /// Time of all calls on the device.
+    DeviceTimeTotal,
+    /// The same without parts.
+    SelfDeviceTimeTotal,
+    /// What was taken of the host's memory.
+    CpuMemoryUsage,
+    /// The same without parts.
+    SelfCpuMemoryUsage,
+    /// What was taken of the device's memory.
+    DeviceMemoryUsage,
+    /// The same without parts.
+    SelfDeviceMemoryUsage,
+    /// Number of calls.
+    Count,
+}
+
+/// What stands in one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grouping {
+    /// Calls with other input shapes stand in other rows.
+    pub by_input_shape: bool,
+    /// Calls at other places in the model stand in other rows, where places are known.
+    pub by_scope: bool,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Where it stands in the model, where rows are apart by that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Shapes of its inputs, where rows are apart by them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_shapes: Option<Vec<Vec<i64>>>,
+    /// Element types of those inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_dtypes: Option<Vec<String>>,
+    /// What sort of thing it is.
+    pub kind: Kind,
+    /// How often it was called.
+    pub count: u64,
+    /// Time on the host without parts.
+    pub self_cpu_time_total_ns: u64,
+    /// Time on the host.
+    pub cpu_time_total_ns: u64,
+    /// Time on the device without parts.
+    pub self_device_time_total_ns: u64,
+    /// Time on the device.
+    pub device_time_total_ns: u64,
+    /// The host's memory, taken less given back.
+    pub cpu_memory_usage_bytes: i64,
+    /// The same without parts.
+    pub self_cpu_memory_usage_bytes: i64,
+    /// The device's memory, likewise.
+    pub device_memory_usage_bytes: i64,
+    /// The same without parts.
+    pub self_device_memory_usage_bytes: i64,
+    /// The shortest call.
+    pub min_ns: u64,
+    /// The middle call; of an even number, the lower one.
+    pub median_ns: u64,
+    /// The call that 95 in 100 do not exceed.
+    pub p95_ns: u64,
+}
+
+/// All rows, and the sums that shares are of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Averages {
+    /// The rows, in the order of their first calls.
+    pub rows: Vec<Row>,
+    /// Own times of all rows on the host.
+    pub self_cpu_time_total_ns: u64,
+    /// Own times of all work of devices.
+    pub self_device_time_total_ns: u64,
+    /// Whether memory was looked at.
+    pub has_memory: bool,
+}
+
+impl Row {
+    /// Mean time of a call on the host.
+    pub fn cpu_time_ns(&self) -> f64 {
+        self.cpu_time_total_ns as f64 / self.count.max(1) as f64
+    }
+
+    /// Mean time of a call on the device.
+    pub fn device_time_ns(&self) -> f64 {
+        self.device_time_total_ns as f64 / self.count.max(1) as f64
+    }
+
+    fn order(&self, by: SortBy) -> f64 {
+        match by {
+            SortBy::CpuTime => self.cpu_time_ns(),
+            SortBy::CpuTimeTotal => self.cpu_time_total_ns as f64,
+            SortBy::SelfCpuTimeTotal => self.self_cpu_time_total_ns as f64,
+            SortBy::DeviceTime => self.device_time_ns(),
+            SortBy::DeviceTimeTotal => self.device_time_total_ns as f64,
+            SortBy::SelfDeviceTimeTotal => self.self_device_time_total_ns as f64,
+            SortBy::CpuMemoryUsage => self.cpu_memory_usage_bytes as f64,
+            SortBy::SelfCpuMemoryUsage => self.self_cpu_memory_usage_bytes as f64,
+            SortBy::DeviceMemoryUsage => self.device_memory_usage_bytes as f64,
+            SortBy::SelfDeviceMemoryUsage => self.self_device_memory_usage_bytes as f64,
+            SortBy::Count => self.count as f64,
+        }
+    }
+}
+
+impl Averages {
+    /// All rows as CSV.
+    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.write_record([
+            "name",
+            "kind",
+            "scope",
+            "input_shapes",
+            "count",
+            "self_cpu_time_total_ns",
+            "cpu_time_total_ns",
+            "self_device_time_total_ns",
+            "device_time_total_ns",
+            "cpu_memory_usage_bytes",
+            "self_cpu_memory_usage_bytes",
+            "device_memory_usage_bytes",
+            "self_device_memory_usage_bytes",
+            "min_ns",
+            "median_ns",
+            "p95_ns",
+        ])?;
+        for row in &self.rows {
+            let shapes = row.input_shapes.as_ref().map(|shapes| format!("{shapes:?}")).unwrap_or_default();
+            let times = [row.count, row.self_cpu_time_total_ns, row.cpu_time_total_ns, row.self_device_time_total_ns];
+            let memory = [
+                row.cpu_memory_usage_bytes,
+                row.self_cpu_memory_usage_bytes,
+                row.device_memory_usage_bytes,
+                row.self_device_memory_usage_bytes,
+            ];
+            let scope = row.scope.clone().unwrap_or_default();
+            let words = [row.name.clone(), format!("{:?}", row.kind).to_lowercase(), scope, shapes];
+            let numbers = times.into_iter().chain([row.device_time_total_ns]).map(|value| value.to_string());
+            let numbers = numbers.chain(memory.iter().map(i64::to_string));
+            let calls = [row.min_ns, row.median_ns, row.p95_ns].map(|value| value.to_string());
+            table.write_record(words.into_iter().chain(numbers).chain(calls))?;
+        }
+        table.into_inner().map_err(|error| error.into_error().into())
+    }
+
+    /// Orders rows; equal ones stay in the order of their first calls.
+    pub fn sort(&mut self, by: SortBy) {
+        self.rows.sort_by(|left, right| right.order(by).total_cmp(&left.order(by)));
+    }
+}
+
+/// The averages of a profile.
+pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
+    let own = profile.self_ns();
+    let device = device_times(profile);
+    let memory = Memory::of(profile);
+    let (groups, group_of) = groups(profile, grouping);
+    let mut rows = groups;
+    let mut times: Vec<Vec<u64>> = vec![Vec::new(); rows.len()];
+    let mut used: Vec<[i64; 2]> = Vec::new();
+    if memory.is_known() {
+        used = profile.spans.iter().map(|span| memory.during(span)).collect();
+    }
+    for (place, span) in profile.spans.iter().enumerate() {
+        let Some(group) = group_of(span) else { continue };
+        let row = &mut rows[group];
+        row.count += 1;
+        times[group].push(span.duration_ns);
+        if is_device(span) {
+            row.self_device_time_total_ns += span.duration_ns;
+            row.device_time_total_ns += span.duration_ns;
+            continue;
+        }
+        row.self_cpu_time_total_ns += own[place];
+        row.cpu_time_total_ns += span.duration_ns;
+        row.self_device_time_total_ns += device[place].0;
+        row.device_time_total_ns += device[place].1;
+        if let Some([host, other]) = used.get(place) {
+            row.cpu_memory_usage_bytes += host;
+            row.self_cpu_memory_usage_bytes += host;
+            row.device_memory_usage_bytes += other;
+            row.self_device_memory_usage_bytes += other;
+            if let Some(whole) = span.parent.and_then(|parent| group_of(&profile.spans[parent as usize])) {
+                rows[whole].self_cpu_memory_usage_bytes -= host;
+                rows[whole].self_device_memory_usage_bytes -= other;
+            }
+        }
+    }
+    for (row, times) in rows.iter_mut().zip(&mut times) {
+        times.sort_unstable();
+        let at = |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
+        (row.min_ns, row.median_ns, row.p95_ns) = (times[0], at(0.5), at(0.95));
+    }
+    rows.extend(memory.outside(profile, grouping));
+    let devices = rows.iter().filter(|row| is_work_of_device(row.kind));
+    Averages {
+        self_cpu_time_total_ns: rows.iter().map(|row| row.self_cpu_time_total_ns).sum(),
+        self_device_time_total_ns: devices.map(|row| row.self_device_time_total_ns).sum(),
+        has_memory: memory.is_known(),
+        rows,
+    }
+}
+
+fn is_work_of_device(kind: Kind) -> bool {
+    matches!(kind, Kind::Kernel | Kind::Copy)
+}
+
+fn is_device(span: &Span) -> bool {
+    is_work_of_device(span.kind)
+}
+
+/// What calls of one row have in common: sort and name, and scope and shapes where rows are apart by them.
+type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
+
+/// Empty rows, and which of them a span belongs to; parts of operators on other threads belong to none.
+fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize>) {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
+    let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
+    for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
+        by_operator.entry((span.kind, span.operator)).or_insert_with(|| {
+            let operator = &profile.operators[span.operator as usize];
+            let name = operator.name.as_str();
+            let scope = grouping.by_scope.then_some(operator.scope.as_str());
+            let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
+            // Shapes alone tell rows apart, as they do in torch.profiler.
+            *by_key.entry((span.kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
+                rows.push(Row {
+                    name: name.to_owned(),
+                    kind: span.kind,
+                    scope: scope.map(str::to_owned),
+                    input_shapes: shapes.map(|(shapes, _)| shapes.to_vec()),
+                    input_dtypes: shapes.map(|(_, dtypes)| dtypes.to_vec()),
+                    ..Row::default()
+                });
+                rows.len() - 1
+            })
+        });
+    }
+    (rows, move |span: &Span| by_operator.get(&(span.kind, span.operator)).copied())
+}
+
+/// Time on the device of each span: what it asked for itself, and with all its parts.
+pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
+    let mut times = vec![(0, 0); profile.spans.len()];
+    // Parts stand behind their wholes, so from the end all parts of a span are done before it.
+    for (place, span) in profile.spans.iter().enumerate().rev() {
+        let Some(parent) = span.parent else { continue };
+        let all = times[place].1;
+        let whole: &mut (u64, u64) = &mut times[parent as usize];
+        if is_device(span) {
+            whole.0 += span.duration_ns;
+            whole.1 += span.duration_ns;
+        } else {
+            whole.1 += all;
+        }
+    }
+    times
+}
+
+/// Sums of what was taken, by time: of the host and of devices.
+struct Memory {
+    at_ns: Vec<u64>,
+    sums: Vec<[i64; 2]>,
+}
+
+impl Memory {
+    fn of(profile: &Profile) -> Memory {
+        let mut sum = [0; 2];
+        let sums = profile.memory.iter().map(|event| {
+            sum[usize::from(event.pool == Pool::Device)] += event.bytes;
+            sum
+        });
+        let sums = std::iter::once([0; 2]).chain(sums).collect();
+        Memory { at_ns: profile.memory.iter().map(|event| event.at_ns).collect(), sums }
+    }
+
+    fn is_known(&self) -> bool {
+        !self.at_ns.is_empty()
+    }
+
+    /// Both ends count.
+    fn during(&self, span: &Span) -> [i64; 2] {
+        if is_device(span) {
+            return [0; 2];
+        }
+        let from = self.at_ns.partition_point(|at| *at < span.start_ns);
+        let to = self.at_ns.partition_point(|at| *at <= span.end_ns()).max(from);
+        let (before, after) = (self.sums[from], self.sums[to]);
+        [after[0] - before[0], after[1] - before[1]]
+    }
+
+    /// What was taken while nothing ran.
+    fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<Row> {
+        let none = grouping.by_input_shape.then(Vec::new);
+        let mut row = Row { name: "[memory]".to_owned(), input_shapes: none, ..Row::default() };
+        let (mut spans, mut end) = (profile.spans.iter().filter(|span| !is_device(span)).peekable(), None);
+        for (place, at) in self.at_ns.iter().enumerate() {
+            while let Some(span) = spans.next_if(|span| span.start_ns <= *at) {
+                end = end.max(Some(span.end_ns()));
+            }
+            if end.is_none_or(|end| end < *at) {
+                let [host, device] = [0, 1].map(|pool| self.sums[place + 1][pool] - self.sums[place][pool]);
+                row.count += 1;
+                row.cpu_memory_usage_bytes += host;
+                row.self_cpu_memory_usage_bytes += host;
+                row.device_memory_usage_bytes += device;
+                row.self_device_memory_usage_bytes += device;
+            }
+        }
+        (row.count > 0).then_some(row)
+    }
+}

@@ -1,0 +1,237 @@
+//! The report that TVM had until version 0.23: its JSON, its rows and its table.
+//!
+//! A value is wrapped in the name of its unit, `{"microseconds": 12.5}`. Calls of one hash (or name), shapes and device are one
+//! row: durations, counts and percentages add up, ratios are averaged, texts that differ become empty.
+
+use crate::data::{Kind, Operator, Profile, Span};
+use report::{Table, figures, words};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A value with its unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// A time.
+    Microseconds(f64),
+    /// A number of things.
+    Count(i64),
+    /// A part of hundred.
+    Percent(f64),
+    /// A number without a unit.
+    Ratio(f64),
+    /// A text.
+    String(String),
+}
+
+/// What is known of a call or a device, by name.
+pub type Metrics = BTreeMap<String, Metric>;
+
+/// A report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Calls.
+    pub calls: Vec<Metrics>,
+    /// What is known of whole devices.
+    pub device_metrics: BTreeMap<String, Metrics>,
+    /// How it came about.
+    pub configuration: BTreeMap<String, serde_json::Value>,
+}
+
+/// The member that holds calls.
+pub const CALLS: &str = "calls";
+const NAME: &str = "Name";
+const DURATION: &str = "Duration (us)";
+const PERCENT: &str = "Percent";
+const DEVICE: &str = "Device";
+const COUNT: &str = "Count";
+const SHAPES: &str = "Argument Shapes";
+const HASH: &str = "Hash";
+/// Columns that stand first, in this order; others follow by their names.
+const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
+/// A call without a device is the host's.
+const HOST: &str = "cpu0";
+
+impl Metric {
+    /// The number, where it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Metric::Microseconds(value) | Metric::Percent(value) | Metric::Ratio(value) => Some(*value),
+            Metric::Count(value) => Some(*value as f64),
+            Metric::String(_) => None,
+        }
+    }
+
+    /// The text, where it is one.
+    pub fn text(&self) -> Option<&str> {
+        if let Metric::String(text) = self { Some(text) } else { None }
+    }
+
+    /// With all digits.
+    fn exact(&self) -> String {
+        self.number().map_or_else(|| self.to_string(), |number| number.to_string())
+    }
+
+    fn with(&self, other: &Metric) -> Metric {
+        match (self, other) {
+            (Metric::Microseconds(one), Metric::Microseconds(two)) => Metric::Microseconds(one + two),
+            (Metric::Count(one), Metric::Count(two)) => Metric::Count(one.saturating_add(*two)),
+            (Metric::Percent(one), Metric::Percent(two)) => Metric::Percent(one + two),
+            (Metric::String(one), Metric::String(two)) if one == two => self.clone(),
+            _ => Metric::String(String::new()),
+        }
+    }
+}
+
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Metric::Microseconds(value) | Metric::Percent(value) | Metric::Ratio(value) => write!(f, "{value:.2}"),
+            Metric::Count(value) => write!(f, "{value}"),
+            Metric::String(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The report of a profile: a call is a span, and its duration what no part of it took.
+pub fn of(profile: &Profile) -> Report {
+    let own = profile.self_ns();
+    let mut totals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
+        let total = totals.entry(device(profile, span)).or_insert((u64::MAX, 0));
+        *total = (total.0.min(span.start_ns), total.1.max(span.end_ns()));
+    }
+    let whole_us = |(start, end): &(u64, u64)| (end - start) as f64 / 1e3;
+    let longest = totals.values().map(whole_us).fold(0.0, f64::max);
+    let percent = |us: f64| Metric::Percent(if longest > 0.0 { us / longest * 100.0 } else { 0.0 });
+    let mut sums: BTreeMap<(u32, String), (u64, i64)> = BTreeMap::new();
+    for (span, own) in profile.spans.iter().zip(own).filter(|(span, _)| span.kind != Kind::Task) {
+        let sum = sums.entry((span.operator, device(profile, span))).or_default();
+        *sum = (sum.0 + own, sum.1 + 1);
+    }
+    let calls = sums.into_iter().map(|((operator, device), (ns, count))| {
+        let operator = &profile.operators[operator as usize];
+        let mut call = Metrics::new();
+        let us = ns as f64 / 1e3;
+        call.insert(NAME.to_owned(), Metric::String(operator.name.clone()));
+        call.insert(DURATION.to_owned(), Metric::Microseconds(us));
+        call.insert(PERCENT.to_owned(), percent(us));
+        call.insert(DEVICE.to_owned(), Metric::String(device));
+        call.insert(COUNT.to_owned(), Metric::Count(count));
+        call.insert(SHAPES.to_owned(), Metric::String(argument_shapes(operator)));
+        call.extend(operator.task.clone().map(|task| (HASH.to_owned(), Metric::String(task))));
+        call.extend(operator.layout.clone().map(|layout| ("layout".to_owned(), Metric::String(layout))));
+        call
+    });
+    let calls = calls.collect();
+    let device_metrics = totals.iter().map(|(name, total)| {
+        let us = whole_us(total);
+        let device = Metric::String(name.clone());
+        let metrics = [(DURATION, Metric::Microseconds(us)), (PERCENT, percent(us)), (DEVICE, device)];
+        (name.clone(), metrics.map(|(name, value)| (name.to_owned(), value)).into())
+    });
+    let device_metrics = device_metrics.collect();
+    Report { calls, device_metrics, configuration: BTreeMap::new() }
+}
+
+fn device(profile: &Profile, span: &Span) -> String {
+    let track = &profile.tracks[span.track as usize];
+    if track.is_device { track.name.clone() } else { HOST.to_owned() }
+}
+
+/// `float32[1, 64], int64[2]`: inputs, then outputs, whose element types are not known apart.
+fn argument_shapes(operator: &Operator) -> String {
+    let list = |shape: &[i64]| shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let inputs = operator.input_shapes.iter().zip(&operator.input_dtypes);
+    let inputs = inputs.map(|(shape, dtype)| format!("{dtype}[{}]", list(shape)));
+    let outputs = operator.output_shapes.iter().map(|shape| format!("[{}]", list(shape)));
+    inputs.chain(outputs).collect::<Vec<_>>().join(", ")
+}
+
+impl Report {
+    /// One row for each hash, shapes and device; the longest first.
+    pub fn rows(&self) -> Vec<Metrics> {
+        let text = |call: &Metrics, name: &str| call.get(name).and_then(Metric::text).unwrap_or_default().to_owned();
+        let mut rows: Vec<(Metrics, usize)> = Vec::new();
+        let mut places = BTreeMap::new();
+        for call in &self.calls {
+            let name = if call.contains_key(HASH) { text(call, HASH) } else { text(call, NAME) };
+            let place = *places.entry((name, text(call, SHAPES), text(call, DEVICE))).or_insert(rows.len());
+            match rows.get_mut(place) {
+                None => rows.push((call.clone(), 1)),
+                Some((row, calls)) => {
+                    *calls += 1;
+                    for (name, value) in call {
+                        let sum = match (row.get(name), value) {
+                            // Averaged over all calls: each new one moves the mean by its part.
+                            (Some(Metric::Ratio(mean)), Metric::Ratio(value)) => {
+                                Metric::Ratio(mean + (value - mean) / *calls as f64)
+                            }
+                            (Some(known), value) => known.with(value),
+                            (None, value) => value.clone(),
+                        };
+                        row.insert(name.clone(), sum);
+                    }
+                }
+            }
+        }
+        let mut rows: Vec<Metrics> = rows.into_iter().map(|(row, _)| row).collect();
+        rows.sort_by(|left, right| duration(right).total_cmp(&duration(left)));
+        rows
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = FIRST.to_vec();
+        let others: BTreeSet<&str> = self.calls.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        names.extend(others.into_iter().filter(|name| !FIRST.contains(name)));
+        names
+    }
+
+    /// All rows as CSV.
+    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+        let names = self.names();
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.write_record(&names)?;
+        for row in self.rows() {
+            table.write_record(names.iter().map(|name| row.get(*name).map(Metric::exact).unwrap_or_default()))?;
+        }
+        table.into_inner().map_err(|error| error.into_error().into())
+    }
+
+    /// The table: rows, their sum, and whole devices; `limit` rows at most.
+    pub fn table(&self, limit: usize) -> Table {
+        let names = self.names();
+        let is_words = |name: &str| [NAME, DEVICE, SHAPES, HASH].contains(&name);
+        let columns = names.iter().map(|name| if is_words(name) { words(*name) } else { figures(*name) });
+        let mut table = Table::new(columns);
+        let rows = self.rows();
+        let mut add = |row: &Metrics| {
+            table.row(names.iter().map(|name| row.get(*name).map(Metric::to_string).unwrap_or_default()))
+        };
+        rows.iter().take(limit).for_each(&mut add);
+        add(&sum(&rows));
+        for (device, metrics) in &self.device_metrics {
+            let mut total = metrics.clone();
+            total.insert(NAME.to_owned(), Metric::String("Total".to_owned()));
+            total.entry(DEVICE.to_owned()).or_insert_with(|| Metric::String(device.clone()));
+            add(&total);
+        }
+        table
+    }
+}
+
+fn duration(row: &Metrics) -> f64 {
+    row.get(DURATION).and_then(Metric::number).unwrap_or(0.0)
+}
+
+/// What all rows take together.
+fn sum(rows: &[Metrics]) -> Metrics {
+    let mut sum = Metrics::from([(NAME.to_owned(), Metric::String("Sum".to_owned()))]);
+    for row in rows {
+        for (name, value) in row.iter().filter(|(_, value)| !matches!(value, Metric::String(_) | Metric::Ratio(_))) {
+            let value = sum.get(name).map_or_else(|| value.clone(), |known| known.with(value));
+            sum.insert(name.clone(), value);
+        }
+    }
+    sum
+}

@@ -1,0 +1,287 @@
+//! A profile as a trace to look at: operators on their threads with steps around them, arrows to their parts on other threads
+//! and on devices, and tracks of memory, speed and processor time.
+
+use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
+use capture::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
+use capture::writer::{Sort, Track};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Names of arguments; those of counters follow.
+const KEYS: [&str; 10] =
+    ["External id", "Input Dims", "Input type", "text", "scope", "task", "schedule", "flops", "bytes", "cpu_ns"];
+
+/// Places in `KEYS`.
+mod key {
+    pub const EXTERNAL: usize = 0;
+    pub const DIMS: usize = 1;
+    pub const TYPES: usize = 2;
+    pub const TEXT: usize = 3;
+    pub const SCOPE: usize = 4;
+    pub const TASK: usize = 5;
+    pub const SCHEDULE: usize = 6;
+    pub const FLOPS: usize = 7;
+    pub const BYTES: usize = 8;
+    pub const CPU: usize = 9;
+}
+
+/// Writes the trace, of at most about `limit` bytes.
+pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
+    let tracks = Tracks::of(profile);
+    let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
+    let mut keys: Vec<&str> = KEYS.to_vec();
+    keys.extend(profile.counters.iter().map(|counter| counter.name.as_str()));
+    let heading = Heading { tracks: &tracks.list, keys: &keys, members: &members(profile) };
+    let mut sink = Sink::new(format, heading, out, limit)?;
+    slices(profile, &tracks, &steps, &mut sink)?;
+    counts(profile, &tracks, &mut sink)?;
+    sink.finish()
+}
+
+/// What HolisticTraceAnalysis and torch's own tools ask a trace for.
+fn members(profile: &Profile) -> Vec<(String, String)> {
+    let has_flops = profile.operators.iter().any(|operator| operator.flops.is_some());
+    let name = serde_json::to_string(&profile.model).expect("a text can be written");
+    [
+        ("schemaVersion", "1".to_owned()),
+        ("deviceProperties", "[]".to_owned()),
+        ("record_shapes", "1".to_owned()),
+        ("profile_memory", u8::from(!profile.memory.is_empty()).to_string()),
+        ("with_flops", u8::from(has_flops).to_string()),
+        ("distributedInfo", "{\"rank\":0}".to_owned()),
+        ("displayTimeUnit", "\"ms\"".to_owned()),
+        ("traceName", name),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// The tracks of a trace.
+struct Tracks {
+    list: Vec<Track>,
+    /// Ours, by the places of the profile's.
+    places: Vec<usize>,
+    memory: BTreeMap<Pool, usize>,
+    speed: Option<usize>,
+    share: Option<usize>,
+}
+
+impl Tracks {
+    fn of(profile: &Profile) -> Tracks {
+        let mut tracks =
+            Tracks { list: Vec::new(), places: Vec::new(), memory: BTreeMap::new(), speed: None, share: None };
+        let number = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
+        let mut processes: BTreeMap<u64, usize> = BTreeMap::new();
+        for track in &profile.tracks {
+            let process = *processes.entry(track.process).or_insert_with(|| {
+                tracks.list.push(Track {
+                    name: profile.model.clone(),
+                    sort: Sort::Process(number(track.process)),
+                    ..Track::default()
+                });
+                tracks.list.len() - 1
+            });
+            let thread = Sort::Thread(number(track.process), i64::try_from(track.id).unwrap_or(i64::MAX));
+            let sort = if track.is_device { Sort::Slices } else { thread };
+            let place = tracks.add(Track { name: track.name.clone(), parent: Some(process), sort, ..Track::default() });
+            tracks.places.push(place);
+        }
+        let process = processes.values().next().copied();
+        let counter = |name: &str, unit| Track {
+            name: name.to_owned(),
+            parent: process,
+            sort: Sort::Counter(unit),
+            ..Track::default()
+        };
+        for event in &profile.memory {
+            if !tracks.memory.contains_key(&event.pool) {
+                let place = tracks.add(counter(pool(event.pool), "byte"));
+                tracks.memory.insert(event.pool, place);
+            }
+        }
+        if profile.operators.iter().any(|operator| operator.flops.is_some()) {
+            tracks.speed = Some(tracks.add(counter("speed", "GFLOP/s")));
+        }
+        if profile.spans.iter().any(|span| span.cpu_ns.is_some()) {
+            tracks.share = Some(tracks.add(counter("processor share", "%")));
+        }
+        tracks
+    }
+
+    fn add(&mut self, track: Track) -> usize {
+        self.list.push(track);
+        self.list.len() - 1
+    }
+}
+
+fn pool(pool: Pool) -> &'static str {
+    match pool {
+        Pool::Activations => "memory of activations",
+        Pool::Weights => "memory of weights",
+        Pool::Border => "memory of inputs and outputs",
+        Pool::Workspace => "memory of workspaces",
+        Pool::Device => "memory of the device",
+    }
+}
+
+/// The word of torch.profiler for a sort of spans.
+fn category(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Operator => "cpu_op",
+        Kind::Task => "task",
+        Kind::Kernel => "kernel",
+        Kind::Copy => "gpu_memcpy",
+        Kind::Runtime => "cuda_runtime",
+        Kind::Range => "user_annotation",
+        Kind::Overhead => "overhead",
+    }
+}
+
+/// Slices of steps and spans, in the order of time, wholes before their parts.
+fn slices<'a, W: Write>(
+    profile: &'a Profile,
+    tracks: &Tracks,
+    names: &'a [String],
+    sink: &mut Sink<'a, W>,
+) -> std::io::Result<()> {
+    let spans = &profile.spans;
+    let mut order: Vec<u32> = (0..spans.len() as u32).collect();
+    let key = |at: &u32| (spans[*at as usize].start_ns, std::cmp::Reverse(spans[*at as usize].end_ns()));
+    order.sort_by_key(key);
+    let known: Vec<Known> = profile.operators.iter().map(Known::of).collect();
+    let parts = parts(profile);
+    let mut counted: Vec<u32> = (0..profile.counts.len() as u32).collect();
+    counted.sort_by_key(|at| profile.counts[*at as usize].span);
+    let mut steps = profile.steps.iter().zip(names).peekable();
+    let (mut arguments, mut flows) = (Vec::new(), Vec::new());
+    for at in order {
+        let span = &spans[at as usize];
+        while let Some(step) = steps.next_if(|(step, _)| step.start_ns <= span.start_ns) {
+            write_step(step, tracks, sink)?;
+        }
+        known[span.operator as usize].arguments(&profile.operators[span.operator as usize], span, &mut arguments);
+        arguments.push((key::EXTERNAL, Argument::Whole(i64::from(caller(spans, at)) + 1)));
+        let first = counted.partition_point(|count| profile.counts[*count as usize].span < at);
+        for count in
+            counted[first..].iter().map(|count| &profile.counts[*count as usize]).take_while(|one| one.span == at)
+        {
+            let value = i64::try_from(count.value).unwrap_or(i64::MAX);
+            arguments.push((KEYS.len() + count.counter as usize, Argument::Whole(value)));
+        }
+        flows.clear();
+        let first = parts.partition_point(|(whole, _)| *whole < at);
+        let own = parts[first..].iter().take_while(|(whole, _)| *whole == at);
+        flows.extend(own.map(|(_, part)| (u64::from(*part) + 1, Role::Start)));
+        if span.parent.is_some_and(|parent| spans[parent as usize].track != span.track) {
+            flows.push((u64::from(at) + 1, Role::End));
+        }
+        sink.slice(&Shown {
+            track: tracks.places[span.track as usize],
+            start_ns: ns(span.start_ns),
+            end_ns: Some(ns(span.end_ns())),
+            name: &profile.operators[span.operator as usize].name,
+            category: category(span.kind),
+            flows: &flows,
+            arguments: &arguments,
+        })?;
+    }
+    steps.try_for_each(|step| write_step(step, tracks, sink))
+}
+
+/// The call that a device's work was asked for by, else the span itself.
+fn caller(spans: &[Span], at: u32) -> u32 {
+    let span = &spans[at as usize];
+    if matches!(span.kind, Kind::Kernel | Kind::Copy) { span.parent.unwrap_or(at) } else { at }
+}
+
+/// Spans whose parts lie on other tracks, and those parts, in the order of the first.
+fn parts(profile: &Profile) -> Vec<(u32, u32)> {
+    let spans = profile.spans.iter().enumerate();
+    let elsewhere = spans.filter_map(|(at, span)| {
+        let parent = span.parent?;
+        (profile.spans[parent as usize].track != span.track).then_some((parent, at as u32))
+    });
+    let mut parts: Vec<(u32, u32)> = elsewhere.collect();
+    parts.sort_unstable();
+    parts
+}
+
+fn write_step<'a, W: Write>(
+    (step, name): (&Step, &'a String),
+    tracks: &Tracks,
+    sink: &mut Sink<'a, W>,
+) -> std::io::Result<()> {
+    // The thread that calls is the first.
+    let Some(track) = tracks.places.first() else { return Ok(()) };
+    sink.slice(&Shown {
+        track: *track,
+        start_ns: ns(step.start_ns),
+        end_ns: Some(ns(step.end_ns())),
+        name,
+        category: "user_annotation",
+        flows: &[],
+        arguments: &[],
+    })
+}
+
+/// What is said of every call of an operator, made once.
+struct Known {
+    dims: String,
+    types: String,
+}
+
+impl Known {
+    fn of(operator: &Operator) -> Known {
+        let types = serde_json::to_string(&operator.input_dtypes).expect("texts can be written");
+        Known { dims: format!("{:?}", operator.input_shapes), types }
+    }
+
+    fn arguments<'a>(&'a self, operator: &'a Operator, span: &Span, arguments: &mut Vec<(usize, Argument<'a>)>) {
+        arguments.clear();
+        if !operator.input_shapes.is_empty() {
+            arguments.push((key::DIMS, Argument::Json(&self.dims)));
+            arguments.push((key::TYPES, Argument::Json(&self.types)));
+        }
+        let texts = [
+            (key::TEXT, Some(&operator.text)),
+            (key::SCOPE, Some(&operator.scope)),
+            (key::TASK, operator.task.as_ref()),
+            (key::SCHEDULE, operator.schedule.as_ref()),
+        ];
+        let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text.filter(|text| !text.is_empty())?)));
+        arguments.extend(texts.map(|(key, text)| (key, Argument::Text(text))));
+        let numbers = [(key::FLOPS, operator.flops), (key::BYTES, operator.bytes), (key::CPU, span.cpu_ns)];
+        let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?)));
+        arguments.extend(numbers.map(|(key, number)| (key, Argument::Whole(ns(number)))));
+    }
+}
+
+/// Values over time: memory where it changes, speed and processor share of each operator while it runs.
+fn counts<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
+    for event in &profile.memory {
+        sink.count(tracks.memory[&event.pool], ns(event.at_ns), event.live_bytes as f64)?;
+    }
+    let is_operator = |span: &&Span| span.kind == Kind::Operator && span.duration_ns > 0;
+    let mut operators: Vec<&Span> = profile.spans.iter().filter(is_operator).collect();
+    operators.sort_by_key(|span| span.start_ns);
+    for span in operators {
+        let duration = span.duration_ns as f64;
+        let flops = profile.operators[span.operator as usize].flops;
+        let values = [
+            (tracks.speed, flops.map(|flops| flops as f64 / duration)),
+            (tracks.share, span.cpu_ns.map(|cpu| cpu as f64 / duration * 100.0)),
+        ];
+        for (track, value) in values {
+            if let (Some(track), Some(value)) = (track, value) {
+                sink.count(track, ns(span.start_ns), value)?;
+                sink.count(track, ns(span.end_ns()), 0.0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Times beyond what a trace can hold end there.
+fn ns(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,266 @@
+//! Takes the events of a trace one by one and keeps what a profile is made of: spans, and what was called with which shapes.
+
+use super::Bounds;
+use super::nest::{self, Raw};
+use super::shapes::{self, OnnxArguments, TorchArguments};
+use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
+use capture::events::{Arguments, Event, Found, Full, Kind as Sort};
+use std::collections::{HashMap, HashSet};
+
+/// Operators with more different shapes than this are no operators.
+const MAX_OPERATORS: usize = 5_000_000;
+/// Slices that begin and do not end, on one track.
+const MAX_OPEN: usize = 100_000;
+
+/// What torch.profiler leaves out of its tables.
+const HIDDEN: [&str; 7] = [
+    "[OutOfMemory]",
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+];
+const MEMORY: &str = "[memory]";
+const STEP: &str = "ProfilerStep#";
+
+/// Who wrote a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Writer {
+    #[default]
+    Unknown,
+    Torch,
+    OnnxRuntime,
+}
+
+/// What was taken so far.
+pub struct Gather {
+    bounds: Bounds,
+    writer: Writer,
+    spans: Vec<Raw>,
+    operators: Vec<Operator>,
+    by_key: HashMap<Box<[u8]>, u32>,
+    key: Vec<u8>,
+    /// Slices whose ends are not known yet, and when they began.
+    open: HashMap<u32, Vec<(Option<Called>, i64)>>,
+    device_tracks: HashSet<u32>,
+    memory: Vec<(i64, i64, Option<i64>, bool)>,
+    steps: Vec<(u64, i64, i64)>,
+    unended: u64,
+}
+
+/// What a slice is of.
+struct Called {
+    kind: Kind,
+    operator: u32,
+    /// The number by which a device's work names it.
+    external: Option<u64>,
+    /// Its number, where it is a step.
+    step: Option<u64>,
+}
+
+impl Gather {
+    /// Nothing yet.
+    pub fn new(bounds: Bounds) -> Gather {
+        Gather {
+            bounds,
+            writer: Writer::Unknown,
+            spans: Vec::new(),
+            operators: Vec::new(),
+            by_key: HashMap::new(),
+            key: Vec::new(),
+            open: HashMap::new(),
+            device_tracks: HashSet::new(),
+            memory: Vec::new(),
+            steps: Vec::new(),
+            unended: 0,
+        }
+    }
+
+    /// Takes one event.
+    pub fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
+        match event.kind {
+            Sort::Slice(length) => match self.called(event)? {
+                Some(called) => self.push(called, event.track, (event.at_ns, event.at_ns + length.max(0))),
+                None => Ok(()),
+            },
+            Sort::Begin => {
+                let called = self.called(event)?;
+                let open = self.open.entry(event.track).or_default();
+                if open.len() >= MAX_OPEN {
+                    self.unended += 1;
+                } else {
+                    open.push((called, event.at_ns));
+                }
+                Ok(())
+            }
+            Sort::End => match self.open.get_mut(&event.track).and_then(Vec::pop) {
+                Some((Some(called), start_ns)) => self.push(called, event.track, (start_ns, event.at_ns.max(start_ns))),
+                _ => Ok(()),
+            },
+            Sort::Instant if event.name == MEMORY => self.allocation(event),
+            _ => Ok(()),
+        }
+    }
+
+    fn push(&mut self, called: Called, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
+        if self.spans.len() >= self.bounds.spans {
+            return Err(Full(self.bounds.spans, "spans"));
+        }
+        let Called { kind, operator, external, step } = called;
+        if matches!(kind, Kind::Kernel | Kind::Copy) {
+            self.device_tracks.insert(track);
+        }
+        self.steps.extend(step.map(|number| (number, start_ns, end_ns)));
+        self.spans.push(Raw { kind, operator, external, track, start_ns, end_ns });
+        Ok(())
+    }
+
+    /// What is called; `None` where nobody asks for it.
+    fn called(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
+        let kind = match event.category.as_ref() {
+            "python_function" | "Trace" => return Ok(None),
+            "cpu_op" | "user_annotation" => {
+                self.writer = Writer::Torch;
+                if event.category == "cpu_op" { Kind::Operator } else { Kind::Range }
+            }
+            "Node" | "Session" if self.writer != Writer::Torch => {
+                self.writer = Writer::OnnxRuntime;
+                if event.category == "Node" { Kind::Operator } else { Kind::Range }
+            }
+            "kernel" | "Kernel" => Kind::Kernel,
+            "gpu_memcpy" | "gpu_memset" => Kind::Copy,
+            "cuda_runtime" | "cuda_driver" | "privateuse1_runtime" | "privateuse1_driver" => Kind::Runtime,
+            "overhead" => Kind::Overhead,
+            "gpu_user_annotation" => return Ok(None),
+            _ => Kind::Operator,
+        };
+        if self.writer == Writer::Torch && HIDDEN.contains(&event.name.as_ref()) {
+            return Ok(None);
+        }
+        let step = event.name.strip_prefix(STEP).map(|number| number.parse().ok());
+        let name = if step.is_some() { "ProfilerStep*" } else { &event.name };
+        let (operator, external) = self.operator(kind, name, &event.arguments)?;
+        Ok(Some(Called { kind, operator, external, step: step.flatten() }))
+    }
+
+    /// The place of an operator with the shapes of this call.
+    fn operator(&mut self, kind: Kind, name: &str, arguments: &Arguments<'_>) -> Result<(u32, Option<u64>), Full> {
+        let (mut torch, mut onnx) = (TorchArguments::default(), OnnxArguments::default());
+        let text = shapes::json(arguments);
+        match self.writer {
+            Writer::OnnxRuntime => onnx = serde_json::from_str(&text).unwrap_or_default(),
+            _ => torch = serde_json::from_str(&text).unwrap_or_default(),
+        }
+        let external = torch.external;
+        let own = [torch.dims, torch.types, onnx.inputs, onnx.outputs].map(|raw| raw.map_or("", |raw| raw.get()));
+        self.key.clear();
+        self.key.push(kind as u8);
+        for part in own.into_iter().chain([name, onnx.operator.as_deref().unwrap_or_default()]) {
+            self.key.extend_from_slice(part.as_bytes());
+            self.key.push(0);
+        }
+        if let Some(known) = self.by_key.get(self.key.as_slice()) {
+            return Ok((*known, external));
+        }
+        if self.operators.len() >= MAX_OPERATORS {
+            return Err(Full(MAX_OPERATORS, "operators with different shapes"));
+        }
+        let [dims, types, inputs, outputs] = own;
+        let inputs = match self.writer {
+            Writer::OnnxRuntime => shapes::onnx(inputs),
+            _ => shapes::torch(dims, Some(types)),
+        };
+        let (input_shapes, input_dtypes) = inputs.unwrap_or_default();
+        let output_shapes = shapes::onnx(outputs).map(|(shapes, _)| shapes).unwrap_or_default();
+        // What ONNX Runtime calls by the name of its node is an operator of some kind at that place in the model.
+        let (name, scope) = match onnx.operator {
+            Some(kind) => (kind, name.strip_suffix("_kernel_time").unwrap_or(name).to_owned()),
+            None => (name.to_owned(), String::new()),
+        };
+        self.operators.push(Operator { name, scope, input_shapes, input_dtypes, output_shapes, ..Operator::default() });
+        let place = self.operators.len() as u32 - 1;
+        self.by_key.insert(self.key.as_slice().into(), place);
+        Ok((place, external))
+    }
+
+    fn allocation(&mut self, event: &Event<'_>) -> Result<(), Full> {
+        let text = shapes::json(&event.arguments);
+        let Ok(TorchArguments { bytes: Some(bytes), total, device, .. }) = serde_json::from_str(&text) else {
+            return Ok(());
+        };
+        if self.memory.len() >= self.bounds.spans {
+            return Err(Full(self.bounds.spans, "allocations"));
+        }
+        self.memory.push((event.at_ns, bytes, total, device.unwrap_or(0) > 0));
+        Ok(())
+    }
+
+    /// The profile of all that was taken.
+    pub fn finish(mut self, model: String, found: &Found) -> Profile {
+        let starts = self.spans.iter().map(|span| span.start_ns).chain(self.memory.iter().map(|event| event.0));
+        let zero = starts.min().unwrap_or(0);
+        let mut tracks: Vec<Track> = found.tracks.iter().map(track).collect();
+        for place in &self.device_tracks {
+            tracks[*place as usize].is_device = true;
+        }
+        let steps = steps(&mut self.steps, zero);
+        let lift = self.writer == Writer::Torch;
+        let spans = nest::nest(self.spans, &tracks, &self.operators, zero, &steps, lift);
+        self.memory.sort_by_key(|event| event.0);
+        let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
+        let notes = (unended > 0).then(|| format!("{unended} slices begin and never end; they are left out"));
+        Profile {
+            model,
+            source: Source::Imported,
+            format: match self.writer {
+                Writer::Torch => "torch.profiler",
+                Writer::OnnxRuntime => "onnxruntime",
+                Writer::Unknown => "trace",
+            }
+            .to_owned(),
+            tracks,
+            operators: self.operators,
+            steps,
+            spans,
+            memory: memory(&self.memory, zero),
+            notes: notes.into_iter().collect(),
+            ..Profile::default()
+        }
+    }
+}
+
+fn track(track: &capture::events::Track) -> Track {
+    let name = track.name.clone().or_else(|| track.process_name.clone()).unwrap_or_else(|| track.thread.clone());
+    let [process, id] = [&track.process, &track.thread].map(|text| text.parse().unwrap_or(0));
+    Track { name, process, id, ..Track::default() }
+}
+
+/// Steps that come one after the other; others are none.
+fn steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
+    found.sort_by_key(|(_, start, _)| *start);
+    if found.windows(2).any(|pair| pair[1].1 < pair[0].2) {
+        return Vec::new();
+    }
+    let step = |(number, start, end): &(u64, i64, i64)| Step {
+        number: *number,
+        cycle: 0,
+        start_ns: start.abs_diff(zero),
+        duration_ns: end.abs_diff(*start),
+    };
+    found.iter().map(step).collect()
+}
+
+/// What is live is what the trace says, else the sum of what was seen.
+fn memory(events: &[(i64, i64, Option<i64>, bool)], zero: i64) -> Vec<MemoryEvent> {
+    let mut live = [0_i64; 2];
+    let event = |(at, bytes, total, is_device): &(i64, i64, Option<i64>, bool)| {
+        let live = &mut live[usize::from(*is_device)];
+        *live = total.unwrap_or(live.saturating_add(*bytes));
+        let pool = if *is_device { Pool::Device } else { Pool::Activations };
+        let live_bytes = u64::try_from(*live).unwrap_or(0);
+        MemoryEvent { at_ns: at.abs_diff(zero), span: None, pool, bytes: *bytes, live_bytes }
+    };
+    events.iter().map(event).collect()
+}

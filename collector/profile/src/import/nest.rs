@@ -1,0 +1,121 @@
+//! Puts spans in order and says which is a part of which.
+//!
+//! As torch.profiler does: on a track, a span is a part of the last one that began before it and ends no sooner; one that ends
+//! later than all open ones is a part of none. A call that is the only part of a call of the same name is that call.
+
+use crate::data::{Kind, Operator, Span, Step, Track};
+use std::collections::HashMap;
+
+/// A span in the time of its trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw {
+    /// What sort of thing it is.
+    pub kind: Kind,
+    /// What was called.
+    pub operator: u32,
+    /// The number by which a device's work names the call that asked for it.
+    pub external: Option<u64>,
+    /// Where.
+    pub track: u32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+}
+
+/// No span.
+const NONE: u32 = u32::MAX;
+
+/// The spans of a profile; `lift` says that only parts of the same name are one with their whole.
+pub fn nest(
+    mut raw: Vec<Raw>,
+    tracks: &[Track],
+    operators: &[Operator],
+    zero: i64,
+    steps: &[Step],
+    lift: bool,
+) -> Vec<Span> {
+    let is_device = |span: &Raw| tracks[span.track as usize].is_device;
+    // Stable: what begins and ends together stays in the order of the trace. A device's work comes last, as it may begin before
+    // the call that asked for it where two clocks are not quite one.
+    raw.sort_by_key(|span| (is_device(span), span.start_ns, std::cmp::Reverse(span.end_ns)));
+    let hosts = raw.partition_point(|span| !is_device(span));
+    let mut parents = parents(&raw[..hosts], tracks.len());
+    let mut same: Vec<u32> = (0..raw.len() as u32).collect();
+    if lift {
+        lift_single(&raw[..hosts], operators, &mut parents, &mut same);
+    }
+    let mut callers = HashMap::new();
+    if hosts < raw.len() {
+        let calls = (0..hosts).filter(|at| raw[*at].kind == Kind::Operator);
+        callers.extend(calls.filter_map(|at| Some((raw[at].external?, same[at]))));
+    }
+    parents.extend(
+        raw[hosts..]
+            .iter()
+            .map(|span| span.external.and_then(|external| callers.get(&external)).copied().unwrap_or(NONE)),
+    );
+    // Where each span stands among those that are kept.
+    let mut places = vec![NONE; raw.len()];
+    let kept = (0..raw.len()).filter(|at| same[*at] == *at as u32);
+    kept.enumerate().for_each(|(place, at)| places[at] = place as u32);
+    let mut spans = Vec::with_capacity(raw.len());
+    for (at, span) in raw.iter().enumerate().filter(|(at, _)| same[*at] == *at as u32) {
+        let parent = parents[at];
+        let start_ns = span.start_ns.abs_diff(zero);
+        spans.push(Span {
+            kind: span.kind,
+            operator: span.operator,
+            step: step_of(steps, start_ns),
+            parent: (parent != NONE).then(|| places[parent as usize]),
+            track: span.track,
+            start_ns,
+            duration_ns: span.end_ns.abs_diff(span.start_ns),
+            cpu_ns: None,
+        });
+    }
+    spans
+}
+
+fn parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
+    let mut open: Vec<Vec<u32>> = vec![Vec::new(); tracks];
+    let mut parents = vec![NONE; spans.len()];
+    for (at, span) in spans.iter().enumerate() {
+        let open = &mut open[span.track as usize];
+        while let Some(last) = open.last() {
+            let whole = &spans[*last as usize];
+            if span.start_ns < whole.end_ns && span.end_ns <= whole.end_ns {
+                parents[at] = *last;
+                break;
+            }
+            open.pop();
+        }
+        open.push(at as u32);
+    }
+    parents
+}
+
+/// Makes only parts of the same name one with their whole: `same` says whom each span is one with.
+fn lift_single(spans: &[Raw], operators: &[Operator], parents: &mut [u32], same: &mut [u32]) {
+    let mut parts = vec![0_u32; spans.len()];
+    parents.iter().filter(|parent| **parent != NONE).for_each(|parent| parts[*parent as usize] += 1);
+    let name = |at: u32| &operators[spans[at as usize].operator as usize].name;
+    // Wholes stand before their parts, so whom a whole is one with is known when its parts are looked at.
+    for at in 0..spans.len() {
+        if parents[at] == NONE {
+            continue;
+        }
+        let whole = same[parents[at] as usize];
+        parents[at] = whole;
+        if parts[whole as usize] == 1 && name(whole) == name(at as u32) {
+            same[at] = whole;
+            parts[whole as usize] = parts[at];
+        }
+    }
+}
+
+fn step_of(steps: &[Step], at_ns: u64) -> Option<u32> {
+    let after = steps.partition_point(|step| step.start_ns <= at_ns);
+    let place = after.checked_sub(1)?;
+    (at_ns < steps[place].end_ns()).then_some(place as u32)
+}

@@ -1,0 +1,153 @@
+//! An imported profile as rows of the dataset: one per operator with its shapes and its place, and one per kernel of a device.
+//!
+//! The rows are `imported`: whoever wrote the trace took their times. A row's times are those of whole calls, parts included;
+//! what of a call no part of it took stands among the counters, with what it took of a device. Operators ran in
+//! their places, among others: the trace stands for the network.
+
+use crate::averages::device_times;
+use crate::data::{Kind, Operator, Profile};
+use datasets::limits::MAX_SAMPLES;
+use datasets::{Json, Outcome, Record, RowError, Source, Target};
+use measure::statistics;
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
+
+/// What all rows share.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    /// When the trace was taken, or at least written.
+    pub taken_at_us: i64,
+    /// Name of the host it was taken on.
+    pub host: String,
+    /// Threads that operators were allowed, where that is known.
+    pub threads: Option<i64>,
+    /// Name of the model.
+    pub model: String,
+    /// The run that imports.
+    pub run_id: String,
+    /// Version of the program.
+    pub program_version: String,
+    /// Hash of the trace.
+    pub trace_hash: String,
+}
+
+/// What the calls of one row took.
+#[derive(Default)]
+struct Calls {
+    times_ns: Vec<u64>,
+    self_ns: u64,
+    device_ns: u64,
+}
+
+/// The rows.
+pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
+    let (own, devices) = (profile.self_ns(), device_times(profile));
+    let mut calls: BTreeMap<(Kind, u32), Calls> = BTreeMap::new();
+    for (place, span) in profile.spans.iter().enumerate() {
+        if !matches!(span.kind, Kind::Operator | Kind::Kernel | Kind::Copy) {
+            continue;
+        }
+        let one = calls.entry((span.kind, span.operator)).or_default();
+        one.times_ns.push(span.duration_ns);
+        one.self_ns += own[place];
+        one.device_ns += devices[place].1;
+    }
+    let row = |((kind, operator), calls): (&(Kind, u32), &Calls)| {
+        record(profile, &profile.operators[*operator as usize], *kind, calls, provenance)
+    };
+    calls.iter().map(row).collect()
+}
+
+fn record(
+    profile: &Profile,
+    operator: &Operator,
+    kind: Kind,
+    calls: &Calls,
+    provenance: &Provenance,
+) -> Result<Record, RowError> {
+    let is_device = kind != Kind::Operator;
+    let text = text(operator);
+    let list = |shapes: &[Vec<i64>]| if shapes.is_empty() { Ok(None) } else { Json::new(shapes).map(Some) };
+    let mut record = Record {
+        run_id: provenance.run_id.clone(),
+        started_at_us: provenance.taken_at_us,
+        model_source: Some("trace".to_owned()),
+        model_name: Some(provenance.model.clone()),
+        place: Some(operator.scope.clone()).filter(|scope| !scope.is_empty()),
+        op_kind: format!("{}.{}", profile.format, named(&operator.name)),
+        op_name: named(&operator.name).to_owned(),
+        task_hash: blake3::hash(text.as_bytes()).to_hex()[..32].to_owned(),
+        op_text: text,
+        dtype: operator.input_dtypes.first().filter(|dtype| !dtype.is_empty()).cloned(),
+        input_shapes: list(&operator.input_shapes)?,
+        output_shape: operator.output_shapes.first().map(Json::new).transpose()?,
+        network_hash: Some(provenance.trace_hash.clone()),
+        target: match (is_device, profile.format.as_str()) {
+            (true, _) => Target::Cuda,
+            (false, "torch.profiler") => Target::Torch,
+            (false, _) => Target::Other,
+        },
+        target_text: Some(profile.format.clone()),
+        threads: provenance.threads.filter(|_| !is_device),
+        host: provenance.host.clone(),
+        host_class: format!("{} on {}", profile.format, provenance.host),
+        source: Source::Imported,
+        outcome: Outcome::Ok,
+        counters: Some(counters(calls, is_device)?),
+        counter_source: Some("trace".to_owned()),
+        program_version: provenance.program_version.clone(),
+        plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "place": operator.scope }))),
+        ..Record::default()
+    };
+    set_times(&mut record, &calls.times_ns);
+    record.key = record.experiment_key();
+    record.check()?;
+    Ok(record)
+}
+
+/// A name, as texts of rows are never empty.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "unnamed" } else { name }
+}
+
+/// `aten::mm f32[2,10] f32[10,5]`.
+fn text(operator: &Operator) -> String {
+    let mut text = named(&operator.name).to_owned();
+    for (shape, dtype) in operator.input_shapes.iter().zip(&operator.input_dtypes) {
+        let sizes: Vec<String> = shape.iter().map(i64::to_string).collect();
+        text += &format!(" {dtype}[{}]", sizes.join(","));
+    }
+    text
+}
+
+/// Numbers of a mean call.
+fn counters(calls: &Calls, is_device: bool) -> Result<Json, RowError> {
+    let count = calls.times_ns.len().max(1) as f64;
+    let mut counters = Map::new();
+    if !is_device {
+        counters.insert("self_time_ns".to_owned(), (calls.self_ns as f64 / count).into());
+        if calls.device_ns > 0 {
+            counters.insert("device_time_ns".to_owned(), (calls.device_ns as f64 / count).into());
+        }
+    } else {
+        counters.insert("device_time_ns".to_owned(), (calls.times_ns.iter().sum::<u64>() as f64 / count).into());
+    }
+    Json::new(&counters)
+}
+
+fn set_times(record: &mut Record, times: &[u64]) {
+    let mut sorted: Vec<f64> = times.iter().map(|time| *time as f64).collect();
+    sorted.sort_by(f64::total_cmp);
+    let summary = statistics::summarise(&sorted).expect("a row has a call");
+    record.n = i64::from(summary.n);
+    record.median_ns = Some(summary.median);
+    record.mean_ns = Some(summary.mean);
+    record.min_ns = Some(summary.min);
+    record.p95_ns = Some(summary.p95);
+    record.std_ns = summary.std;
+    record.cv = summary.cv;
+    record.median_interval_ns = summary.median_interval.map(|(low, high)| (high - low) / 2.0);
+    record.first_run_ns = Some(times[0] as f64);
+    let step = times.len().div_ceil(MAX_SAMPLES).max(1);
+    record.samples_ns = times.iter().step_by(step).map(|time| *time as f64).collect();
+}

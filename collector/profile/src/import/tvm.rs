@@ -1,0 +1,69 @@
+//! Reads the JSON of the report that TVM had until version 0.23, call by call.
+
+use crate::averages::tvm::{CALLS, Metrics, Report};
+use capture::events::frames::{Frame, Frames};
+use capture::events::{Found, open};
+use std::io::Read;
+use std::path::Path;
+
+/// A report has a row per operator, not per call: one with more rows is none.
+const MAX_CALLS: usize = 1_000_000;
+
+/// Whether a text begins as a report does: an object whose first member is one of a report's three.
+pub fn is_report(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let Some(rest) = text.trim_start().strip_prefix('{') else { return false };
+    let name = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next());
+    matches!(name, Some(CALLS | "device_metrics" | "configuration"))
+}
+
+/// Reads a report from a file; `None` where the file is something else.
+pub fn read(path: &Path) -> Result<Option<(Report, Found)>, capture::events::Error> {
+    let (format, mut input) = open::open(path)?;
+    let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };
+    let mut head = Vec::new();
+    if format != open::Format::Chrome {
+        return Ok(None);
+    }
+    input.by_ref().take(256).read_to_end(&mut head).map_err(failed)?;
+    if !is_report(&head) {
+        return Ok(None);
+    }
+    parse(std::io::Cursor::new(head).chain(input)).map(Some).map_err(failed)
+}
+
+/// The same from an open text.
+pub fn parse(input: impl Read) -> std::io::Result<(Report, Found)> {
+    let mut frames = Frames::new(input, &[CALLS]);
+    let (mut report, mut found) = (Report::default(), Found::default());
+    loop {
+        let offset = frames.offset();
+        match frames.take_next()? {
+            None => break,
+            Some(Frame::Record(bytes)) => match serde_json::from_slice::<Metrics>(bytes) {
+                Ok(_) if report.calls.len() >= MAX_CALLS => found.skip(offset, "there are too many calls"),
+                Ok(call) => {
+                    found.events += 1;
+                    report.calls.push(call);
+                }
+                Err(error) => found.skip(offset, error),
+            },
+            Some(Frame::Member(name, value)) => {
+                let read = match name {
+                    b"device_metrics" => serde_json::from_slice(value).map(|metrics| report.device_metrics = metrics),
+                    b"configuration" => serde_json::from_slice(value).map(|values| report.configuration = values),
+                    _ => Ok(()),
+                };
+                if let Err(error) = read {
+                    found.skip(offset, error);
+                }
+            }
+            Some(Frame::Long(length)) => found.skip(offset, format!("a record of more than {length} bytes")),
+            Some(Frame::Cut) => {
+                found.is_cut = true;
+                found.skip(offset, "the text ends, or goes on, as no JSON does");
+            }
+        }
+    }
+    Ok((report, found))
+}

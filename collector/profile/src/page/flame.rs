@@ -1,0 +1,86 @@
+//! Where the time went, call within call: paths of names, equal ones put together.
+
+use crate::data::{Kind, Profile};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Paths that are shown; the time of others stays with what they are parts of.
+const PATHS: usize = 5000;
+/// Paths that are put together at all: a trace may have a name of its own for every call.
+const MAX_PATHS: usize = 1_000_000;
+/// Paths are not followed deeper.
+const DEPTH: usize = 200;
+
+struct Node<'a> {
+    name: &'a str,
+    depth: usize,
+    calls: u64,
+    total_ns: u64,
+    parts: BTreeMap<&'a str, usize>,
+}
+
+/// The tree, from its root.
+pub fn flame(profile: &Profile) -> Value {
+    let nodes = nodes(profile);
+    // The largest paths; whatever a path is part of is larger than it.
+    let mut sizes: Vec<u64> = nodes.iter().map(|node| node.total_ns).collect();
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let least = sizes.get(PATHS).map_or(0, |size| size + 1);
+    let mut values: Vec<Option<Value>> = (0..nodes.len()).map(|_| None).collect();
+    // Parts stand behind what they are parts of.
+    for (place, node) in nodes.iter().enumerate().rev() {
+        if node.total_ns < least && place > 0 {
+            continue;
+        }
+        let parts: Vec<Value> = node.parts.values().filter_map(|part| values[*part].take()).collect();
+        let mut value = json!({ "n": node.name, "v": node.total_ns, "k": node.calls });
+        if !parts.is_empty() {
+            value["c"] = parts.into();
+        }
+        values[place] = Some(value);
+    }
+    values.swap_remove(0).expect("the root is kept")
+}
+
+fn nodes(profile: &Profile) -> Vec<Node<'_>> {
+    let empty = |name, depth| Node { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
+    let mut nodes = vec![empty(profile.model.as_str(), 0)];
+    let mut of_span: Vec<u32> = Vec::with_capacity(profile.spans.len());
+    for span in &profile.spans {
+        let operator = &profile.operators[span.operator as usize];
+        let whole = span.parent.map_or(0, |parent| of_span[parent as usize] as usize);
+        if matches!(span.kind, Kind::Task | Kind::Kernel | Kind::Copy) {
+            // Other threads and devices work beside the call that asked them to.
+            of_span.push(whole as u32);
+            continue;
+        }
+        let mut at = whole;
+        let scope = if at == 0 { operator.scope.as_str() } else { "" };
+        let names = scope.split('/').filter(|name| !name.is_empty()).chain([operator.name.as_str()]);
+        let mut path = Vec::new();
+        for name in names {
+            let next = nodes[at].parts.get(name).copied();
+            let depth = nodes[at].depth + 1;
+            at = match next {
+                Some(known) => known,
+                None if nodes.len() >= MAX_PATHS || depth > DEPTH => break,
+                None => {
+                    nodes.push(empty(name, depth));
+                    let place = nodes.len() - 1;
+                    nodes[at].parts.insert(name, place);
+                    place
+                }
+            };
+            path.push(at);
+        }
+        for place in path {
+            nodes[place].total_ns += span.duration_ns;
+            nodes[place].calls += 1;
+        }
+        if whole == 0 {
+            nodes[0].total_ns += span.duration_ns;
+        }
+        of_span.push(at as u32);
+    }
+    nodes
+}

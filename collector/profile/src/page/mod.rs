@@ -1,0 +1,116 @@
+//! A profile as a page for the browser, one file without a network: operators, time line, flame view, memory, roofline.
+//!
+//! What is shown is bounded however long the profile: the table has all rows, the time line the first spans, the flame view the
+//! largest paths, the memory's course its highest points. What is left out is said on the page.
+
+pub mod flame;
+pub mod parts;
+
+use crate::averages::{Grouping, averages};
+use crate::data::{Kind, Profile, Source};
+use crate::summary::{self, GroupBy, SortBy};
+use report::{duration, page, percent};
+use serde_json::{Value, json};
+
+const STYLE: &str = include_str!("style.css");
+const BODY: &str = include_str!("body.html");
+const SCRIPT: &str = include_str!("script.html");
+
+/// The page.
+pub fn page(profile: &Profile) -> String {
+    let title = format!("Profile of {}", profile.model);
+    let data = page::data(&data(profile).to_string());
+    page::page(&title, STYLE, &format!("{BODY}{data}{SCRIPT}"))
+}
+
+fn data(profile: &Profile) -> Value {
+    let group_of = |operator: usize| {
+        let one = &profile.operators[operator];
+        if one.text.is_empty() { one.name.clone() } else { one.text.clone() }
+    };
+    json!({
+        "model": profile.model,
+        "facts": facts(profile),
+        "notes": notes(profile),
+        "rows": rows(profile),
+        "device_rows": device_rows(profile),
+        "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
+        "timeline": parts::timeline(profile),
+        "flame": flame::flame(profile),
+        "memory": parts::memory(profile),
+        "roofline": parts::roofline(profile),
+    })
+}
+
+/// What stands above everything.
+fn facts(profile: &Profile) -> Vec<[String; 2]> {
+    let totals = summary::totals(profile);
+    let calls = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
+    let source = match profile.source {
+        Source::Measured => "measured".to_owned(),
+        Source::Emulated => "emulated".to_owned(),
+        Source::Imported => format!("imported from {}", profile.format),
+    };
+    let mut facts = vec![("times", source), ("calls of operators", calls.to_string())];
+    if !profile.target.is_empty() {
+        facts.push(("target", profile.target.clone()));
+    }
+    facts.push(("sum of operators", duration(totals.sum_ns as f64)));
+    if totals.steps > 0 {
+        facts.push(("steps", totals.steps.to_string()));
+        facts.push(("total of steps", duration(totals.total_ns as f64)));
+        facts.push(("not attributed", duration(totals.not_attributed_ns as f64)));
+        facts.push(("median step", duration(totals.step_median_ns)));
+    }
+    if let Some(slowdown) = totals.profiler_slowdown {
+        facts.push(("steps over unwatched runs", format!("{:.3}", slowdown.median)));
+    }
+    facts.into_iter().map(|(name, text)| [name.to_owned(), text]).collect()
+}
+
+fn notes(profile: &Profile) -> Vec<String> {
+    let refusals = profile.refusals.iter().map(|one| format!("{} by {}: {}", one.counter, one.source, one.why));
+    profile.notes.iter().cloned().chain(refusals).collect()
+}
+
+/// Rows of operators: what is shown, and what is sorted by.
+fn rows(profile: &Profile) -> Vec<Value> {
+    let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
+    let row = |row: &summary::Row| {
+        let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
+        json!({
+            "name": row.name,
+            "text": row.text,
+            "shapes": shapes.join(" "),
+            "scope": row.scope,
+            "calls": row.calls,
+            "self": row.self_total_ns,
+            "total": row.total_ns,
+            "min": row.min_ns,
+            "median": row.median_ns,
+            "p95": row.p95_ns,
+            "share": row.share,
+            "gflops": row.gflops_per_second,
+            "gbytes": row.gbytes_per_second,
+            "roofline": row.roofline_share,
+            "counters": row.counters,
+        })
+    };
+    rows.iter().map(row).collect()
+}
+
+/// What devices did, by name.
+fn device_rows(profile: &Profile) -> Vec<Value> {
+    if !profile.spans.iter().any(|span| matches!(span.kind, Kind::Kernel | Kind::Copy)) {
+        return Vec::new();
+    }
+    let mut all = averages(profile, Grouping::default());
+    all.sort(crate::averages::SortBy::SelfDeviceTimeTotal);
+    let whole = all.self_device_time_total_ns.max(1) as f64;
+    let rows = all.rows.iter().filter(|row| matches!(row.kind, Kind::Kernel | Kind::Copy));
+    let rows = rows.map(|row| {
+        let times = [row.device_time_total_ns, row.median_ns, row.p95_ns].map(|ns| duration(ns as f64));
+        json!([row.name, row.count, times, percent(row.self_device_time_total_ns as f64 / whole)])
+    });
+    rows.collect()
+}

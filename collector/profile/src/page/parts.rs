@@ -1,0 +1,93 @@
+//! The parts of a page that are drawings: time line, memory, roofline.
+
+use crate::data::{Pool, Profile};
+use crate::summary::{self, GroupBy, SortBy};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Spans that the time line shows.
+pub const SPANS: usize = 20_000;
+/// Points of a course of memory.
+const POINTS: usize = 2000;
+
+/// The first spans: track, begin, length, operator, depth and sort of each, one after the other.
+pub fn timeline(profile: &Profile) -> Value {
+    let mut order: Vec<u32> = (0..profile.spans.len() as u32).collect();
+    order.sort_by_key(|at| profile.spans[*at as usize].start_ns);
+    order.truncate(SPANS);
+    // A span is as deep as what it is a part of on its own track, and one.
+    let mut depths: Vec<u8> = Vec::with_capacity(profile.spans.len());
+    for span in &profile.spans {
+        let whole = span.parent.filter(|parent| profile.spans[*parent as usize].track == span.track);
+        depths.push(whole.map_or(0, |parent| depths[parent as usize].saturating_add(1)));
+    }
+    let mut numbers: Vec<u64> = Vec::with_capacity(order.len() * 6);
+    let mut end = 0;
+    for at in &order {
+        let span = &profile.spans[*at as usize];
+        end = end.max(span.end_ns());
+        numbers.extend([
+            u64::from(span.track),
+            span.start_ns,
+            span.duration_ns,
+            u64::from(span.operator),
+            u64::from(depths[*at as usize]),
+            u64::from(span.kind as u8),
+        ]);
+    }
+    let tracks: Vec<&str> = profile.tracks.iter().map(|track| track.name.as_str()).collect();
+    let steps = profile.steps.iter().filter(|step| step.start_ns < end);
+    json!({
+        "tracks": tracks,
+        "spans": numbers,
+        "steps": steps.map(|step| json!([step.number, step.start_ns, step.duration_ns])).collect::<Vec<_>>(),
+        "end": end,
+        "left_out": profile.spans.len() - order.len(),
+    })
+}
+
+/// The course of each kind of memory: the highest point of each part of the time, and its most.
+pub fn memory(profile: &Profile) -> Value {
+    let mut courses: BTreeMap<Pool, Vec<(u64, u64)>> = BTreeMap::new();
+    for event in &profile.memory {
+        courses.entry(event.pool).or_default().push((event.at_ns, event.live_bytes));
+    }
+    let name = |pool| match pool {
+        Pool::Activations => "activations",
+        Pool::Weights => "weights",
+        Pool::Border => "inputs and outputs",
+        Pool::Workspace => "workspaces",
+        Pool::Device => "device",
+    };
+    let course = |(pool, points): (&Pool, &Vec<(u64, u64)>)| {
+        let most = points.iter().map(|point| point.1).max();
+        let shown: Vec<(u64, u64)> = points
+            .chunks(points.len().div_ceil(POINTS))
+            .map(|part| *part.iter().max_by_key(|point| point.1).expect("a part has points"))
+            .collect();
+        json!({ "pool": name(*pool), "most": most, "points": shown })
+    };
+    courses.iter().map(course).collect()
+}
+
+/// Operators by operations per byte and per second, beside the best they could do on this machine.
+pub fn roofline(profile: &Profile) -> Value {
+    let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
+    let points = rows.iter().filter(|row| profile_has(row)).map(|row| {
+        let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
+        let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
+        json!({
+            "name": if row.text.is_empty() { &row.name } else { &row.text },
+            "intensity": flops / bytes,
+            "gflops": row.gflops_per_second,
+            "best": best,
+            "share": row.share,
+        })
+    });
+    points.collect()
+}
+
+fn profile_has(row: &summary::Row) -> bool {
+    let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
+    is_some(row.flops) && is_some(row.bytes) && is_some(row.gflops_per_second)
+}

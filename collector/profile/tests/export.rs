@@ -1,0 +1,97 @@
+//! Profiles written as traces, and read again.
+#![allow(missing_docs)]
+
+use capture::events::{check, held};
+use capture::writer::sink::{Format, Written};
+use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
+use profile::export;
+use profile::import::{self, Bounds};
+
+/// Two steps of an operator whose tasks run on two threads.
+fn small() -> Profile {
+    let track = |name: &str, id| Track { name: name.to_owned(), process: 7, id, ..Track::default() };
+    let span = |kind, track, parent, start_ns, duration_ns| Span {
+        kind,
+        operator: u32::from(kind == Kind::Task),
+        step: Some(u32::from(start_ns >= 1000)),
+        parent,
+        track,
+        start_ns,
+        duration_ns,
+        cpu_ns: Some(duration_ns / 2),
+    };
+    Profile {
+        model: "small".to_owned(),
+        tracks: vec![track("caller", 7), track("worker", 8)],
+        operators: vec![
+            Operator {
+                name: "conv2d +relu".to_owned(),
+                input_shapes: vec![vec![1, 3, 8, 8]],
+                input_dtypes: vec!["f32".to_owned()],
+                flops: Some(3200),
+                ..Operator::default()
+            },
+            Operator { name: "task \u{7} \"<é>\"".to_owned(), ..Operator::default() },
+        ],
+        steps: vec![
+            Step { number: 4, start_ns: 0, duration_ns: 900, ..Step::default() },
+            Step { number: 5, start_ns: 1000, duration_ns: 900, ..Step::default() },
+        ],
+        spans: vec![
+            span(Kind::Operator, 0, None, 100, 800),
+            span(Kind::Task, 0, Some(0), 150, 600),
+            span(Kind::Task, 1, Some(0), 160, 700),
+            span(Kind::Operator, 0, None, 1100, 800),
+            span(Kind::Task, 1, Some(3), 1160, 700),
+        ],
+        counters: vec![Counter { name: "cycles".to_owned(), ..Counter::default() }],
+        counts: vec![Count { span: 2, counter: 0, value: 12345, running_ratio: 1.0 }],
+        memory: vec![
+            MemoryEvent { at_ns: 100, bytes: 64, live_bytes: 64, ..MemoryEvent::default() },
+            MemoryEvent { at_ns: 900, bytes: -64, live_bytes: 0, ..MemoryEvent::default() },
+        ],
+        ..Profile::default()
+    }
+}
+
+fn written(profile: &Profile, format: Format, limit: u64) -> (Written, Vec<u8>) {
+    profile.check().expect("it fits together");
+    export::write(profile, format, Vec::new(), limit).expect("memory can be written")
+}
+
+#[test]
+fn a_trace_has_operators_parts_arrows_and_counters() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (format, name) in [(Format::Chrome, "a.json"), (Format::Perfetto, "a.pftrace")] {
+        let path = folder.path().join(name);
+        let (told, bytes) = written(&small(), format, u64::MAX);
+        assert_eq!((told.left_out, told.bytes), (0, bytes.len() as u64), "{name}");
+        std::fs::write(&path, bytes).expect("it can be written");
+        let trace = held::read(&path, 16).expect("it is a trace");
+        let report = check::check(&trace);
+        assert_eq!(report.faults, [], "{name}");
+        // Five spans and two steps; memory, speed and share; a task on the caller's own thread needs no arrow.
+        assert_eq!((report.slices, report.values, report.flows), (7, 2 + 4 + 4, 2), "{name}");
+        let task = trace.slices.iter().find(|slice| trace.whole(slice, "cycles").is_some()).expect("it was counted");
+        assert_eq!(trace.text(task.name), "task \u{7} \"<é>\"", "{name}");
+        assert_eq!((trace.whole(task, "cycles"), task.end_ns - task.start_ns), (Some(12345), 700), "{name}");
+        let again = import::read(&path, &Bounds::of_memory(16)).expect("it is a profile").profile;
+        assert_eq!(again.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [4, 5], "{name}");
+        let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
+        assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");
+    }
+}
+
+#[test]
+fn a_trace_ends_where_it_is_long_enough_and_says_so() {
+    let mut profile = small();
+    let last = profile.spans[3];
+    for number in 0..1000 {
+        profile.spans.push(Span { start_ns: 2000 + 1000 * number, step: None, ..last });
+    }
+    for format in [Format::Chrome, Format::Perfetto] {
+        let (told, bytes) = written(&profile, format, 10_000);
+        assert!(told.left_out > 100 && bytes.len() < 11_000, "{told:?}");
+        assert!(String::from_utf8_lossy(&bytes).contains("truncated"), "{format:?}");
+    }
+}

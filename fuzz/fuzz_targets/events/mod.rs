@@ -1,0 +1,46 @@
+//! All that can be done with a trace: sums, a page, a check, and the same trace in both formats, which must be read again with as
+//! many slices.
+
+use capture::events::convert::{self, Part};
+use capture::events::open::Format;
+use capture::events::{check, held};
+use capture::writer::sink;
+use profile::averages::{Grouping, averages, style, tvm};
+use profile::import::{self, Bounds};
+use profile::{export, page};
+use std::io::Cursor;
+use std::path::Path;
+
+/// Memory a trace may take, in MiB.
+const MEMORY: u32 = 64;
+/// A written trace may be so long.
+const LENGTH: u64 = 1 << 20;
+
+/// Reads a trace and does all that.
+pub fn exercise(format: Format, bytes: &[u8]) {
+    let path = Path::new("fuzz");
+    let input = || Box::new(Cursor::new(bytes.to_vec()));
+    if let Ok(imported) = import::read_from(path, format, input(), &Bounds::of_memory(MEMORY)) {
+        let profile = imported.profile;
+        profile.check().expect("what is read fits together");
+        let sums = averages(&profile, Grouping { by_input_shape: true, by_scope: true });
+        let own: u64 = profile.self_ns().iter().sum();
+        assert!(sums.self_cpu_time_total_ns + sums.self_device_time_total_ns <= own, "own times are counted once");
+        style::torch(&sums, 100);
+        tvm::of(&profile).table(100);
+        page::page(&profile);
+        for format in [sink::Format::Chrome, sink::Format::Perfetto] {
+            export::write(&profile, format, Vec::new(), LENGTH).expect("memory can be written");
+        }
+    }
+    let Ok(trace) = held::read_from(path, format, input(), MEMORY) else { return };
+    check::check(&trace);
+    let slices = trace.slices.len();
+    let parts = [Part { name: "fuzz".to_owned(), trace, offset_ns: 0 }];
+    for (to, again) in [(sink::Format::Chrome, Format::Chrome), (sink::Format::Perfetto, Format::Perfetto)] {
+        let (told, bytes) = convert::write(&parts, to, Vec::new(), LENGTH).expect("memory can be written");
+        let read = held::read_from(path, again, Box::new(Cursor::new(bytes)), 4 * MEMORY).expect("our own trace");
+        assert_eq!(read.found.malformed, 0, "{:?}", read.found.examples);
+        assert!(told.left_out > 0 || read.slices.len() == slices, "{} slices of {slices}", read.slices.len());
+    }
+}

@@ -1,0 +1,344 @@
+//! Traces of other profilers and our own, by the commands a person gives.
+#![allow(missing_docs)]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tests::workspace::root;
+use tests::{Bench, browser, run, skip, stores};
+
+/// A trace that stands beside the tests of the readers.
+fn case(name: &str) -> PathBuf {
+    root().join("collector/profile/tests/traces").join(name)
+}
+
+fn venv() -> PathBuf {
+    root().join(".venv/bin/python")
+}
+
+/// Whether a Python has a module.
+fn has(python: &Path, module: &str) -> bool {
+    let asked = Command::new(python).args(["-c", &format!("import {module}")]).output();
+    asked.is_ok_and(|asked| asked.status.success())
+}
+
+/// Rows of `trace top` by their names: calls, and the sums of `keys`.
+fn sums(rows: &Value, keys: [&str; 2]) -> BTreeSet<String> {
+    let row = |row: &Value| {
+        let shapes = row.get("input_shapes").unwrap_or(&Value::Null);
+        format!("{} {shapes} {} {:?}", row["name"], row["count"], keys.map(|key| &row[key]))
+    };
+    rows.as_array().expect("rows").iter().map(row).collect()
+}
+
+/// Lets a profiler of others write a trace now, and gives what it says of it.
+fn fresh(bench: &Bench, python: &Path, which: &str) -> Value {
+    let mut command = Command::new(python);
+    command.arg(root().join("scripts/trace_cases.py")).arg(which).arg(bench.path("."));
+    let done = command.output().expect("Python runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut text = Vec::new();
+    let packed = std::fs::File::open(bench.path(&format!("{which}.averages.json.gz"))).expect("it was written");
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut text).expect("it is packed");
+    serde_json::from_slice(&text).expect("rows")
+}
+
+#[test]
+fn a_trace_that_torch_writes_now_sums_up_as_torch_says() {
+    let python = Path::new("python3");
+    if !has(python, "torch") {
+        return skip("there is no Python with PyTorch to write a fresh trace; one that it wrote is read all the same");
+    }
+    let bench = Bench::new();
+    let theirs = fresh(&bench, python, "torch");
+    let keys = ["self_cpu_time_total_ns", "cpu_time_total_ns"];
+    let mut top = run(bench.opcollect("trace top torch.json.gz --json --row-limit 1000")).expect(0).json();
+    let mut expected = theirs["name"].clone();
+    for row in expected.as_array_mut().expect("rows") {
+        row.as_object_mut().expect("a row").remove("input_shapes");
+    }
+    assert_eq!(sums(&top["rows"], keys), sums(&expected, keys));
+    top =
+        run(bench.opcollect("trace top torch.json.gz --json --row-limit 1000 --group-by-input-shape")).expect(0).json();
+    assert_eq!(sums(&top["rows"], keys), sums(&theirs["shape"], keys));
+}
+
+#[test]
+fn a_trace_that_onnxruntime_writes_now_sums_up_by_operator() {
+    if !has(&venv(), "onnxruntime") {
+        return skip("there is no ONNX Runtime to write a fresh trace; one that it wrote is read all the same");
+    }
+    let bench = Bench::new();
+    let theirs = fresh(&bench, &venv(), "onnxruntime");
+    let top = run(bench.opcollect("trace top onnxruntime.json.gz --json")).expect(0).json();
+    let keys = ["cpu_time_total_ns", "count"];
+    let ours = sums(&top["rows"], keys);
+    assert!(sums(&theirs, keys).is_subset(&ours), "{theirs} in {top}");
+}
+
+#[test]
+fn tables_csv_and_limits() {
+    let bench = Bench::new();
+    let trace = case("torch.json.gz");
+    let text = run(bench.opcollect(&format!(
+        "trace top {} --sort-by count --row-limit 2 --csv rows.csv --html page.html",
+        trace.display()
+    )));
+    let text = text.expect(0).stdout;
+    assert!(text.contains("Self CPU %") && text.contains("Self CPU time total: "), "{text}");
+    // A heading, a rule, two rows and the footer.
+    assert_eq!(text.lines().count(), 5, "{text}");
+    let csv = std::fs::read_to_string(bench.path("rows.csv")).expect("it was written");
+    assert!(
+        csv.starts_with("name,kind,scope,input_shapes,count,self_cpu_time_total_ns") && csv.lines().count() > 20,
+        "{csv}"
+    );
+    let tvm = run(bench.opcollect(&format!("trace top {} --style tvm", trace.display()))).expect(0).stdout;
+    assert!(tvm.contains("Duration (us)") && tvm.contains("\nSum ") && tvm.contains("\nTotal "), "{tvm}");
+    let refused = run(bench.opcollect(&format!("trace top {} --sort-by slowness", trace.display()))).expect(2);
+    assert!(refused.stderr.contains("self_cpu_time_total"), "{refused:?}");
+    let small = run(bench.opcollect("trace top nothing.json")).expect(2);
+    assert!(small.stderr.contains("cannot read the trace `nothing.json`"), "{small:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_counted() {
+    let bench = Bench::new();
+    bench.write(
+        "broken.json",
+        r#"{"traceEvents":[
+        {"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":10},
+        {"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":5,"dur":10},
+        {"ph":"X","cat":"cpu_op","name":"c","pid":1,"tid":1,"ts":20,"dur":-3},
+        {"ph":"s","id":1,"cat":"ac2g","name":"ac2g","pid":1,"tid":1,"ts":1},
+        {"ph":"f","id":2,"cat":"ac2g","name":"ac2g","pid":9,"tid":9,"ts":1},
+        {"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":2,"ts":50,"dur":5,"args":{"correlation":7}},
+        {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":40,"dur":5,"args":{"correlation":7}},
+        {"ph":"X","cat":"kernel","name":"l","pid":0,"tid":7,"ts":42,"dur":5,"args":{"correlation":8}},
+        {"ph":"X","name":"ProfilerStep#3","pid":1,"tid":3,"ts":0,"dur":5},
+        {"ph":"X","name":"ProfilerStep#3","pid":1,"tid":3,"ts":6,"dur":5},
+        {"ph":"E","pid":1,"tid":4,"ts":9},
+        {"ph":"B","name":"open","pid":1,"tid":5,"ts":9},
+        {"ph":"X","name":"no time","pid":1,"tid":1}
+        ]"#,
+    );
+    let ran = run(bench.opcollect("trace check broken.json --json")).expect(1);
+    let faults = ran.json()["faults"].clone();
+    let found: Vec<String> = faults
+        .as_array()
+        .expect("faults")
+        .iter()
+        .map(|fault| format!("{} {}", fault["kind"].as_str().expect("a word"), fault["count"]))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "cut 1",
+            "malformed 1",
+            "negative_duration 1",
+            "end_without_begin 1",
+            "begin_without_end 1",
+            "not_nested 2",
+            "flow_without_end 1",
+            "flow_without_start 1",
+            "flow_unbound 1",
+            "kernel_before_launch 1",
+            "stream_overlap 1",
+            "steps 1",
+        ]
+    );
+    let told = run(bench.opcollect("trace check broken.json")).expect(1).stdout;
+    assert!(told.contains("work of a device begins before it was launched"), "{told}");
+    run(bench.opcollect("trace top broken.json")).expect(1);
+    bench.write("text.json", "not a trace");
+    run(bench.opcollect("trace check text.json")).expect(2);
+}
+
+/// Decodes a trace with Perfetto's own classes, refuses what they do not know, and tells what is in it.
+const DECODE: &str = "
+import json, sys
+from google.protobuf import unknown_fields
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+trace = Trace()
+trace.ParseFromString(open(sys.argv[1], 'rb').read())
+def known(message):
+    assert len(unknown_fields.UnknownFieldSet(message)) == 0, message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for one in value if field.is_repeated else [value]:
+                known(one)
+known(trace)
+tracks, begun, flows, names, values, last = {}, {}, set(), {}, 0, {}
+slices = 0
+for packet in trace.packet:
+    if packet.HasField('track_descriptor'):
+        tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+    if packet.sequence_flags & 1:
+        names = {}
+    for name in packet.interned_data.event_names:
+        names[name.iid] = name.name
+    if packet.HasField('track_event'):
+        event = packet.track_event
+        assert event.track_uuid in tracks
+        flows.update(event.flow_ids, event.terminating_flow_ids)
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            assert names[event.name_iid] and packet.timestamp >= last.get(event.track_uuid, 0)
+            begun[event.track_uuid] = begun.get(event.track_uuid, 0) + 1
+            slices += 1
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            begun[event.track_uuid] -= 1
+            assert begun[event.track_uuid] >= 0 and packet.timestamp >= last.get(event.track_uuid, 0)
+        elif event.type == TrackEvent.TYPE_COUNTER:
+            values += 1
+        if event.type in (TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END):
+            last[event.track_uuid] = packet.timestamp
+assert not any(begun.values()), begun
+threads = sum(track.HasField('thread') for track in tracks.values())
+print(json.dumps({'slices': slices, 'values': values, 'flows': len(flows), 'threads': threads, 'tracks': len(tracks)}))
+";
+
+/// What Perfetto's own classes see in a trace; `None`, said aloud, where they are not installed.
+fn decoded(path: &Path) -> Option<Value> {
+    if !has(&venv(), "perfetto") {
+        skip("Perfetto's own classes are not installed; scripts/setup --test does that");
+        return None;
+    }
+    let done = Command::new(venv()).args(["-c", DECODE]).arg(path).output().expect("Python runs");
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{error}");
+    Some(serde_json::from_slice(&done.stdout).expect("one document"))
+}
+
+#[test]
+fn a_trace_in_another_format_is_the_same_trace() {
+    let bench = Bench::new();
+    let convert =
+        |from: &str, to: &str| run(bench.opcollect(&format!("trace convert {from} {to} --json"))).expect(0).json();
+    let told = convert(&case("torch.json.gz").display().to_string(), "a.pftrace");
+    convert("a.pftrace", "b.json.gz");
+    convert("b.json.gz", "c.pftrace");
+    let rows = |trace: &str| {
+        let top = run(bench.opcollect(&format!("trace top {trace} --json --row-limit 1000 --group-by-input-shape")));
+        let mut top = top.expect(0).json();
+        top["rows"].as_array_mut().expect("rows").sort_by_key(ToString::to_string);
+        top["rows"].clone()
+    };
+    let first = rows(&case("torch.json.gz").display().to_string());
+    for trace in ["a.pftrace", "b.json.gz", "c.pftrace"] {
+        run(bench.opcollect(&format!("trace check {trace}"))).expect(0);
+        let (rows, first) = (rows(trace).to_string(), first.to_string());
+        assert!(rows == first, "{trace}: {} and {} letters", rows.len(), first.len());
+    }
+    let short = run(bench.opcollect(&format!("trace convert {} d.txt", case("torch.json.gz").display()))).expect(2);
+    assert!(short.stderr.contains("end it in `.json`"), "{short:?}");
+    let Some(seen) = decoded(&bench.path("a.pftrace")) else { return };
+    let checked = run(bench.opcollect("trace check a.pftrace --json")).expect(0).json();
+    assert_eq!((&seen["flows"], &seen["tracks"]), (&checked["flows"], &checked["tracks"]));
+    assert!(seen["slices"].as_u64() > Some(100) && told["events"].as_u64() > seen["slices"].as_u64(), "{seen} {told}");
+}
+
+#[test]
+fn merged_traces_say_how_their_clocks_were_moved() {
+    let bench = Bench::new();
+    let slice = |name: &str, ts: u32| format!(r#"{{"ph":"X","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":10}}"#);
+    bench.write("a.json", &format!(r#"{{"baseTimeNanoseconds": 1000000, "traceEvents": [{}]}}"#, slice("a", 5)));
+    bench.write("b.json", &format!(r#"{{"baseTimeNanoseconds": 3500000, "traceEvents": [{}]}}"#, slice("b", 5)));
+    bench.write("c.json", &format!("[{}]", slice("c", 100)));
+    let starts = |flags: &str| {
+        run(bench.opcollect(&format!("trace merge {flags} --json"))).expect(0);
+        let mut query = bench.opcollect("trace query all.pftrace");
+        query.args([
+            "select s.name, ts, t.name as track from slice s join track t on s.track_id = t.id order by ts",
+            "--json",
+        ]);
+        let rows = run(query).expect(0).json();
+        let row = |row: &Value| format!("{} {}", row["name"].as_str().expect("a name"), row["ts"]);
+        rows.as_array().expect("rows").iter().map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(starts("a.json b.json all.pftrace"), ["a 5000", "b 2505000"]);
+    assert_eq!(starts("a.json c.json all.pftrace --align start"), ["a 5000", "c 5000"]);
+    assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-90000"), ["a 5000", "c 10000"]);
+    let told = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
+    assert!(told.contains("`b.json`: 2500000 ns were added to its times"), "{told}");
+    let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
+    assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
+    let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);
+    assert!(refused.stderr.contains("1 numbers for 2 traces"), "{refused:?}");
+}
+
+#[test]
+fn a_trace_becomes_rows_that_are_imported() {
+    let bench = Bench::new();
+    let trace = case("onnxruntime.json.gz");
+    let import = format!("trace import {} --store store --host elsewhere --json", trace.display());
+    run(bench.opcollect(&import)).expect(0);
+    let records = stores::chosen(&bench.path("store"), datasets::Choose::All);
+    assert!(records.iter().all(|record| record.source == datasets::Source::Imported && record.host == "elsewhere"));
+    assert!(records.iter().any(|record| record.op_kind == "onnxruntime.Conv" && record.n == 3));
+    // The same trace again adds nothing new to choose from.
+    run(bench.opcollect(&import)).expect(0);
+    let again = stores::chosen(&bench.path("store"), datasets::Choose::Latest);
+    assert_eq!(again.len(), records.len());
+    bench.write("report.json", r#"{"calls":[{"Name":{"string":"a"},"Duration (us)":{"microseconds":1}}]}"#);
+    let refused = run(bench.opcollect("trace import report.json --store store")).expect(2);
+    assert!(refused.stderr.contains("holds sums only"), "{refused:?}");
+}
+
+#[test]
+fn a_profile_is_there_to_look_at() {
+    let bench = Bench::new();
+    let pictures = "--perfetto p.pftrace --chrome-trace c.json.gz --html page.html";
+    let model = "--modelsource local --modelname mlp --threads 1 --seconds 0.05 --wait 300";
+    run(bench.opcollect(&format!("profile {model} {pictures}"))).expect(0);
+    for trace in ["p.pftrace", "c.json.gz"] {
+        run(bench.opcollect(&format!("trace check {trace}"))).expect(0);
+        let top = run(bench.opcollect(&format!("trace top {trace} --json"))).expect(0).json();
+        assert!(top["rows"].to_string().contains("dense"), "{top}");
+    }
+    if let Some(seen) = decoded(&bench.path("p.pftrace")) {
+        assert!(seen["slices"].as_u64() > Some(0) && seen["values"].as_u64() > Some(0), "{seen}");
+    }
+    looks_right(&bench, "page.html", "dense");
+    let short = format!("profile {model} --perfetto short.pftrace --trace-mib 1");
+    run(bench.opcollect(&short)).expect(0);
+}
+
+#[test]
+fn a_trace_of_others_is_there_to_look_at() {
+    let bench = Bench::new();
+    run(bench.opcollect(&format!("trace top {} --html page.html", case("torch.json.gz").display()))).expect(0);
+    looks_right(&bench, "page.html", "aten::addmm");
+}
+
+/// Clicks through a page: sorts, looks for an operator, marks it, looks at one step and inside a call; nothing may complain,
+/// and nothing may reach beyond the window.
+fn looks_right(bench: &Bench, page: &str, operator: &str) {
+    let click = format!(
+        "<script>addEventListener('load', () => {{
+            const told = [], rows = () => document.querySelectorAll('#rows tbody tr');
+            told.push(rows().length > 1);
+            document.querySelectorAll('#rows th button')[1].click();
+            told.push(document.querySelectorAll('#rows th')[1].getAttribute('aria-sort') === 'descending');
+            const find = document.getElementById('find'); find.value = '{operator}'; find.oninput();
+            told.push(rows().length >= 1 && rows()[0].textContent.includes('{operator}'));
+            rows()[0].click();
+            told.push(rows()[0].classList.contains('kept'));
+            const before = document.getElementById('window').textContent;
+            document.getElementById('first-step').click();
+            told.push(document.getElementById('window').textContent !== before);
+            const boxes = document.querySelectorAll('#flame div'); told.push(boxes.length > 1);
+            boxes[1].click(); told.push(document.getElementById('path').textContent.includes(boxes[1].textContent));
+            const line = document.getElementById('line');
+            const pixels = line.getContext('2d').getImageData(0, 0, line.width, line.height).data;
+            told.push(new Set(new Uint32Array(pixels.buffer)).size > 3);
+            document.documentElement.dataset.told = told.join(' ');
+        }});</script>"
+    );
+    let text = std::fs::read_to_string(bench.path(page)).expect("it was written");
+    bench.write("clicked.html", &(text + &click));
+    let Some(seen) = browser::open(&bench.path("clicked.html")) else { return };
+    assert_eq!(seen.complaints, Vec::<String>::new());
+    assert!(seen.text.contains("data-told=\"true true true true true true true true\""), "{}", &seen.text[..2000]);
+    assert_eq!(browser::overflow(&bench.path(page), ""), Some(Vec::new()));
+}
