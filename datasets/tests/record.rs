@@ -148,7 +148,7 @@ fn reading_refuses_what_it_does_not_know() {
         expect![[r#"
             unknown column `extra`
               at field `extra`
-            hint: drop it; docs/dataset-format.md has the table of columns"#]],
+            hint: written by schema 5, this program reads up to 4; update the program"#]],
     );
     check_json_refusal(
         |text| text.replace("\"n\":3", "\"n\":\"three\""),

@@ -77,6 +77,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let kernel = weight.extents[if is_by_taps { 1 } else { 2 }..][..spatial].to_vec();
     let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
     let (pads, extents) = filled.as_ref().map_or((shape.pads, &output.extents[..]), |(pads, all)| (pads, all));
+    let is_padded = pads.iter().any(|&pad| pad > 0);
     let (pads, offsets) = match by_taps {
         Some(by_taps) => reached_by_taps(writer, shape, by_taps, data, pads)?,
         None => (pads.to_vec(), vec![0; spatial]),
@@ -84,13 +85,13 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let order = if is_depthwise && block.is_none() && shape.strides[spatial - 1] == 2 && writer.has_vectors {
         // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
         Order::Apart
-    } else if is_by_taps && shape.pads.iter().any(|&pad| pad > 0) {
+    } else if is_by_taps && is_padded {
         Order::Rows
     } else {
         Order::Own
     };
     // The plain form always has a padding block, as the definitions have that it shares names with.
-    let data = if block.is_none() || shape.pads.iter().any(|&pad| pad > 0) {
+    let data = if block.is_none() || is_padded {
         pad(writer, &output.name(names.0), data, &pads, shape.zeros[0], order)?
     } else {
         data.clone()
