@@ -71,7 +71,7 @@ const MODELS: &[Entry] = &[
     image("vgg-16-bn", |net, x| vgg::vgg(net, x, [2, 2, 3, 3, 3], true)).or(&["vgg-bn"]),
     image("vgg-19-bn", |net, x| vgg::vgg(net, x, [2, 2, 4, 4, 4], true)),
     image("squeezenet-1.0", squeezenet::version_1_0),
-    image("squeezenet-1.1", squeezenet::version_1_1).or(&["squeezenet", "squeezenet1_1"]),
+    image("squeezenet-1.1", squeezenet::version_1_1).or(&["squeezenet"]),
     image("mobilenet", mobilenet::version_1).or(&["mobilenet-v1"]),
     image("mobilenet-v2", mobilenet::version_2),
     image("mobilenet-v3-small", mobilenet::version_3_small),
