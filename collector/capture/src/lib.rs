@@ -2,6 +2,7 @@
 //! asked in SQL.
 
 pub mod events;
+pub mod times;
 pub mod tpu;
 pub mod trace;
 pub mod writer;

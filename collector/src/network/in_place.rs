@@ -7,7 +7,6 @@ use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};
 use job::Artifact;
 use job::revision::Revisions;
 use job::space::Schedule;
-use measure::statistics::summarise;
 use models::TaskUse;
 use profile::Profile;
 use profile::data::{Counter, MemoryEvent, Pool};
@@ -73,24 +72,12 @@ pub fn describe(
         profile.operators.iter().map(|operator| operator.task.as_ref() == Some(&record.task_hash)).collect();
     let spans = || profile.spans.iter().filter(|span| is_own[span.operator as usize]);
     let samples: Vec<f64> = spans().map(|span| span.duration_ns as f64).collect();
-    let mut sorted = samples.clone();
-    sorted.sort_by(f64::total_cmp);
-    let Some(numbers) = summarise(&sorted) else {
+    if !capture::times::describe(record, &samples, SAMPLES_MAX) {
         record::fail(record, Outcome::Skipped, "no call of it: what it makes lies there already".to_owned());
         return Ok(());
-    };
+    }
     record.outcome = Outcome::Ok;
-    record.n = i64::from(numbers.n);
-    record.median_ns = Some(numbers.median);
-    record.mean_ns = Some(numbers.mean);
-    record.min_ns = Some(numbers.min);
-    record.p95_ns = Some(numbers.p95);
-    record.std_ns = numbers.std;
-    record.cv = numbers.cv;
     record.batch_size = Some(1);
-    record.median_interval_ns = numbers.median_interval.map(|(low, high)| (high - low) / 2.0);
-    let stride = samples.len().div_ceil(SAMPLES_MAX).max(1);
-    record.samples_ns = samples.into_iter().step_by(stride).collect();
     record.peak_memory_bytes = i64::try_from(peak_memory_bytes).ok();
     let is_of_it = |event: &&MemoryEvent| {
         let span = event.span.and_then(|span| profile.spans.get(span as usize));

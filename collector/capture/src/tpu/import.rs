@@ -8,7 +8,6 @@ use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
 use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
-use measure::statistics;
 use serde_json::{Map, Value, json};
 
 /// What becomes a row.
@@ -178,18 +177,7 @@ fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Ru
 }
 
 fn set_times(record: &mut Record, times: &[i64]) {
-    let mut sorted: Vec<f64> = times.iter().map(|time| *time as f64).collect();
-    sorted.sort_by(f64::total_cmp);
-    let summary = statistics::summarise(&sorted).expect("an operator ran at least once");
-    record.n = i64::from(summary.n);
-    record.median_ns = Some(summary.median);
-    record.mean_ns = Some(summary.mean);
-    record.min_ns = Some(summary.min);
-    record.p95_ns = Some(summary.p95);
-    record.std_ns = summary.std;
-    record.cv = summary.cv;
-    record.median_interval_ns = summary.median_interval.map(|(low, high)| (high - low) / 2.0);
-    record.first_run_ns = Some(times[0] as f64);
-    let step = sorted.len().div_ceil(MAX_SAMPLES).max(1);
-    record.samples_ns = times.iter().step_by(step).map(|time| *time as f64).collect();
+    let samples: Vec<f64> = times.iter().map(|time| *time as f64).collect();
+    record.first_run_ns = samples.first().copied();
+    assert!(crate::times::describe(record, &samples, MAX_SAMPLES), "an operator ran at least once");
 }

@@ -8,7 +8,7 @@
 //! pieces; a last block puts the result back.
 
 use super::movement::{padded_at, padded_extents};
-use super::products::{ConvShape, Element, NO_ZEROS, Zeros, multiply, source_channel, unblock, with_leading};
+use super::products::{ConvShape, Element, NO_ZEROS, Zeros, digits, multiply, source_channel, unblock, with_leading};
 use super::{LowerError, Output, Part, Result, Window, Writer, dots, known, transposed};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
@@ -264,19 +264,6 @@ fn conv_of_columns(
             reduce(Reduction::Sum, output.dtype, &product, std::slice::from_ref(&step))
         })?;
     writer.block(&output.name("conv_places"), Part::Epilogue, output.like(), |i| sums.at(&column_of(i, &places)?))
-}
-
-/// A number's digits, the last one first to change, where each has as many values as its extent.
-fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
-    let mut rest = number.clone();
-    let mut digits = Vec::with_capacity(extents.len());
-    for (place, &extent) in extents.iter().enumerate().rev() {
-        let extent = index(extent)?;
-        digits.push(if place == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
-        rest = rest.floor_div(&extent)?;
-    }
-    digits.reverse();
-    Ok(digits)
 }
 
 /// Row and column of an element of a convolution's result, whose places have these extents.

@@ -5,6 +5,7 @@
 //! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
 //! follows is computed for all of them, and a last block takes those that are wanted.
 
+use super::products::{Element, digits};
 use super::{Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum};
@@ -12,8 +13,6 @@ use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, 
 use job::space::dots::{QUAD, is_flat};
 use job::tiles::{count, filled};
 use models::{DType, Op};
-
-type Element = std::result::Result<Expression, TvmError>;
 
 /// A convolution whose weight has no zero point.
 pub(super) struct Window<'a> {
@@ -448,16 +447,4 @@ impl Shape<'_> {
             }
         })
     }
-}
-
-/// The indices of the place of this number among places of these extents.
-fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
-    let mut rest = number.clone();
-    let mut place = Vec::new();
-    for (d, &extent) in extents.iter().enumerate().rev() {
-        let extent = index(extent)?;
-        place.insert(0, if d == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
-        rest = rest.floor_div(&extent)?;
-    }
-    Ok(place)
 }

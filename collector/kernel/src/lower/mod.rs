@@ -154,10 +154,8 @@ pub(crate) struct Writer {
     operator: &'static str,
     /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
     kernel: Vec<i64>,
-    /// What later steps compute in the place of their outputs, until all are cut to those.
+    /// What later steps compute in the place of their outputs, until all are cut to those or brought together.
     padded: Option<Vec<Extent>>,
-    /// The strides of a transposed convolution whose phases are apart in `padded`.
-    phases: Option<Vec<i64>>,
     /// The columns of a convolution's sums are a multiple of this.
     columns: i64,
     has_vectors: bool,
@@ -242,7 +240,6 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
         operator: anchor,
         kernel,
         padded: None,
-        phases: None,
         columns,
         has_vectors,
         by_taps,
@@ -276,9 +273,9 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     let mut output = outputs.pop().expect("a task has at least one step");
     if writer.padded.is_some() {
         let extents = writer.extents(&task.steps[task.steps.len() - 1].output)?;
-        output = match writer.phases.take() {
-            Some(strides) => transposed::together(&mut writer, &output, &strides, &extents)?,
-            None => dots::cut(&mut writer, &output, &extents)?,
+        output = match &task.steps[0].op {
+            Op::ConvTranspose { strides, .. } => transposed::together(&mut writer, &output, strides, &extents)?,
+            _ => dots::cut(&mut writer, &output, &extents)?,
         };
     }
     let module = expression::module(&parameters, &output)?;
@@ -393,10 +390,8 @@ fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> 
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv { .. } | Op::QConv { .. });
     let is_operand = anchor.inputs.get(1) == Some(&Operand::Parameter(place));
-    let is_weight = is_operand
-        && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }))
-        && task.parameters[place].is_constant;
     let is_constant = is_operand && task.parameters[place].is_constant;
+    let is_weight = is_constant && (is_conv || matches!(anchor.op, Op::Dense | Op::QDense { .. }));
     if let (Layout::Blocked { block }, true) = (layout, is_constant)
         && let Some(phases) = phases::packing(&anchor.op, block)
     {

@@ -2,6 +2,7 @@
 
 use super::movement::{both, pad};
 use super::pointwise::unary;
+use super::products::with_leading;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
@@ -69,7 +70,6 @@ fn pool(writer: &mut Writer, mode: PoolMode, window: &Window, data: &Tensor, out
         PoolMode::Max => (Reduction::Max, lowest(data.dtype)?),
         PoolMode::Average | PoolMode::Lp { .. } => (Reduction::Sum, constant(data.dtype, 0.0)?),
     };
-    let with_leading = |pads: &[i64]| -> Vec<i64> { [0, 0].iter().chain(pads).copied().collect() };
     let padded = if is_padded {
         let name = output.name("pad_temp");
         pad(writer, (&name, Part::Pad), data, (&with_leading(&window.heads), &with_leading(&reach)), &outside)?

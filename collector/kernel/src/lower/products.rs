@@ -77,3 +77,16 @@ pub(super) fn unblock(
         blocked.at(&at)
     })
 }
+
+/// A number's digits, the last one first to change, where each has as many values as its extent.
+pub(super) fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+    let mut rest = number.clone();
+    let mut digits = Vec::with_capacity(extents.len());
+    for (place, &extent) in extents.iter().enumerate().rev() {
+        let extent = index(extent)?;
+        digits.push(if place == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
+        rest = rest.floor_div(&extent)?;
+    }
+    digits.reverse();
+    Ok(digits)
+}

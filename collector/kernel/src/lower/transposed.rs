@@ -76,7 +76,6 @@ fn by_phases(
     let apart = [&output.extents[..2], &known(&[strides, &rounds].concat())].concat();
     let result = unblock(writer, &sums, 1, block, output, &apart)?;
     writer.padded = Some(apart);
-    writer.phases = Some(strides.to_vec());
     Ok(result)
 }
 

@@ -4,6 +4,8 @@
 //! along its columns. The anchor is one product of matrices for each number of a transformed window. Its sums are
 //! transformed back, along rows and columns, and a last block puts them into the task's order.
 
+use super::movement::padded_at;
+use super::products::with_leading;
 use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
@@ -88,23 +90,11 @@ impl Form<'_> {
     fn padded(&self, writer: &mut Writer, data: &Tensor, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
         let own = writer.numbers(&data.extents)?;
         let zero = constant(self.dtype, 0.0)?;
+        let heads = with_leading(&pads[..2]);
+        let tails = with_leading(&[0, 1].map(|d| (extents[1 + d] - pads[d] - own[2 + d]).max(0)));
         writer.block(&self.output.name("pad_temp"), Part::Pad, (self.dtype, &known(extents)), |i| {
-            let mut at = vec![i[0].clone(), i[3].clone()];
-            let mut inside = None;
-            for d in 0..2 {
-                let (place, extent) = (i[1 + d].sub(&index(pads[d])?)?, own[2 + d]);
-                if pads[d] > 0 {
-                    inside = Some(super::movement::both(inside, place.at_least(&index(0)?)?)?);
-                }
-                if extents[1 + d] > pads[d] + extent {
-                    inside = Some(super::movement::both(inside, place.less(&index(extent)?)?)?);
-                }
-                at.push(place);
-            }
-            match inside {
-                Some(inside) => inside.if_then_else(&data.at(&at)?, &zero),
-                None => data.at(&at),
-            }
+            let at = [i[0].clone(), i[3].clone(), i[1].clone(), i[2].clone()];
+            padded_at(data, (&heads, &tails), &at, &zero)
         })
     }
 

@@ -8,7 +8,6 @@ use crate::averages::device_times;
 use crate::data::{Kind, Operator, Profile};
 use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
-use measure::statistics;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
@@ -136,18 +135,7 @@ fn counters(calls: &Calls, is_device: bool) -> Result<Json, RowError> {
 }
 
 fn set_times(record: &mut Record, times: &[u64]) {
-    let mut sorted: Vec<f64> = times.iter().map(|time| *time as f64).collect();
-    sorted.sort_by(f64::total_cmp);
-    let summary = statistics::summarise(&sorted).expect("a row has a call");
-    record.n = i64::from(summary.n);
-    record.median_ns = Some(summary.median);
-    record.mean_ns = Some(summary.mean);
-    record.min_ns = Some(summary.min);
-    record.p95_ns = Some(summary.p95);
-    record.std_ns = summary.std;
-    record.cv = summary.cv;
-    record.median_interval_ns = summary.median_interval.map(|(low, high)| (high - low) / 2.0);
-    record.first_run_ns = Some(times[0] as f64);
-    let step = times.len().div_ceil(MAX_SAMPLES).max(1);
-    record.samples_ns = times.iter().step_by(step).map(|time| *time as f64).collect();
+    let samples: Vec<f64> = times.iter().map(|time| *time as f64).collect();
+    record.first_run_ns = samples.first().copied();
+    assert!(capture::times::describe(record, &samples, MAX_SAMPLES), "a row has a call");
 }

@@ -1,8 +1,9 @@
 //! What a loaded model takes and gives, with memory for all of it.
 
-use super::functions::{Functions, Handle, Status};
+use super::functions::{Functions, Status};
 use super::opened::{OnnxRuntime, Owned};
 use crate::error::{Result, RuntimeError};
+use crate::given::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -51,7 +52,7 @@ pub fn ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<
         // SAFETY: as above, and there is a port of that index.
         let status = unsafe { (border.ty)(session.handle, index, &mut ty) };
         functions.check(status, ASKING)?;
-        let ty = Owned::new(runtime, ty, |functions| functions.release_type);
+        let ty = Owned::new(runtime, ty, runtime.functions().release_type);
         ports.push(port(runtime, name(runtime, session, border, index)?, &ty)?);
     }
     Ok(ports)
@@ -107,7 +108,7 @@ fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>
     // SAFETY: a pointer to this frame.
     let status = unsafe { (functions.make_memory_info)(ARENA, USUAL_MEMORY, &mut info) };
     functions.check(status, ASKING)?;
-    let info = Owned::new(runtime, info, |functions| functions.release_memory_info);
+    let info = Owned::new(runtime, info, runtime.functions().release_memory_info);
     let mut value = null_mut();
     // SAFETY: the memory has so many bytes and outlives the value, which stands before it in its port; extents are as many
     // as said and copied.
@@ -123,7 +124,7 @@ fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>
         )
     };
     functions.check(status, "take a tensor")?;
-    let value = Owned::new(runtime, value, |functions| functions.release_value);
+    let value = Owned::new(runtime, value, runtime.functions().release_value);
     Ok(Port::new(Tensor { name, value }, memory))
 }
 

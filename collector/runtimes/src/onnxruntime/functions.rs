@@ -5,13 +5,13 @@
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use crate::given::{Handle, text_of};
+use std::ffi::{c_char, c_int, c_void};
 
 /// The version of the interface that is asked for: the first with all functions below.
 pub const VERSION: u32 = 5;
 
 pub type Status = *mut c_void;
-pub type Handle = *mut c_void;
 
 /// What the library's one exported symbol leads to.
 #[repr(C)]
@@ -91,15 +91,4 @@ impl Functions {
         let why = why.lines().next().unwrap_or_default().to_owned();
         Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
     }
-}
-
-/// # Safety
-///
-/// The pointer is nothing, or leads to a text that ends in zero.
-pub unsafe fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

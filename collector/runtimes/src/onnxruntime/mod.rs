@@ -54,7 +54,7 @@ impl Runtime for OnnxRuntime {
         let status =
             unsafe { (functions.make_session)(self.environment(), path.as_ptr(), options.handle, &mut handle) };
         functions.check(status, "load the model")?;
-        let session = Owned::new(self, handle, |functions| functions.release_session);
+        let session = Owned::new(self, handle, self.functions().release_session);
         let inputs = borders::ports(self, &session, &Border::inputs(functions))?;
         let outputs = borders::ports(self, &session, &Border::outputs(functions))?;
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
@@ -116,7 +116,7 @@ fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     // SAFETY: a pointer to this frame.
     let status = unsafe { (functions.make_options)(&mut handle) };
     functions.check(status, "take options")?;
-    let options = Owned::new(runtime, handle, |functions| functions.release_options);
+    let options = Owned::new(runtime, handle, runtime.functions().release_options);
     let threads = c_int::try_from(cpus.len()).unwrap_or(c_int::MAX);
     for (set, value) in [
         (functions.set_optimisation, ALL_OPTIMISATIONS),

@@ -1,8 +1,9 @@
 //! What a compiled model takes and gives, with memory for all of it.
 
-use super::functions::{Element, Functions, Handle, Shape, Status};
+use super::functions::{Element, Functions, Shape, Status};
 use super::opened::{OpenVino, Owned};
 use crate::error::{Result, RuntimeError};
+use crate::given::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ptr::null_mut;
 
@@ -42,7 +43,7 @@ pub fn ports(runtime: &OpenVino, compiled: &Owned, request: &Owned, border: &Bor
         // SAFETY: as above, and there is a port of that index.
         let status = unsafe { (border.port)(compiled.handle, index, &mut found) };
         functions.check(status, ASKING)?;
-        let found = Owned::new(runtime, found, |functions| functions.release_port);
+        let found = Owned::new(runtime, found, runtime.functions().release_port);
         let (tensor, memory) = tensor(runtime, &found)?;
         // SAFETY: both are alive; the request keeps the tensor's memory in use until it is released, before its port is.
         let status = unsafe { (border.set)(request.handle, index, tensor.handle) };
@@ -70,7 +71,7 @@ fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     // extents are as many as said and copied.
     let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
     functions.check(status, "take a tensor")?;
-    Ok((Owned::new(runtime, tensor, |functions| functions.release_tensor), memory))
+    Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))
 }
 
 fn extents(functions: &Functions, port: &Owned) -> Result<Vec<i64>> {

@@ -2,11 +2,11 @@
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
+use crate::given::{Handle, text_of};
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 pub type Status = c_int;
-pub type Handle = *mut c_void;
 pub type Element = c_uint;
 
 /// The extents of a tensor.
@@ -110,19 +110,6 @@ impl Functions {
 /// Of a message, the line that says what is wrong: the last, after those that say where in the library's own code.
 fn why(message: &str) -> Option<&str> {
     message.lines().map(str::trim).rfind(|line| !line.is_empty())
-}
-
-/// A text of the library's, copied.
-///
-/// # Safety
-///
-/// The pointer is nothing, or leads to a text that ends in zero.
-pub unsafe fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

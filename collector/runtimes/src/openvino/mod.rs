@@ -56,7 +56,7 @@ impl Runtime for OpenVino {
         // SAFETY: the model is alive; a pointer to this frame.
         let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
         functions.check(status, "take a request")?;
-        let request = Owned::new(self, request, |functions| functions.release_request);
+        let request = Owned::new(self, request, self.functions().release_request);
         let inputs = ports(self, &compiled, &request, &Border::inputs(functions))?;
         let outputs = ports(self, &compiled, &request, &Border::outputs(functions))?;
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
@@ -99,7 +99,7 @@ fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     // SAFETY: the core is alive, the path ends in zero, there is no second file, the last is a pointer to this frame.
     let status = unsafe { (functions.read_model)(runtime.core(), path.as_ptr(), null(), &mut handle) };
     functions.check(status, "load the model")?;
-    Ok(Owned::new(runtime, handle, |functions| functions.release_model))
+    Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
 /// The model compiled to answer one request at a time as fast as so many threads can.
@@ -145,7 +145,7 @@ fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
         )
     };
     functions.check(status, "compile the model")?;
-    Ok(Owned::new(runtime, handle, |functions| functions.release_compiled))
+    Ok(Owned::new(runtime, handle, runtime.functions().release_compiled))
 }
 
 /// The library takes fewer threads than it is asked for where it thinks that better.

@@ -1,8 +1,9 @@
 //! The library opened, and what it gave and takes back.
 
 use super::described::DESCRIBED;
-use super::functions::{Functions, Handle, Version, text_of};
+use super::functions::{Functions, Version};
 use crate::error::{Result, RuntimeError};
+use crate::given::{self, Handle, text_of};
 use crate::library;
 use libloading::Library;
 use std::cell::OnceCell;
@@ -89,22 +90,4 @@ impl Drop for Opened {
 }
 
 /// What the library gave and takes back.
-pub struct Owned {
-    runtime: OpenVino,
-    pub handle: Handle,
-    release: fn(&Functions) -> unsafe extern "C" fn(Handle),
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // SAFETY: made by the library with the function that belongs to this one, and released once.
-        unsafe { (self.release)(self.runtime.functions())(self.handle) };
-    }
-}
-
-impl Owned {
-    /// A handle that the library gave, with the function that takes it back.
-    pub fn new(runtime: &OpenVino, handle: Handle, release: fn(&Functions) -> unsafe extern "C" fn(Handle)) -> Owned {
-        Owned { runtime: runtime.clone(), handle, release }
-    }
-}
+pub type Owned = given::Owned<OpenVino>;

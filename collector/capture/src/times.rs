@@ -1,0 +1,39 @@
+//! Times that somebody took, as a row has them.
+
+use datasets::Record;
+use measure::statistics::summarise;
+
+/// What samples in nanoseconds, in their order, say of a row, of which it keeps at most so many. False where there are none,
+/// and then nothing is set.
+pub fn describe(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
+    let mut sorted = samples_ns.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(numbers) = summarise(&sorted) else { return false };
+    record.n = i64::from(numbers.n);
+    record.median_ns = Some(numbers.median);
+    record.mean_ns = Some(numbers.mean);
+    record.min_ns = Some(numbers.min);
+    record.p95_ns = Some(numbers.p95);
+    record.std_ns = numbers.std;
+    record.cv = numbers.cv;
+    record.median_interval_ns = numbers.median_interval.map(|(low, high)| (high - low) / 2.0);
+    let step = samples_ns.len().div_ceil(kept).max(1);
+    record.samples_ns = samples_ns.iter().step_by(step).copied().collect();
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe;
+    use datasets::Record;
+
+    #[test]
+    fn a_row_has_what_samples_say_and_some_of_them() {
+        let mut record = Record::default();
+        assert!(!describe(&mut record, &[], 2));
+        assert_eq!(record, Record::default());
+        assert!(describe(&mut record, &[3.0, 1.0, 2.0], 2));
+        assert_eq!((record.n, record.median_ns, record.min_ns), (3, Some(2.0), Some(1.0)));
+        assert_eq!(record.samples_ns, [3.0, 2.0]);
+    }
+}
