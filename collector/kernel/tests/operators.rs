@@ -261,6 +261,11 @@ fn contractions() {
             "attention(f32[2,4,24,16], f32[2,2,40,16], f32[2,2,40,16]) causal=true scale=0.25 window=null softcap=null",
             "attention(f32[1,4,12,8], f32[1,4,37,8], f32[1,4,37,24], f32[1,1,1,37]) causal=false scale=0.35 window=null softcap=null",
             "attention(f32[1,2,32,8], f32[1,2,32,8], f32[1,2,32,8], f32[32,32]) causal=true scale=0.35 window=7 softcap=2.0",
+            // Tiles of queries that see none of a stretch of places: behind them, before their window, or any at all.
+            "attention(f32[1,2,64,16], f32[1,2,64,16], f32[1,2,64,16]) causal=true scale=0.25 window=null softcap=null",
+            "attention(f32[1,4,48,8], f32[1,2,80,8], f32[1,2,80,24]) causal=true scale=0.35 window=20 softcap=null",
+            "attention(f32[1,2,40,8], f32[1,2,24,8], f32[1,2,24,8]) causal=true scale=0.35 window=null softcap=null",
+            "attention(f32[1,2,36,8], f32[1,2,37,8], f32[1,2,37,8], f32[1,1,36,37]) causal=true scale=0.35 window=1 softcap=null",
             "attention(f16[1,4,5,8], f16[1,2,7,8], f16[1,2,7,8], f16[1,1,1,7]) causal=false scale=0.35 window=null softcap=null",
         ],
         SCHEDULES,

@@ -3,7 +3,7 @@
 use super::axes::{choice, choices, divisors, numbers, upto};
 use super::taps::{Reach, is_worth_it, reaches};
 use super::template::{has_functions, parameter_extents, summed};
-use super::{Knobs, Limits, Setting, Space, Template, dots, is_vector, template, winograd};
+use super::{Knobs, Limits, Setting, Space, Template, attention, dots, is_vector, pool, template, winograd};
 use crate::flat::{ENOUGH, flat};
 use crate::phases;
 use crate::target::Cpu;
@@ -35,7 +35,11 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
             space
         }
         Template::Rows => match &anchor.op {
-            Op::Attention { .. } => attention(machine, &output, input_extent_of(task, 1, 2)),
+            Op::Attention { .. } => {
+                let mut space = rows(machine, &output, true);
+                attention::extend(&mut space, task, machine);
+                space
+            }
             _ => {
                 let mut space = rows(machine, &output, false);
                 if sums_neighbours(&anchor.op, output.len()) {
@@ -58,6 +62,7 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
         space.axes.push(choices("functions", "how exponentials and their kin are computed", ["vector", "library"]));
         space.default.0.insert("functions".to_owned(), choice("vector"));
     }
+    pool::extend(&mut space, task, machine);
     space
 }
 
@@ -460,32 +465,6 @@ fn spatial(machine: &Cpu, output: &[i64], is_padded: bool, is_strided: bool) -> 
         default.insert("pad_at".to_owned(), choice("outer"));
     }
     Space { template: Template::Spatial, axes, default: Knobs(default), limits: UNLIMITED }
-}
-
-/// Rows of queries, one by one or in register tiles.
-fn attention(machine: &Cpu, output: &[i64], places: i64) -> Space {
-    let mut space = rows(machine, output, true);
-    let lanes = machine.vector_lanes;
-    let [batch, heads, queries, _] = output else { return space };
-    let blocks: Vec<i64> =
-        [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
-    let block = blocks.iter().copied().min_by_key(|&block| (filled(places, block), -block));
-    let (Some(block), true) = (block, *queries > 1) else { return space };
-    space
-        .axes
-        .insert(0, choices("layout", "whether keys are turned, and scores computed in tiles", ["blocked", "plain"]));
-    space.axes.insert(1, numbers("block", "places in one register tile (blocked)", blocks));
-    let room = (machine.vector_registers - 4) * lanes / block;
-    let tiles: Vec<i64> = divisors(*queries).filter(|&rows| rows <= 8).collect();
-    let tile = tiles.iter().copied().filter(|&rows| rows <= room).max().unwrap_or(1);
-    space.axes.insert(2, numbers("tile_y", "queries in one register tile (blocked)", tiles));
-    let helpers_at = if batch * heads >= 2 * machine.cores { "head" } else { "root" };
-    let knobs = &mut space.default.0;
-    knobs.insert("layout".to_owned(), choice("blocked"));
-    knobs.insert("block".to_owned(), Setting::Number(block));
-    knobs.insert("tile_y".to_owned(), Setting::Number(tile));
-    knobs.insert("helpers_at".to_owned(), choice(helpers_at));
-    space
 }
 
 /// Whether the helpers of a row reduce elements that lie side by side.

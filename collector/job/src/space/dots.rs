@@ -163,7 +163,7 @@ pub(super) fn canonical(knobs: &mut Knobs) {
         knobs.0.retain(|name, _| !AXES.contains(&name.as_str()));
         return;
     }
-    let decides = |name: &str| matches!(name, "layout" | "outer" | "functions") || AXES.contains(&name);
+    let decides = |name: &str| matches!(name, "layout" | "outer" | "functions" | "pool") || AXES.contains(&name);
     knobs.0.retain(|name, _| decides(name));
     match (knobs.choice("quads_at"), knobs.choice("outer")) {
         // A tile's data is there for all channels.

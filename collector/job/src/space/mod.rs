@@ -4,16 +4,19 @@
 //! space is one setting per axis. Declaring, counting and sampling need no TVM and are pure: the same task, target
 //! and seed give the same schedules in the same order. Only `apply` talks to TVM, inside a builder.
 
+mod attention;
 mod axes;
 mod declare;
 pub mod dots;
 pub mod gpu;
+mod pool;
 mod sample;
 mod schedule;
 mod taps;
 mod template;
 mod winograd;
 
+pub use attention::Sight;
 pub use sample::{canonical, point, sample};
 pub use schedule::{ByTaps, Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
 pub use template::{rows_of, template};

@@ -56,12 +56,13 @@ pub fn point(space: &Space, mut position: u64) -> Knobs {
 /// Leaves out knobs that decide nothing, so that equal schedules are equal points.
 pub fn canonical(mut knobs: Knobs) -> Knobs {
     if knobs.winograd_tile().is_some() {
-        knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions"));
+        knobs.0.retain(|name, _| matches!(name.as_str(), "algorithm" | "block" | "tile_p" | "functions" | "pool"));
     } else {
         knobs.0.remove("tile_p");
     }
     if knobs.choice("layout") == Some("plain") {
         knobs.0.remove("block");
+        knobs.0.remove("unseen");
     }
     dots::canonical(&mut knobs);
     if knobs.choice("stage") == Some("global") {

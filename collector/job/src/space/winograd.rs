@@ -75,7 +75,7 @@ mod cost {
     /// Of transforming an element of the input or the result.
     pub(super) const ELEMENT: [f64; 2] = [150.0, 110.0];
     /// Loads per product of a register tile that hides them.
-    pub(super) const HIDDEN_LOADS: f64 = 0.75;
+    pub(super) const HIDDEN_LOADS: f64 = 0.65;
     /// More accumulators than this leave too few registers.
     pub(super) const EASY_ACCUMULATORS: i64 = 18;
     /// How much faster it must look.

@@ -6,7 +6,9 @@
 use super::rows::{along_rows, partial};
 use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_copy, single_epilogue};
 use crate::lower::{Lowered, Part};
+use crate::tvm::expression::{Expression, index};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
+use job::space::Sight;
 
 /// Batch and head.
 const LEADING: usize = 2;
@@ -27,7 +29,13 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     moves.compute_at(&anchor, tile)?;
     let values = own_loops(moves, &anchor)?;
     let columns = moves.split(&values[1], &[None, Some(vector)])?;
-    let summed = tiled(moves, &values[2], &[values[0].clone(), columns[0].clone()], &columns[1])?;
+    let sight = Sight::of(&lowered.task).filter(|_| knobs.choice("unseen") == Some("skipped"));
+    let stretch = sight.as_ref().and_then(Sight::stretch);
+    let places = match stretch {
+        Some(stretch) => moves.split(&values[2], &[None, Some(stretch)])?,
+        None => vec![values[2].clone()],
+    };
+    let summed = tiled(moves, &places, &[values[0].clone(), columns[0].clone()], &columns[1])?;
 
     let sum = moves.block("attention_sum")?;
     let sums = partial(moves, &sum, vector)?;
@@ -46,9 +54,10 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
     let products = moves.block("attention_products")?;
     moves.compute_at(&products, tile)?;
     let scores = own_loops(moves, &products)?;
-    let places = moves.split(&scores[1], &[None, Some((number(knobs, "block")? / vector).max(1)), Some(vector)])?;
-    moves.reorder(&[places[0].clone(), scores[0].clone()])?;
-    let depth = tiled(moves, &scores[2], &[scores[0].clone(), places[1].clone()], &places[2])?;
+    let block = (number(knobs, "block")? / vector).max(1);
+    let tiles = moves.split(&scores[1], &[None, Some(block), Some(vector)])?;
+    moves.reorder(&[tiles[0].clone(), scores[0].clone()])?;
+    let depth = tiled(moves, &scores[2..], &[scores[0].clone(), tiles[1].clone()], &tiles[2])?;
 
     let keys = moves.block("attention_keys")?;
     match keys_at {
@@ -61,7 +70,34 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         let loops = moves.loops(&start)?;
         moves.vectorize(loops.last().expect("a tile has loops"))?;
     }
+    if let Some(sight) = sight {
+        let skipping = Skipping { sight, queries: number(knobs, "tile_y")? };
+        let place = LEADING + 1;
+        moves.only_if(&depth, skipping.sees(&moves.start(&depth)?, place, block * vector)?)?;
+        if let (Some(stretch), Some(inner)) = (stretch, places.get(1)) {
+            moves.only_if(inner, skipping.sees(&moves.start(inner)?, place + 1, stretch)?)?;
+        }
+    }
     Ok(())
+}
+
+/// What a tile of queries sees.
+struct Skipping {
+    sight: Sight,
+    queries: i64,
+}
+
+impl Skipping {
+    /// Whether any query of the tile sees any of some places. The tile and the first of these places are told by the
+    /// variables of a block, of which one is the place's.
+    fn sees(&self, variables: &[Expression], place: usize, places: i64) -> Result<Expression> {
+        let Sight { earlier, window, .. } = self.sight;
+        let (query, first) = (&variables[LEADING], &variables[place]);
+        let is_seen = first.at_most(&query.add(&index(earlier + self.queries - 1)?)?)?;
+        let Some(window) = window else { return Ok(is_seen) };
+        let forgotten = query.add(&index(earlier - window)?)?;
+        Ok(is_seen.and(&first.add(&index(places - 1)?)?.greater(&forgotten)?)?)
+    }
 }
 
 /// The loops of a block that was put below others, from its rows on.
@@ -71,12 +107,12 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// A reduction around a tile that is written out, whose last loop is a vector. Returns the loop of the reduction.
-fn tiled(moves: &Moves, reduction: &Loop, tile: &[Loop], vector: &Loop) -> Result<Loop> {
-    moves.reorder(&[std::slice::from_ref(reduction), tile, std::slice::from_ref(vector)].concat())?;
+/// A reduction around a tile that is written out, whose last loop is a vector. Returns the outer loop of the reduction.
+fn tiled(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
+    moves.reorder(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize(vector)?;
     for target in tile {
         moves.unroll(target)?;
     }
-    Ok(reduction.clone())
+    Ok(reduction[0].clone())
 }

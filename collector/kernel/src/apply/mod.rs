@@ -60,6 +60,9 @@ pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spa
                 gpu::apply(&sized(task), lowered, knobs, &moves)?;
                 return Ok(moves);
             }
+            if knobs.choice("pool") == Some("no") {
+                moves.leave_pool();
+            }
             // A single number has no loops to move.
             if task.steps[0].output.rank() == 0 {
                 return Ok(moves);

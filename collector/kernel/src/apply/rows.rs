@@ -89,7 +89,8 @@ pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Resul
         own.iter().zip(&is_summed).filter(move |(_, summed)| **summed == wanted).map(|(own, _)| own.clone())
     };
     let (kept, summed): (Vec<Loop>, Vec<Loop>) = (pick(false).collect(), pick(true).collect());
-    let (lane, rows) = kept.split_last().expect("partial results have a dimension of their own");
+    // TVM counts the dimension that partial results have of their own first.
+    let (lane, rows) = kept.split_first().expect("partial results have a dimension of their own");
     moves.reorder(&[rows, &summed, std::slice::from_ref(lane)].concat())?;
     moves.vectorize(lane)?;
     Ok(())

@@ -35,15 +35,15 @@ fn surrounded(statement: Value, guards: &[Guard]) -> Result<Value> {
     Ok(statement)
 }
 
-/// What the variables of the block inside of a loop are when the loops in it begin.
+/// What the variables of the block inside of a loop are when it and the loops in it begin.
 pub(super) fn start(statement: &Value) -> Result<Vec<Expression>> {
-    let mut variables = Vec::new();
+    let of_a_loop = statement.field("loop_var")?;
+    let mut variables = vec![of_a_loop.clone()];
     let mut inside = statement.field("body")?;
     while let Ok(variable) = inside.field("loop_var") {
         variables.push(variable);
         inside = inside.field("body")?;
     }
-    let of_a_loop = statement.field("loop_var")?;
     let values = inside.field("iter_values")?.items()?;
     let at_the_start = |value: Value| {
         let variables = variables.clone();

@@ -6,14 +6,15 @@ use super::guard::{self, Guard, with_guards};
 use super::names;
 use super::tensor_core::{Step, step_name};
 use job::device::Product;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A module with the moves applied so far, and conditions of loops, which are no moves of TVM's.
+/// A module with the moves applied so far, conditions of loops, which are no moves of TVM's, and whether loops stay on one
+/// thread.
 #[derive(Clone)]
-pub struct Schedule(pub(in crate::tvm) Value, Rc<RefCell<Vec<Guard>>>);
+pub struct Schedule(pub(in crate::tvm) Value, Rc<RefCell<Vec<Guard>>>, Rc<Cell<bool>>);
 
 /// One computation of the module.
 #[derive(Clone)]
@@ -91,7 +92,7 @@ impl Schedule {
 
     /// TVM's schedule.
     pub(in crate::tvm) fn of(schedule: Value) -> Schedule {
-        Schedule(schedule, Rc::default())
+        Schedule(schedule, Rc::default(), Rc::default())
     }
 
     /// The module as it stands.
@@ -99,7 +100,7 @@ impl Schedule {
         with_guards(call!(names::SCHEDULE_MODULE, &self.0).map(Module)?, &self.1.borrow())
     }
 
-    /// What the variables of the block inside of a loop are when the loops in it begin.
+    /// What the variables of the block inside of a loop are when it and the loops in it begin.
     pub fn start(&self, target: &Loop) -> Result<Vec<Expression>> {
         guard::start(&call!(names::GET_STATEMENT, &self.0, &target.0)?)
     }
@@ -144,8 +145,16 @@ impl Schedule {
         call!(names::REORDER, &self.0, values(loops)).map(drop)
     }
 
-    /// Runs a loop on the thread pool.
+    /// From here on no loop runs on the thread pool.
+    pub fn leave_pool(&self) {
+        self.2.set(true);
+    }
+
+    /// Runs a loop on the thread pool, unless that was left.
     pub fn parallel(&self, target: &Loop) -> Result<()> {
+        if self.2.get() {
+            return Ok(());
+        }
         call!(names::PARALLEL, &self.0, &target.0).map(drop)
     }
 

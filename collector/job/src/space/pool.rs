@@ -1,0 +1,61 @@
+//! Whether the threads of the pool share the work: waking them takes longer than a little work.
+
+use super::Space;
+use super::axes::{choice, choices};
+use crate::target::Cpu;
+use models::{Task, Work};
+
+/// Nanoseconds that a pool which is awake takes to begin and to end, seen on two threads.
+const LAUNCH: u64 = 1000;
+/// Work of so many launches is shared in any case.
+const QUESTIONABLE: u64 = 8;
+
+/// Adds the question to the space of a task that is small, and the answer for it.
+pub(super) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+    let Ok(work) = task.work() else { return };
+    let alone = nanoseconds(&work);
+    if machine.cores < 2 || alone > QUESTIONABLE * LAUNCH {
+        return;
+    }
+    space.axes.push(choices("pool", "whether loops run on the pool of threads", ["yes", "no"]));
+    // Two threads save half of the time, and lose a launch.
+    let answer = if alone > 2 * LAUNCH { "yes" } else { "no" };
+    space.default.0.insert("pool".to_owned(), choice(answer));
+}
+
+/// About how long one core takes, with data that lies near.
+fn nanoseconds(work: &Work) -> u64 {
+    /// Of one core, in a nanosecond.
+    const PRODUCTS: u64 = 60;
+    const FUNCTIONS: u64 = 8;
+    const OTHERS: u64 = 32;
+    const BYTES: u64 = 140;
+    let others = work.flops.saturating_sub(2 * work.macs).saturating_sub(work.exps);
+    let bytes = work.bytes_in.saturating_add(work.bytes_out).saturating_add(work.bytes_weights);
+    let parts = [work.macs / PRODUCTS, work.exps / FUNCTIONS, others / OTHERS, bytes / BYTES];
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::extend;
+    use crate::space::{Knobs, Space, Template};
+    use crate::target::Cpu;
+    use models::Task;
+
+    fn answer(task: &str, cores: i64) -> Option<String> {
+        let task = Task::from_text(task).unwrap();
+        let mut space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
+        extend(&mut space, &task, &Cpu { vector_lanes: 16, vector_registers: 32, cores });
+        space.default.choice("pool").map(str::to_owned)
+    }
+
+    #[test]
+    fn little_work_stays_on_one_thread() {
+        let transposed = |rows: i64| format!("transpose(f32[1,12,{rows},64]) permutation=[0,2,1,3]");
+        assert_eq!(answer(&transposed(1), 2).as_deref(), Some("no"));
+        assert_eq!(answer(&transposed(64), 2).as_deref(), Some("yes"));
+        assert_eq!(answer(&transposed(4096), 2), None, "nobody asks");
+        assert_eq!(answer(&transposed(1), 1), None, "there is no pool");
+    }
+}
