@@ -1,5 +1,6 @@
 //! Convolutions of single places as products: each place of the result reads the place of the same number, so that all
-//! places of an image are one row, which vectors and tiles divide better than they divide its width.
+//! places of an image are one row, which vectors and tiles divide better than they divide its width. What is put one behind
+//! the other is such a row from there on, too.
 
 use models::{Dim, Op, Operand, Task, TensorType};
 use std::ops::RangeInclusive;
@@ -7,27 +8,35 @@ use std::ops::RangeInclusive;
 /// Columns of one register tile that keep a processor busy.
 pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
+/// A task whose images are one row each.
+pub struct Flat {
+    /// The task.
+    pub task: Task,
+    /// So many last dimensions of the result are the row.
+    pub dimensions: usize,
+}
+
 /// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places
-/// and what follows it. Nothing moves in memory.
-pub fn flat(task: &Task) -> Option<Task> {
+/// or a concatenation, and what follows it. Nothing moves in memory.
+pub fn flat(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
-    let (strides, pads) = match &anchor.op {
-        Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => (strides, pads),
+    let spatial = match &anchor.op {
+        Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => {
+            let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
+            let is_single = weight.shape.iter().skip(2).all(|extent| *extent == Dim::Known(1));
+            let is_dense = strides.iter().all(|&stride| stride == 1) && pads.iter().all(|&pad| pad == 0);
+            Some(strides.len()).filter(|_| is_single && is_dense)?
+        }
+        Op::Concat { axis } => anchor.output.rank().checked_sub(1 + usize::try_from(*axis).ok()?)?,
         _ => return None,
     };
-    let spatial = strides.len();
-    let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
-    let is_single = weight.shape.iter().skip(2).all(|extent| *extent == Dim::Known(1));
-    if !is_single || strides.iter().any(|&stride| stride != 1) || pads.iter().any(|&pad| pad != 0) {
-        return None;
-    }
     let image = Image { shape: &anchor.output.shape, spatial };
     // Rows of an extent that a call decides, or one row already.
     let [.., Dim::Known(columns)] = image.shape else { return None };
     let places = image.places()?;
     // What divides into no tiles either way is computed row by row, a little past the end of each.
     let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
-    if places == *columns || is_odd {
+    if spatial < 2 || places == *columns || (is_odd && !matches!(anchor.op, Op::Concat { .. })) {
         return None;
     }
     let mut flat = task.clone();
@@ -43,7 +52,7 @@ pub fn flat(task: &Task) -> Option<Task> {
     for step in &mut flat.steps {
         step.output = image.flat(&step.output)?;
     }
-    Some(flat)
+    Some(Flat { task: flat, dimensions: spatial })
 }
 
 /// How an operator that treats all places alike brings its other operands to the shape of its first one.
@@ -117,7 +126,7 @@ mod tests {
     fn check(text: &str, expected: Option<&str>) {
         let with = |text: &str| text.replace("ATTRIBUTES", ATTRIBUTES);
         let task = Task::from_text(&with(text)).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(flat(&task).map(|task| task.to_text()), expected.map(with), "{text}");
+        assert_eq!(flat(&task).map(|flat| flat.task.to_text()), expected.map(with), "{text}");
     }
 
     #[test]
@@ -149,6 +158,17 @@ mod tests {
                 "conv(f32[2,8,1,1,105], const f32[4,8,1,1,1]) dilations=[1,1,1] groups=1 pads=[0,0,0,0,0,0] strides=[1,1,1]",
             ),
         );
+    }
+
+    #[test]
+    fn what_is_put_one_behind_the_other_is_one_row() {
+        check(
+            "concat(f32[1,3,5,7], f32[1,8,5,7]) axis=1 | unary(_) function=\"relu\"",
+            Some("concat(f32[1,3,1,35], f32[1,8,1,35]) axis=1 | unary(_) function=\"relu\""),
+        );
+        check("concat(f32[2,3,55,55], f32[1,3,55,55]) axis=0", Some("concat(f32[2,1,1,9075], f32[1,1,1,9075]) axis=0"));
+        check("concat(f32[1,3,5,7], f32[1,3,4,7]) axis=2", None);
+        check("concat(f32[1,3,35], f32[1,8,35]) axis=1", None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// The space of a task on CPUs.
 pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let flat = flat(task);
-    let task = flat.as_ref().unwrap_or(task);
+    let task = flat.as_ref().map_or(task, |flat| &flat.task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
     let mut space = match template(task) {

@@ -211,15 +211,15 @@ impl Writer {
 pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
     let flat = if form.is_flat { flat(task) } else { None };
     let Some(flat) = flat else { return write(task, form) };
-    let mut lowered = write(&flat, form)?;
+    let mut lowered = write(&flat.task, form)?;
     // The same bytes; the code knows them as one row.
-    let row = Packing::OneRow { dimensions: task.steps[0].output.rank().saturating_sub(2) };
+    let row = Packing::OneRow { dimensions: flat.dimensions };
     let types = |task: &Task| {
         let result = task.steps.last().map(|step| step.output.clone());
         let parameters = task.parameters.iter().map(|parameter| parameter.ty.clone());
         parameters.chain(result).collect::<Vec<TensorType>>()
     };
-    for ((own, flat), packing) in types(task).iter().zip(&types(&flat)).zip(&mut lowered.packings) {
+    for ((own, flat), packing) in types(task).iter().zip(&types(&flat.task)).zip(&mut lowered.packings) {
         if own != flat {
             *packing = row;
         }
