@@ -1,6 +1,6 @@
 //! Convolutions of single places as products: each place of the result reads the place of the same number, so that all
-//! places of an image are one row, which vectors and tiles divide better than they divide its width. What is put one behind
-//! the other is such a row from there on, too.
+//! places of an image are one row, which vectors and tiles divide better than they divide its width. Work on each element by
+//! itself sees such rows, too, and so does what puts images one behind the other.
 
 use models::{Dim, Op, Operand, Task, TensorType};
 use std::ops::RangeInclusive;
@@ -16,10 +16,11 @@ pub struct Flat {
     pub dimensions: usize,
 }
 
-/// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places
-/// or a concatenation, and what follows it. Nothing moves in memory.
+/// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places,
+/// a concatenation or work on elements, and what follows it. Nothing moves in memory.
 pub fn flat(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
+    let is_of_elements = of_elements(&anchor.op);
     let spatial = match &anchor.op {
         Op::Conv { strides, pads, .. } | Op::QConv { strides, pads, .. } => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?;
@@ -28,6 +29,8 @@ pub fn flat(task: &Task) -> Option<Flat> {
             Some(strides.len()).filter(|_| is_single && is_dense)?
         }
         Op::Concat { axis } => anchor.output.rank().checked_sub(1 + usize::try_from(*axis).ok()?)?,
+        // Images and channels stay: they are what threads share.
+        _ if is_of_elements => anchor.output.rank().checked_sub(2)?,
         _ => return None,
     };
     let image = Image { shape: &anchor.output.shape, spatial };
@@ -36,14 +39,16 @@ pub fn flat(task: &Task) -> Option<Flat> {
     let places = image.places()?;
     // What divides into no tiles either way is computed row by row, a little past the end of each.
     let is_odd = !ENOUGH.clone().any(|width| places % width == 0) && *columns > *ENOUGH.end();
-    if spatial < 2 || places == *columns || (is_odd && !matches!(anchor.op, Op::Concat { .. })) {
+    let has_tiles = !matches!(anchor.op, Op::Concat { .. }) && !is_of_elements;
+    if spatial < 2 || places == *columns || (is_odd && has_tiles) {
         return None;
     }
     let mut flat = task.clone();
-    let ways: Vec<Broadcast> = followers.iter().map(|step| broadcast(&step.op)).collect::<Option<_>>()?;
+    let alike = if is_of_elements { &task.steps[..] } else { followers };
+    let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast(&step.op)).collect::<Option<_>>()?;
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
         let used = Operand::Parameter(place);
-        let mut users = followers.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
+        let mut users = alike.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
         let is_of_channels = parameter.ty.rank() <= 1 && users.all(|(_, way)| *way == Broadcast::AlongChannels);
         if !is_of_channels {
             parameter.ty = image.flat(&parameter.ty)?;
@@ -53,6 +58,11 @@ pub fn flat(task: &Task) -> Option<Flat> {
         step.output = image.flat(&step.output)?;
     }
     Some(Flat { task: flat, dimensions: spatial })
+}
+
+/// Whether an operator computes each element from those at the same place.
+pub(crate) fn of_elements(op: &Op) -> bool {
+    broadcast(op).is_some()
 }
 
 /// How an operator that treats all places alike brings its other operands to the shape of its first one.
@@ -158,6 +168,22 @@ mod tests {
                 "conv(f32[2,8,1,1,105], const f32[4,8,1,1,1]) dilations=[1,1,1] groups=1 pads=[0,0,0,0,0,0] strides=[1,1,1]",
             ),
         );
+    }
+
+    #[test]
+    fn work_on_elements_sees_rows() {
+        check(
+            "binary(f32[1,8,5,7], f32[1,8,1,1]) function=\"mul\" | unary(_) function=\"relu\"",
+            Some("binary(f32[1,8,1,35], f32[1,8,1,1]) function=\"mul\" | unary(_) function=\"relu\""),
+        );
+        check(
+            "scale_shift(f32[1,8,5,7], const f32[8], const f32[8]) axis=1",
+            Some("scale_shift(f32[1,8,1,35], const f32[8], const f32[8]) axis=1"),
+        );
+        check("binary(f32[1,8,5,7], f32[7]) function=\"add\"", None);
+        check("binary(f32[1,8,5,1], f32[1,8,1,7]) function=\"add\"", None);
+        check("scale_shift(f32[1,8,5,7], const f32[7], const f32[7]) axis=3", None);
+        check("unary(f32[8,5,7]) function=\"relu\"", None);
     }
 
     #[test]

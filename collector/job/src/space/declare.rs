@@ -4,7 +4,7 @@ use super::axes::{choice, choices, divisors, numbers, upto};
 use super::taps::{Reach, is_worth_it, reaches};
 use super::template::{has_functions, parameter_extents, summed};
 use super::{Knobs, Limits, Setting, Space, Template, attention, dots, is_vector, pool, template, winograd};
-use crate::flat::{ENOUGH, flat};
+use crate::flat::{ENOUGH, flat, of_elements};
 use crate::phases;
 use crate::target::Cpu;
 use crate::tiles::{count, filled};
@@ -55,7 +55,16 @@ pub(super) fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 }
                 _ => (false, false),
             };
-            spatial(machine, &output, is_padded, is_strided)
+            let mut space = spatial(machine, &output, is_padded, is_strided);
+            if of_elements(&anchor.op) {
+                let columns = output.last().copied().unwrap_or(1);
+                space.default.0.insert("vector".to_owned(), Setting::Number(element_vector(machine, columns)));
+            }
+            if let Some(row) = reduced_row(task) {
+                add_partial_sums(&mut space, machine, row);
+                space.default.0.insert("vector".to_owned(), Setting::Number(1));
+            }
+            space
         }
     };
     if has_functions(task) {
@@ -479,10 +488,39 @@ fn sums_neighbours(op: &Op, rank: usize) -> bool {
     }
 }
 
+/// Elements of one vector of a row, each computed by itself. The compiler makes vectors of its own of single elements,
+/// full ones; those of a short row that nothing divides it does not, but masks ours.
+fn element_vector(machine: &Cpu, columns: i64) -> i64 {
+    let lanes = machine.vector_lanes;
+    if columns % lanes == 0 {
+        lanes
+    } else if (2 * lanes..4 * lanes).contains(&columns) {
+        2 * lanes
+    } else {
+        1
+    }
+}
+
+/// How many neighbours become one element each, where those lie side by side to the last.
+fn reduced_row(task: &Task) -> Option<i64> {
+    let data = parameter_extents(task, 0);
+    let first = match &task.steps[0].op {
+        Op::GlobalPool { .. } => 2,
+        Op::Reduce { axes, .. } => {
+            let first = data.len().checked_sub(axes.len())?;
+            let is_last =
+                |axis: &i64| usize::try_from(axis.rem_euclid(data.len() as i64)).is_ok_and(|axis| axis >= first);
+            axes.iter().all(is_last).then_some(first)?
+        }
+        _ => return None,
+    };
+    data.get(first..)?.iter().copied().reduce(|all, extent| all.saturating_mul(extent))
+}
+
 /// Rows are reduced by vectors, whose elements are brought together last.
 fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
     let lanes = machine.vector_lanes;
-    let settings: Vec<i64> = upto(columns, &[1, 4, 8, 16, 32]).filter(|&width| width <= 2 * lanes).collect();
+    let settings: Vec<i64> = upto(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
     let width = settings.iter().copied().filter(|&width| width <= lanes).max().unwrap_or(1);
     space.axes.push(numbers("split_r", "partial results of each row's reductions", settings));
     space.default.0.insert("split_r".to_owned(), Setting::Number(width));

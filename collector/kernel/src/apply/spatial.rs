@@ -1,5 +1,7 @@
-//! Operators whose output elements are independent: outer loops on the pool, columns as vectors.
+//! Operators whose output elements are independent: outer loops on the pool, columns as vectors. Where each is a sum of
+//! neighbours, these are added as vectors.
 
+use super::rows::{along_rows, partial};
 use super::{Knobs, Result, block_of_part, fuse_parallel, number, plain_copy};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
@@ -19,11 +21,22 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let Some((last, outer)) = loops.split_last() else { return Ok(()) };
     let parts = moves.split(last, &[None, Some(number(knobs, "vector")?)])?;
     let inside = parts[0].clone();
-    let window = if is_reduction {
-        moves.compute_at(&anchor, &inside)?;
-        Some(reduce_in_vectors(moves, &anchor, loops.len())?)
-    } else {
-        None
+    let window = match knobs.number("split_r").filter(|&lanes| lanes > 1) {
+        _ if !is_reduction => None,
+        Some(lanes) => {
+            let reduced = &moves.loops(&anchor)?[rank..];
+            if reduced.len() > 1 {
+                moves.fuse(reduced)?;
+            }
+            let sums = partial(moves, &anchor, lanes)?;
+            moves.compute_at(&anchor, &inside)?;
+            along_rows(moves, &sums, &inside)?;
+            None
+        }
+        None => {
+            moves.compute_at(&anchor, &inside)?;
+            Some(reduce_in_vectors(moves, &anchor, loops.len())?)
+        }
     };
     moves.vectorize(&parts[1])?;
     let fused = if outer.is_empty() {
