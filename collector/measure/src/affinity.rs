@@ -67,11 +67,25 @@ pub fn pin(cpus: &[usize]) -> Result<(), AffinityError> {
     })
 }
 
-fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        set.set(cpu)?;
+/// Pins the calling thread, and each other thread of this process, to exactly these processors.
+pub fn pin_all(cpus: &[usize]) -> Result<(), AffinityError> {
+    pin(cpus)?;
+    let set = set_of(cpus).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
+    for thread in threads()? {
+        // It may have ended; whoever is left outside is found by `verify`.
+        let _ = sched_setaffinity(Pid::from_raw(thread.tid), &set);
     }
+    Ok(())
+}
+
+fn set_of(cpus: &[usize]) -> nix::Result<CpuSet> {
+    let mut set = CpuSet::new();
+    cpus.iter().try_for_each(|&cpu| set.set(cpu))?;
+    Ok(set)
+}
+
+fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
+    let set = set_of(cpus)?;
     sched_setaffinity(Pid::from_raw(0), &set)?;
     // The kernel drops processors that do not exist or are not ours without a word.
     let given = sched_getaffinity(Pid::from_raw(0))?;

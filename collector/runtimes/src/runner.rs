@@ -10,7 +10,6 @@ use crate::runtime::{Runtime, Session};
 use anyhow::Result;
 use job::kept::{Kept, stamps};
 use job::{Measured, NetworkJob, RunReply};
-use measure::affinity::{AffinityError, ThreadMask};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, affinity, measure};
 use worker::{RunnerProcess, peak_resident_bytes};
@@ -20,19 +19,12 @@ pub struct Runner<R: Runtime> {
     process: RunnerProcess,
     runtime: R,
     kept: Kept<R::Session>,
-    /// Threads that the library made as it was opened, before a job said its CPUs: they wait, and compute nothing.
-    waiting: Vec<i32>,
 }
 
 impl<R: Runtime> Runner<R> {
     /// A runner with the library opened.
     pub fn open(process: RunnerProcess) -> Result<Runner<R>, RuntimeError> {
-        let runtime = R::open()?;
-        // Where the system does not tell, the check after a measurement says so.
-        let threads = affinity::threads().unwrap_or_default();
-        let own = i32::try_from(std::process::id()).unwrap_or_default();
-        let waiting = threads.into_iter().map(|thread| thread.tid).filter(|tid| *tid != own).collect();
-        Ok(Runner { process, runtime, kept: Kept::default(), waiting })
+        Ok(Runner { process, runtime: R::open()?, kept: Kept::default() })
     }
 
     /// The library's version.
@@ -55,8 +47,9 @@ impl<R: Runtime> Runner<R> {
         let mut session = match self.kept.take(&stamps).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
-                // What the library finds it may use, and what its threads inherit.
-                affinity::pin(&job.cpus)?;
+                // What the library finds it may use, and what its threads inherit, from those that it made as it was
+                // opened, too.
+                affinity::pin_all(&job.cpus)?;
                 let mut session = self.runtime.load(self.process, &model, &job.cpus)?;
                 session.ports().write_inputs(&job.read_inputs()?)?;
                 session
@@ -65,21 +58,11 @@ impl<R: Runtime> Runner<R> {
         affinity::pin(R::caller_cpus(&job.cpus))?;
         session.ports().poison_outputs();
         let measurement = measure(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
-        self.check_threads(&job.cpus)?;
+        affinity::verify(&job.cpus)?;
         job.write_outputs(session.ports().read_outputs())?;
         if !is_counted {
             self.kept.put(stamps, session);
         }
         Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
-    }
-
-    /// Refuses threads that compute and may run on other CPUs than these.
-    fn check_threads(&self, cpus: &[usize]) -> Result<(), AffinityError> {
-        let threads = affinity::threads()?;
-        let is_outside = |thread: &ThreadMask| thread.cpus.iter().any(|cpu| !cpus.contains(cpu));
-        match threads.into_iter().find(|thread| !self.waiting.contains(&thread.tid) && is_outside(thread)) {
-            Some(thread) => Err(AffinityError::Outside { wanted: cpus.to_vec(), thread }),
-            None => Ok(()),
-        }
     }
 }

@@ -1,0 +1,21 @@
+//! Pinning a whole process, which is why it has one of its own.
+
+use measure::affinity::{allowed, pin_all, threads, verify};
+use std::sync::mpsc::channel;
+
+#[test]
+fn threads_that_were_there_before_and_those_they_make_are_pinned_too() {
+    let first = allowed().expect("this thread runs somewhere")[0];
+    let (go, wait) = channel::<()>();
+    let (tell, told) = channel();
+    let before = std::thread::spawn(move || {
+        wait.recv().expect("a word");
+        std::thread::spawn(move || tell.send(allowed().expect("readable")).expect("somebody listens")).join()
+    });
+    pin_all(&[first]).expect("it runs there already");
+    assert!(threads().expect("procfs").len() > 1);
+    verify(&[first]).expect("all are inside");
+    go.send(()).expect("it waits");
+    assert_eq!(told.recv().expect("its child told"), [first]);
+    before.join().expect("thread").expect("child");
+}
