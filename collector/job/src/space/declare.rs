@@ -320,8 +320,9 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     set("tile_x", Setting::Number(tile.columns));
     set("split_r", Setting::Number(1));
     if extents.is_conv {
-        // Channels that are read by one channel only have nothing to sum but taps.
-        let is_by_taps = !is_depthwise && is_worth_it(&extents.reaches, tile.rows, tile.columns);
+        // Of channels that are read by one channel only there is nothing to sum but taps: the compiler, given a row of them
+        // written out, spills sums.
+        let is_by_taps = is_depthwise || is_worth_it(&extents.reaches, tile.rows, tile.columns);
         set("order", choice(if is_by_taps { "kernel_first" } else { "depth_first" }));
     }
     set("unroll", Setting::Number(1));
@@ -424,6 +425,9 @@ fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 
+/// Places of an image of which two channels are computed at once.
+const SMALL_IMAGE: i64 = 256;
+
 /// A vector of columns and a few rows: channels share nothing, so only neighbouring windows do.
 fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     if extents.step > 2 {
@@ -432,7 +436,10 @@ fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     let columns = widths.iter().copied().filter(|&columns| columns <= machine.vector_lanes);
     let columns = columns.min_by_key(|width| (count(extents.columns, *width), width % 2)).unwrap_or(1);
     let rows = upto(extents.rows, &[1, 2, 4, 7]).max().unwrap_or(1);
-    Tile { block: 1, channels: 1, rows, columns }
+    // The rows of a small image alone leave the processor waiting for its sums.
+    let is_small = extents.rows * extents.columns <= SMALL_IMAGE;
+    let channels = if is_small && extents.channels % 2 == 0 { 2 } else { 1 };
+    Tile { block: 1, channels, rows, columns }
 }
 
 /// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.

@@ -7,7 +7,7 @@ use super::pointwise::axis_of;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
-    Axis, Expression, Extent, INDEX, Reduction, Tensor, axis, constant, highest, index, lowest, reduce,
+    Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, highest, index, index_type, lowest, reduce,
 };
 use models::{Op, ScatterOp};
 
@@ -52,7 +52,7 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 
 /// An index as stored: negative ones count from the end.
 fn wrapped(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
-    let stored = indices.at(at)?.cast(INDEX)?;
+    let stored = indices.at(at)?.cast(index_type())?;
     stored.less(&index(0)?)?.select(&stored.add(&extent.expression()?)?, &stored)
 }
 
@@ -235,8 +235,8 @@ fn replace(
     for (axis, &extent) in loops.iter().zip(&tuples).skip(1) {
         number = number.mul(&index(extent)?)?.add(&axis.variable)?;
     }
-    let last = writer.block(&output.name("scatter_last"), Part::Helper, (INDEX, &output.extents), |i| {
-        reduce(Reduction::Max, INDEX, &term(i, &|_| Ok(number.clone()), index(-1)?)?, loops)
+    let last = writer.block(&output.name("scatter_last"), Part::Helper, (PLACE, &output.extents), |i| {
+        reduce(Reduction::Max, PLACE, &term(i, &|_| Ok(number.clone()), index(-1)?)?.cast(PLACE)?, loops)
     })?;
     writer.block(&output.name("scatter"), Part::Anchor, output.like(), |i| {
         let mut rest = last.at(i)?;

@@ -46,6 +46,8 @@ pub struct Form {
     pub has_vectors: bool,
     /// Whether a convolution reads all channels at one place of a window after those at another.
     pub by_taps: Option<ByTaps>,
+    /// Of what type indices are.
+    pub indices: DType,
 }
 
 impl Form {
@@ -60,6 +62,8 @@ impl Form {
             columns: if is_cpu { schedule.columns() } else { 1 },
             has_vectors: is_cpu && schedule.has_vectors(),
             by_taps: schedule.by_taps().filter(|_| is_cpu),
+            // A processor's addresses have 64 bits: where shorter numbers might run over, LLVM cannot see neighbours as such.
+            indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
     }
 }
@@ -209,6 +213,10 @@ impl Writer {
 
 /// Writes a task down for TVM.
 pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
+    expression::with_indices(form.indices, || lower_flat(task, form))
+}
+
+fn lower_flat(task: &Task, form: Form) -> Result<Lowered> {
     let flat = if form.is_flat { flat(task) } else { None };
     let Some(flat) = flat else { return write(task, form) };
     let mut lowered = write(&flat.task, form)?;
@@ -228,7 +236,7 @@ pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
 }
 
 fn write(task: &Task, form: Form) -> Result<Lowered> {
-    let Form { layout, sums, columns, has_vectors, by_taps, is_flat: _ } = form;
+    let Form { layout, sums, columns, has_vectors, by_taps, is_flat: _, indices: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
     let kernel = weight.and_then(|extents| Some(extents.get(2..)?.to_vec())).unwrap_or_default();

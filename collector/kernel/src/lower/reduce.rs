@@ -3,7 +3,7 @@
 use super::pointwise::{axis_of, unary};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Extent, INDEX, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, index, reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -158,9 +158,9 @@ fn arg_reduce(
     let loops = rows.loops(data)?;
     let (nearest, elsewhere) =
         if last { (Reduction::Max, index(-1)?) } else { (Reduction::Min, data.extents[rows.axes[0]].expression()?) };
-    let place = writer.block(&output.name("arg_place"), Part::Anchor, (INDEX, &output.extents), |i| {
+    let place = writer.block(&output.name("arg_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let is_extreme = data.at(&rows.at(i, &loops))?.equal(&extreme.at(i)?)?;
-        reduce(nearest, INDEX, &is_extreme.select(&loops[0].variable, &elsewhere)?, &loops)
+        reduce(nearest, PLACE, &is_extreme.select(&loops[0].variable, &elsewhere)?.cast(PLACE)?, &loops)
     })?;
     writer.block(&output.name("arg_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
 }
@@ -169,7 +169,7 @@ fn arg_reduce(
 /// sorting, but a tensor expression, and every element is independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = axis("k", &data.extents[along], true)?;
-    let rank = writer.block(&output.name("top_rank"), Part::Helper, (INDEX, &data.extents), |i| {
+    let rank = writer.block(&output.name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
         let (theirs, own) = (data.at(&at)?, data.at(i)?);
@@ -177,15 +177,15 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
         let is_earlier = other.variable.less(&i[along])?.select(&index(1)?, &index(0)?)?;
         let of_equals = theirs.equal(&own)?.select(&is_earlier, &index(0)?)?;
         let term = is_better.select(&index(1)?, &of_equals)?;
-        reduce(Reduction::Sum, INDEX, &term, std::slice::from_ref(&other))
+        reduce(Reduction::Sum, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
     let other = axis("k", &data.extents[along], true)?;
     // The largest place instead of the sum: what is no number has no rank, and must not lead outside.
-    let place = writer.block(&output.name("top_place"), Part::Anchor, (INDEX, &output.extents), |i| {
+    let place = writer.block(&output.name("top_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
         let term = rank.at(&at)?.equal(&i[along])?.select(&other.variable, &index(0)?)?;
-        reduce(Reduction::Max, INDEX, &term, std::slice::from_ref(&other))
+        reduce(Reduction::Max, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
     writer.block(&output.name("top_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
 }

@@ -2,7 +2,7 @@
 
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, INDEX, Tensor, constant, index};
+use crate::tvm::expression::{Expression, Tensor, constant, index, index_type};
 use models::{DType, Op, ResizeMode};
 
 type Element = std::result::Result<Expression, TvmError>;
@@ -63,7 +63,7 @@ fn sources(
     let at = at.max(&number(0.0)?)?.min(&number((old - 1) as f64)?)?;
     let low = at.floor()?;
     let part = at.sub(&low)?;
-    let low = low.cast(INDEX)?;
+    let low = low.cast(index_type())?;
     let high = low.add(&index(1)?)?.min(&index(old - 1)?)?;
     Ok(vec![(low, Some(number(1.0)?.sub(&part)?)), (high, Some(part))])
 }

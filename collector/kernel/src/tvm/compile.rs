@@ -137,12 +137,10 @@ pub fn compile(module: &Module, target: &CompileTarget, kind: Functions) -> Resu
 }
 
 fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
-    const INDEX_BITS: i64 = 32;
     let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
     module = run_passes(FIRST, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
     module = run_passes(AFTER_COMPACTING, module)?;
-    module = run_pass(&call!(names::NARROW_DATA_TYPE, INDEX_BITS)?, &module)?;
     module = run_pass(&call!(names::LOOP_PARTITION)?, &module)?;
     module = run_pass(&call!(names::VECTORIZE_LOOP, true)?, &module)?;
     module = run_pass(&call!(names::STORAGE_REWRITE)?, &module)?;

@@ -6,6 +6,7 @@
 use super::call::{TvmError, Value, call};
 use super::names::{self, Name};
 use models::DType;
+use std::cell::Cell;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
@@ -44,8 +45,25 @@ pub struct Axis {
 #[derive(Clone)]
 pub struct Module(pub(in crate::tvm) Value);
 
+/// Type of numbers of places that are data.
+pub const PLACE: DType = DType::I32;
+
+thread_local! {
+    static INDEX: Cell<DType> = const { Cell::new(DType::I32) };
+}
+
 /// Type of indices.
-pub const INDEX: DType = DType::I32;
+pub fn index_type() -> DType {
+    INDEX.get()
+}
+
+/// Does some work with indices of a type.
+pub fn with_indices<T>(of: DType, work: impl FnOnce() -> T) -> T {
+    let before = INDEX.replace(of);
+    let done = work();
+    INDEX.set(before);
+    done
+}
 
 /// How a reduction combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +85,12 @@ pub fn constant(dtype: DType, number: f64) -> Result<Expression> {
 
 /// An index constant.
 pub fn index(number: i64) -> Result<Expression> {
-    call!(names::INT_IMMEDIATE, INDEX, number, Value::none()).map(Expression)
+    call!(names::INT_IMMEDIATE, index_type(), number, Value::none()).map(Expression)
 }
 
 /// A new variable for indices.
 pub(in crate::tvm) fn variable(name: &str) -> Result<Expression> {
-    call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none()).map(Expression)
+    call!(names::VARIABLE, name, call!(names::PRIM_TYPE, index_type())?, Value::none()).map(Expression)
 }
 
 impl Extent {
@@ -238,7 +256,7 @@ pub fn axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
     const DATA: i64 = 0;
     const REDUCTION: i64 = 2;
     let range = call!(names::RANGE, index(0)?.0, extent.expression()?.0, Value::none())?;
-    let variable = call!(names::VARIABLE, name, call!(names::PRIM_TYPE, INDEX)?, Value::none())?;
+    let variable = call!(names::VARIABLE, name, call!(names::PRIM_TYPE, index_type())?, Value::none())?;
     let kind = if is_reduction { REDUCTION } else { DATA };
     let iterator = call!(names::ITERATOR, range, &variable, kind, "", Value::none())?;
     Ok(Axis { iterator, variable: Expression(variable) })
