@@ -2,12 +2,19 @@
 
 use super::Result;
 use super::failure::Failure;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder being written beside its final place.
-pub struct Appearing(TempDir);
+pub struct Appearing {
+    folder: TempDir,
+    /// Locked as long as somebody writes.
+    _lock: File,
+}
+
+const PREFIX: &str = ".opcollect-build-";
 
 impl Appearing {
     /// Refuses a place where something is.
@@ -18,15 +25,20 @@ impl Appearing {
                 .with_hint("choose another `--out`, or remove it"));
         }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = tempfile::Builder::new().prefix(".opcollect-build-").tempdir_in(parent);
-        folder
-            .map(Appearing)
-            .map_err(|error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
+        let begin = || {
+            remove_abandoned(parent);
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+            let lock = File::open(folder.path())?;
+            lock.lock()?;
+            Ok(Appearing { folder, _lock: lock })
+        };
+        begin()
+            .map_err(|error: std::io::Error| Failure::usage(format!("cannot write to `{}`: {error}", parent.display())))
     }
 
     /// Where it is written.
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     /// Moves it into place.
@@ -34,9 +46,50 @@ impl Appearing {
         if out.exists() {
             fs::remove_dir(out).map_err(Failure::environment)?;
         }
-        let written = self.0.keep();
+        let written = self.folder.keep();
         fs::rename(&written, out).map_err(|error| {
             Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
         })
+    }
+}
+
+/// Removes what killed processes left in a folder: nobody holds its lock.
+fn remove_abandoned(parent: &Path) {
+    /// A younger folder may not have been locked yet.
+    const YOUNG: Duration = Duration::from_secs(60);
+    let entries = parent.read_dir().into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in named {
+        let is_old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().map(|age| age > YOUNG);
+        let is_left = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if is_old() == Some(true) && is_left {
+            // Whoever cannot remove it can still write beside it.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_killed_processes_left_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let [left, written, young] = ["left", "written", "young"].map(|name| {
+            let path = parent.path().join(format!("{PREFIX}{name}"));
+            fs::create_dir(&path).unwrap();
+            path
+        });
+        let old = std::time::SystemTime::now() - Duration::from_secs(3600);
+        for path in [&left, &written] {
+            File::open(path).unwrap().set_modified(old).unwrap();
+        }
+        let lock = File::open(&written).unwrap();
+        lock.lock().unwrap();
+        let folder = Appearing::begin(&parent.path().join("out")).unwrap();
+        assert_eq!([left.exists(), written.exists(), young.exists()], [false, true, true]);
+        folder.finish(&parent.path().join("out")).unwrap();
+        assert!(parent.path().join("out").is_dir());
     }
 }
