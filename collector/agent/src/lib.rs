@@ -6,7 +6,6 @@
 //! around what is loaded.
 
 pub mod emulation;
-pub mod facts;
 pub mod front;
 #[allow(unsafe_code)]
 mod native;

@@ -4,6 +4,7 @@
 //! really arrive. Every wait ends at the moment its caller named, however slowly the other side talks. Whoever serves a
 //! session uses the same reader and writer.
 
+pub mod agent;
 mod error;
 pub mod handshake;
 pub mod packet;

@@ -1,7 +1,7 @@
 //! The functions that a client asks for by name.
 
 use super::{Files, Object, Refusal, Returned, Session, refuse};
-use crate::facts::{HOST, MEASURE, Order, Told};
+use remote::agent::{HOST, MEASURE, Order, Told};
 use crate::native::{self, Arguments, Kernel, Library};
 use crate::emulation;
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
@@ -23,7 +23,6 @@ pub enum Builtin {
     Remove,
     LoadModule,
     ModuleGetFunction,
-    PacketSize,
     TimeEvaluator,
     Threads,
     Host,
@@ -39,7 +38,6 @@ impl Builtin {
             "tvm.rpc.server.remove" => Builtin::Remove,
             "tvm.rpc.server.load_module" => Builtin::LoadModule,
             "tvm.rpc.server.ModuleGetFunction" => Builtin::ModuleGetFunction,
-            "tvm.rpc.server.GetCRTMaxPacketSize" => Builtin::PacketSize,
             "runtime.RPCTimeEvaluator" => Builtin::TimeEvaluator,
             "runtime.NumThreads" => Builtin::Threads,
             HOST => Builtin::Host,
@@ -92,7 +90,6 @@ impl Session {
                     None => value(Value::None),
                 }
             }
-            (Builtin::PacketSize, _) => value(Value::Int(0)),
             (Builtin::Threads, _) => value(Value::Int(allowed()?.len() as i64)),
             (Builtin::TimeEvaluator, [library, Value::Text(name), _, _, rule @ ..]) => {
                 let rule = rule_of(rule)?;
