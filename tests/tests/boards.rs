@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tests::{Bench, Ran, program, run, skip};
 
-const MODEL: &str = "--config quick.toml --modelsource simple --modelname matmul:m=32,n=32,k=32 --threads 1 --counters none";
+const MODEL: &str =
+    "--config quick.toml --modelsource simple --modelname matmul:m=32,n=32,k=32 --threads 1 --counters none";
 
 /// A process that ends, with all that it started, where its test does.
 struct Server {
@@ -58,13 +59,25 @@ fn own_agent(options: &str) -> Server {
 fn of_tvm(module: &str, options: &str) -> Option<Server> {
     let port = free_port();
     let python = tests::workspace::root().join(".venv/bin/python");
-    let has = Command::new(&python).args(["-c", "import tvm.rpc, tornado, psutil, cloudpickle"]).stderr(Stdio::null()).status();
+    let has = Command::new(&python)
+        .args(["-c", "import tvm.rpc, tornado, psutil, cloudpickle"])
+        .stderr(Stdio::null())
+        .status();
     if !has.is_ok_and(|status| status.success()) {
         skip("TVM's Python package is not installed with what its servers need; `scripts/setup --test` does that");
         return None;
     }
     let mut command = Command::new(python);
-    command.args(["-m", module, "--host", "127.0.0.1", "--port", &port.to_string(), "--port-end", &(port + 1).to_string()]);
+    command.args([
+        "-m",
+        module,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        &port.to_string(),
+        "--port-end",
+        &(port + 1).to_string(),
+    ]);
     command.args(options.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let server = Server { child: command.spawn().expect("it was just started"), port };
     let until = Instant::now() + Duration::from_secs(60);
@@ -121,7 +134,7 @@ fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
 #[test]
 fn wrong_keys_architectures_and_places_are_one_clear_error() {
     let (bench, agent) = (Bench::new(), own_agent("--key board"));
-    let at = |port: u16| format!("--host 127.0.0.1 --port {port} --patience 2");
+    let at = |port: u16| format!("--host 127.0.0.1 --port {port} --board-wait 2");
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = silent.local_addr().expect("it is bound").port();
     for (options, code, words) in [
@@ -139,9 +152,14 @@ fn wrong_keys_architectures_and_places_are_one_clear_error() {
         (format!("--target llvm --key board --cross-cc no-such-linker {}", at(agent.port)), 3, "no-such-linker"),
     ] {
         // Where a flag is given twice, the later one counts.
-        let command = bench.opcollect(&format!("--config quick.toml --modelsource simple --modelname relu:shape=8 --counters none --store st {options}"));
+        let command = bench.opcollect(&format!(
+            "--config quick.toml --modelsource simple --modelname relu:shape=8 --counters none --store st {options}"
+        ));
         let said = run(command).expect(code).stderr;
-        assert!(said.contains(words) && said.contains("hint: ") || words.starts_with('`') || words == "HOST:PORT", "{options}\n{said}");
+        assert!(
+            said.contains(words) && said.contains("hint: ") || words.starts_with('`') || words == "HOST:PORT",
+            "{options}\n{said}"
+        );
         assert!(said.contains(words), "{options}\n{said}");
         assert!(!bench.path("st").exists(), "{options}");
     }
@@ -160,7 +178,11 @@ fn a_campaign_on_tvms_own_server() {
     assert!(found.iter().all(|row| row["source"] == "emulated" && row["first_run_ns"].is_null()), "{found:?}");
     collect(&bench, &format!("{on} --on-hardware")).expect(0);
     let vouched = rows(&bench);
-    assert_eq!(vouched.iter().filter(|row| row["source"] == "measured").count(), 2, "another source is another experiment");
+    assert_eq!(
+        vouched.iter().filter(|row| row["source"] == "measured").count(),
+        2,
+        "another source is another experiment"
+    );
 }
 
 #[test]
@@ -217,7 +239,8 @@ fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
     }
     assert_eq!(status()["keys"][0]["devices"], 2);
     assert!(run(bench.opcollect(&format!("fleet status {at}"))).expect(0).stdout.contains("twin"));
-    let mut command = bench.opcollect(&format!("{MODEL} --store st --json --target llvm {at} --key twin --schedules 12"));
+    let mut command =
+        bench.opcollect(&format!("{MODEL} --store st --json --target llvm {at} --key twin --schedules 12"));
     // The environment says the same as the flag.
     command.env("TVM_TRACKER_HOST", "127.0.0.1").env("TVM_TRACKER_PORT", tracker.port.to_string());
     let killer = std::thread::spawn(move || {
@@ -268,7 +291,8 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
 
 /// An agent for another processor with what emulates that; nothing, said aloud, where something of it is missing.
 fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Option<Server> {
-    let target = program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);
+    let target =
+        program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);
     let built = ["release", "debug"].map(|profile| target.join(profile).join("opcollect-board"));
     let Some(board) = built.into_iter().find(|path| path.exists()) else {
         skip(&format!("there is no agent for {triple}; `scripts/board-image` builds it"));
@@ -278,7 +302,8 @@ fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Opti
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file: &PathBuf| file.exists())
     };
-    let Some(root) = which(linker).and(which(emulator)).map(|_| format!("/usr/{}", linker.trim_end_matches("-gcc"))) else {
+    let Some(root) = which(linker).and(which(emulator)).map(|_| format!("/usr/{}", linker.trim_end_matches("-gcc")))
+    else {
         skip(&format!("`{emulator}` and `{linker}` are not installed; an emulated {triple} is not tried"));
         return None;
     };
@@ -293,13 +318,17 @@ fn emulated_boards_are_boards_whose_times_are_emulated() {
     ] {
         let Some(server) = emulated(triple, emulator, processor, linker) else { continue };
         let bench = Bench::new();
-        let on = format!("--target pynq --unit arm --board {board} --host 127.0.0.1 --port {} --schedules 2", server.port);
+        let on =
+            format!("--target pynq --unit arm --board {board} --host 127.0.0.1 --port {} --schedules 2", server.port);
         let said = collect(&bench, &on).expect(0).stderr;
         assert!(said.contains("recorded as emulated"), "{said}");
         let found = rows(&bench);
         assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]), "{said}");
         for row in &found {
-            assert_eq!((&row["source"], &row["target"], &row["board"]), (&"emulated".into(), &"pynq".into(), &board.into()));
+            assert_eq!(
+                (&row["source"], &row["target"], &row["board"]),
+                (&"emulated".into(), &"pynq".into(), &board.into())
+            );
             assert!(row["max_abs_error"].is_number(), "{row}");
         }
         assert_eq!(collect(&bench, &on).expect(0).json()["known_before"], 2);

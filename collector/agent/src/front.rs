@@ -65,7 +65,8 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
         return Err(ServeError::Open(options.bind));
     }
     let address = || Address { host: options.bind.to_string(), port: options.port };
-    let listener = TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))?;
+    let listener =
+        TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -86,7 +87,8 @@ pub fn serve(listener: &TcpListener, options: &Options, tell: &dyn Fn(String)) -
         }
         let Ok((stream, client)) = listener.accept() else { continue };
         stream.set_nonblocking(false)?;
-        let expected = registration.as_ref().map(|registration| registration.match_key().unwrap_or_default().to_owned());
+        let expected =
+            registration.as_ref().map(|registration| registration.match_key().unwrap_or_default().to_owned());
         match greet(&stream, options, expected.as_deref()) {
             Ok(key) => {
                 match attend(&stream, options, &key) {
@@ -110,7 +112,8 @@ fn greet(stream: &TcpStream, options: &Options, match_key: Option<&str>) -> Resu
     waiting.begin("hearing who it is", GREETING);
     let key = handshake::hear(&mut waiting)?;
     let expected = match_key.unwrap_or(&options.key);
-    let knows = options.secret.as_deref().is_none_or(|secret| is_same(secret, key.secret.as_deref().unwrap_or_default()));
+    let knows =
+        options.secret.as_deref().is_none_or(|secret| is_same(secret, key.secret.as_deref().unwrap_or_default()));
     // An agent without a key of its own takes any.
     let is_ours = expected.is_empty() && match_key.is_none() || is_same(expected, &key.name) && !expected.is_empty();
     let verdict = if knows && is_ours { Verdict::Taken } else { Verdict::Mismatch };
@@ -130,7 +133,14 @@ fn is_same(left: &str, right: &str) -> bool {
 /// Sees to a session from beginning to end; how it ended, where that is not as it should be.
 fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<Option<String>> {
     let folder = tempfile::Builder::new().prefix("opcollect-board-").tempdir()?;
-    let mut child = start(stream, options, folder.path().to_owned())?;
+    let mut child = match start(stream, options, folder.path().to_owned()) {
+        Ok(child) => child,
+        Err(error) => {
+            let said = format!("RPCError: the agent cannot start a session: {error}");
+            let _ = Packet::exception(said).send(&mut Waiting::new(stream.try_clone()?, GREETING));
+            return Err(error);
+        }
+    };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
     let (said, end) = match wait(&mut child, limit)? {
         Some(status) => match status.signal() {
@@ -154,15 +164,15 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key) -> std::io::Result<O
 }
 
 fn start(stream: &TcpStream, options: &Options, folder: PathBuf) -> std::io::Result<Child> {
-    let own = std::env::current_exe()?;
     let mut words = options.through.iter().cloned();
     let mut command = match words.next() {
         Some(program) => {
             let mut command = Command::new(program);
-            command.args(words).arg(own);
+            command.args(words).arg(std::env::current_exe()?);
             command
         }
-        None => Command::new(own),
+        // This very program, even where another one lies in its place by now.
+        None => Command::new("/proc/self/exe"),
     };
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
     command.stdin(Stdio::from(OwnedFd::from(stream.try_clone()?))).stdout(Stdio::null()).process_group(0);

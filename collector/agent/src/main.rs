@@ -162,6 +162,8 @@ fn secret(path: &str) -> Result<String, String> {
 fn half_of_free() -> usize {
     const LEAST: usize = 64 << 20;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
     kib.map_or(LEAST, |kib| (kib.saturating_mul(1 << 10) / 2).max(LEAST))
 }

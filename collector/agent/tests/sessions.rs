@@ -28,7 +28,9 @@ impl Agent {
         command.args(["serve", "--port", "0"]).args(options).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program was built");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
+        BufReader::new(child.stdout.take().expect("it is piped"))
+            .read_line(&mut line)
+            .expect("it says where it listens");
         let address = line.trim().strip_prefix("listening on ").expect(&line).parse().expect("an address");
         Agent { child, address }
     }
@@ -117,7 +119,9 @@ fn a_kernel_is_uploaded_filled_run_and_measured() {
     let mut asked = vec![Value::Module(library), Value::Text("main".to_owned()), Value::Int(1), Value::Int(0)];
     asked.extend(rule);
     asked.push(Value::Text(String::new()));
-    let Ok(Value::Function(timed)) = session.call_named("runtime.RPCTimeEvaluator", asked) else { panic!("no evaluator") };
+    let Ok(Value::Function(timed)) = session.call_named("runtime.RPCTimeEvaluator", asked) else {
+        panic!("no evaluator")
+    };
     let Ok(Value::Bytes(bytes)) = session.call(timed, arguments()) else { panic!("no times") };
     let seconds: Vec<f64> = bytes.chunks(8).map(|one| f64::from_le_bytes(one.try_into().expect("8 bytes"))).collect();
     assert!(seconds.len() == 4 && seconds.iter().all(|time| *time > 0.0), "{seconds:?}");
@@ -156,7 +160,9 @@ fn bad_requests_are_refused_and_the_session_goes_on() {
     assert!(refusal(session.allocate(FLOAT, &[i64::MAX, i64::MAX])).contains("no machine has memory"));
     let tensor = session.allocate(FLOAT, &[4]).expect("memory");
     assert!(refusal(session.write(&tensor, &[0; 17])).contains("not in a block"));
-    assert!(refusal(session.write(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0])).contains("not in a block"));
+    assert!(
+        refusal(session.write(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0])).contains("not in a block")
+    );
     assert!(refusal(session.read(&Tensor { data: 99, ..tensor.clone() })).contains("no memory 99"));
     session.free(&tensor).expect("it was there");
     assert!(refusal(session.free(&tensor)).contains("no memory"));
@@ -239,7 +245,11 @@ fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
     // One byte now and then does not put the end off.
     let drips = stranger(|stream| {
         let mut stream = stream.try_clone().expect("a copy");
-        std::thread::spawn(move || while stream.write_all(&[0x71]).is_ok() { std::thread::sleep(Duration::from_millis(150)) });
+        std::thread::spawn(move || {
+            while stream.write_all(&[0x71]).is_ok() {
+                std::thread::sleep(Duration::from_millis(150))
+            }
+        });
     });
     assert!(open(&drips).is_err());
     let announces = stranger(|stream| {

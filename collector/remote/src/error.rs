@@ -62,9 +62,9 @@ impl RemoteError {
     /// What to try next, where something can be said.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            RemoteError::Unreachable { .. } => {
-                Some("is the board on, and is `opcollect-board`, or TVM's server or tracker, running there on this port?")
-            }
+            RemoteError::Unreachable { .. } => Some(
+                "is the board on, and is `opcollect-board`, or TVM's server or tracker, running there on this port?",
+            ),
             RemoteError::SpeaksOtherwise { wanted: "RPC server", .. } => Some(
                 "give the port of `opcollect-board` or of TVM's `rpc_server`; a tracker is given by `--tracker HOST:PORT`",
             ),

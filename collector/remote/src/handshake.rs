@@ -66,8 +66,7 @@ pub fn offer(key: &Key, address: &Address, to: &mut Waiting) -> Result<(), Remot
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     put_key(&text, &mut bytes);
     to.send(&bytes)?;
-    let refused =
-        |why| Err(RemoteError::KeyRefused { address: address.clone(), key: key.name.clone(), why });
+    let refused = |why| Err(RemoteError::KeyRefused { address: address.clone(), key: key.name.clone(), why });
     match to.number()?.wrapping_sub(MAGIC) {
         0 => take_key(to).map(drop),
         1 => refused("somebody else has it"),

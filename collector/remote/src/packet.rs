@@ -74,10 +74,22 @@ impl Code {
 pub enum Packet {
     Shutdown,
     /// The version that the client speaks, and how to make the session; nothing means here.
-    InitServer { version: String, arguments: Vec<Value> },
-    CallFunction { function: u64, arguments: Vec<Value> },
-    CopyFromRemote { tensor: Tensor, bytes: u64 },
-    CopyToRemote { tensor: Tensor, bytes: Vec<u8> },
+    InitServer {
+        version: String,
+        arguments: Vec<Value>,
+    },
+    CallFunction {
+        function: u64,
+        arguments: Vec<Value>,
+    },
+    CopyFromRemote {
+        tensor: Tensor,
+        bytes: u64,
+    },
+    CopyToRemote {
+        tensor: Tensor,
+        bytes: Vec<u8>,
+    },
     /// What was copied from the server.
     Copied(Vec<u8>),
     /// An answer, or any request that is a list.

@@ -25,7 +25,8 @@ impl Session {
         waiting.begin("greeting the server", within);
         handshake::offer(key, address, &mut waiting)?;
         let mut session = Session { waiting, limit: within, is_open: true };
-        session.ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
+        session
+            .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
         Ok(session)
     }
 

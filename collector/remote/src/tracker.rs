@@ -138,9 +138,8 @@ pub fn summary(answer: &Json) -> Option<Summary> {
     }
     let count = |queue: &Json, name: &str| queue.get(name).and_then(Json::as_u64).unwrap_or(0);
     let queues = told.get("queue_info")?.as_object()?.iter();
-    let queues = queues.map(|(key, queue)| {
-        (key.clone(), Queue { free: count(queue, "free"), pending: count(queue, "pending") })
-    });
+    let queues = queues
+        .map(|(key, queue)| (key.clone(), Queue { free: count(queue, "free"), pending: count(queue, "pending") }));
     let servers = told.get("server_info")?.as_array()?.iter().filter_map(|server| {
         let [host, port] = server.get("addr")?.as_array()?.as_slice() else { return None };
         let host = host.as_str().unwrap_or("?");

@@ -10,8 +10,7 @@ const TRUSTED_BYTES: usize = 64 << 10;
 
 /// Connects within this time.
 pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
-    let unreachable =
-        |why: std::io::Error| RemoteError::Unreachable { address: address.clone(), why: why.to_string() };
+    let unreachable = |why: std::io::Error| RemoteError::Unreachable { address: address.clone(), why: why.to_string() };
     let until = Instant::now() + within;
     let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(unreachable)?;
     let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");

@@ -137,9 +137,10 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| {
-            Malformed(format!("{count} bytes are announced where {} are left", self.rest.len()))
-        })?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or_else(|| Malformed(format!("{count} bytes are announced where {} are left", self.rest.len())))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -214,13 +215,11 @@ impl<'a> Reader<'a> {
             kind::TENSOR => Value::Tensor(self.tensor()?),
             kind::TEXT => Value::Text(self.text()?),
             kind::BYTES => Value::Bytes(self.counted()?.to_vec()),
-            kind::SMALL_TEXT | kind::SMALL_BYTES | kind::TEXT_OBJECT | kind::BYTES_OBJECT => {
-                match self.i32()? {
-                    kind::TEXT_OBJECT | kind::SMALL_TEXT => Value::Text(self.text()?),
-                    kind::BYTES_OBJECT | kind::SMALL_BYTES => Value::Bytes(self.counted()?.to_vec()),
-                    other => return Err(Malformed(format!("an object is of the type {other}"))),
-                }
-            }
+            kind::SMALL_TEXT | kind::SMALL_BYTES | kind::TEXT_OBJECT | kind::BYTES_OBJECT => match self.i32()? {
+                kind::TEXT_OBJECT | kind::SMALL_TEXT => Value::Text(self.text()?),
+                kind::BYTES_OBJECT | kind::SMALL_BYTES => Value::Bytes(self.counted()?.to_vec()),
+                other => return Err(Malformed(format!("an object is of the type {other}"))),
+            },
             kind::FUNCTION => Value::Function(self.u64()?),
             kind::MODULE => Value::Module(self.u64()?),
             other => return Err(Malformed(format!("an element is of the type {other}"))),

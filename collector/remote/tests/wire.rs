@@ -82,10 +82,14 @@ fn trackers_answers_are_read_with_care() {
     let json = |text: &str| message(text.as_bytes()).unwrap();
     let device = lent(&json(r#"[0, ["127.0.0.1", 9091, "k:1"]]"#)).unwrap();
     assert_eq!((device.address.to_string().as_str(), device.match_key.as_str()), ("127.0.0.1:9091", "k:1"));
-    for text in ["0", "[]", r#"[0, ["h", 99999, "k"]]"#, r#"[0, ["h", 0, "k"]]"#, r#"[-1, ["h", 9, "k"]]"#, "[0, [1, 2, 3]]"] {
+    for text in
+        ["0", "[]", r#"[0, ["h", 99999, "k"]]"#, r#"[0, ["h", 0, "k"]]"#, r#"[-1, ["h", 9, "k"]]"#, "[0, [1, 2, 3]]"]
+    {
         assert_eq!(lent(&json(text)), None, "{text}");
     }
-    let told = json(r#"[0, {"queue_info": {"k": {"free": 1, "pending": 2}}, "server_info": [{"addr": ["h", 1], "key": "server:k"}]}]"#);
+    let told = json(
+        r#"[0, {"queue_info": {"k": {"free": 1, "pending": 2}}, "server_info": [{"addr": ["h", 1], "key": "server:k"}]}]"#,
+    );
     let told = summary(&told).unwrap();
     assert_eq!((told.queues["k"].pending, told.servers), (2, vec![("h:1".to_owned(), "k".to_owned())]));
     assert_eq!(summary(&json("[0, 1]")), None);

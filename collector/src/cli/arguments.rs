@@ -121,7 +121,7 @@ pub struct Boards {
     pub on_hardware: bool,
     /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub patience: u64,
+    pub board_wait: u64,
 }
 
 /// Parts of a board.

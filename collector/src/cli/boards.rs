@@ -61,19 +61,23 @@ impl Board {
         }
     }
 
+    /// What stands above all tables of its times.
+    pub fn heading(&self) -> String {
+        let name = self.name.as_deref().unwrap_or("the board");
+        format!("all times below are {}, on {name}\n", self.source)
+    }
+
     /// What a person should know before reading times.
     pub fn notes(&self) -> Vec<String> {
         let why = self.why_emulated.iter();
-        why.map(|why| {
-            format!("{why}: these times are recorded as emulated and say nothing of a board's speed")
-        })
-        .collect()
+        why.map(|why| format!("{why}: these times are recorded as emulated and say nothing of a board's speed"))
+            .collect()
     }
 }
 
 /// How the board of a command is reached; nothing where it measures on this machine.
 pub fn access(arguments: &Collect) -> Result<Option<Access>> {
-    let Arguments { host, port, tracker, key, secret_file, patience, .. } = &arguments.boards;
+    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = &arguments.boards;
     let is_pynq = arguments.models.target.as_deref() == Some(PYNQ);
     let at = match (host, tracker) {
         (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
@@ -93,15 +97,17 @@ pub fn access(arguments: &Collect) -> Result<Option<Access>> {
         (Some(key), _) => key.clone(),
         (None, At::Server(_)) => String::new(),
         (None, At::Tracker(_)) => board.or_else(|| is_pynq.then(|| "pynq-z1".to_owned())).ok_or_else(|| {
-            Failure::usage("a tracker knows devices by their keys").with_hint("give `--key`; see `opcollect fleet status`")
+            Failure::usage("a tracker knows devices by their keys")
+                .with_hint("give `--key`; see `opcollect fleet status`")
         })?,
     };
-    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*patience) }))
+    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait) }))
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
 fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
-    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`; docs/boards.md says how a board is set up";
+    const HINT: &str =
+        "give `--host` and `--port`, or `--tracker` and `--key`; docs/boards.md says how a board is set up";
     if is_pynq || boards.unit == Some(UnitArgument::Arm) {
         return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
     }
@@ -119,8 +125,17 @@ fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
 }
 
 /// Looks at the board: what code is made for it, and what records say of it.
-pub fn look(access: &Access, arguments: &Collect, config: &Config, workers: &mut Workers) -> Result<(Target, Standing)> {
-    if config.backend == Backend::Torch || !config.partners.is_empty() || arguments.ifcompare || target::is_cuda(&config.target) {
+pub fn look(
+    access: &Access,
+    arguments: &Collect,
+    config: &Config,
+    workers: &mut Workers,
+) -> Result<(Target, Standing)> {
+    if config.backend == Backend::Torch
+        || !config.partners.is_empty()
+        || arguments.ifcompare
+        || target::is_cuda(&config.target)
+    {
         return Err(Failure::usage("a board runs compiled operators on its CPU, and nothing else")
             .with_hint("leave out `--backend`, `--ifcompare`, partners and `cuda` in `--target`"));
     }
@@ -186,8 +201,9 @@ fn target_of(
     let own = machine::target("llvm", workers)?;
     let local = Facts::read();
     let unknown = || {
-        Failure::usage(format!("{} does not tell what processor it has", device.address))
-            .with_hint("give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'")
+        Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(
+            "give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'",
+        )
     };
     match (&device.told, &device.llvm) {
         (Some(told), _) => {
@@ -236,6 +252,9 @@ fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
     if device.told.is_none() || wanted == facts.architecture {
         return Ok(());
     }
-    Err(Failure::usage(format!("wrong architecture: the target is for {wanted}, and {} is {}", device.address, facts.architecture))
-        .with_hint("give the board that it is by `--board`, or `--target llvm` for whatever it has"))
+    Err(Failure::usage(format!(
+        "wrong architecture: the target is for {wanted}, and {} is {}",
+        device.address, facts.architecture
+    ))
+    .with_hint("give the board that it is by `--board`, or `--target llvm` for whatever it has"))
 }

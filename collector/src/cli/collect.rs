@@ -1,6 +1,7 @@
 //! The main job: collect records of models into a store.
 
 use super::arguments::{Collect, Measuring};
+use super::boards::{self, Standing};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
@@ -9,7 +10,6 @@ use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
-use super::boards::{self, Standing};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
@@ -45,6 +45,7 @@ struct Report<'a> {
     store: String,
     host: &'a str,
     host_class: &'a str,
+    source: &'static str,
     target: &'a str,
     config_hash: String,
     attempts: usize,
@@ -98,7 +99,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let on = ground;
     let linker = on.board.as_ref().map(|board| board.linker.clone());
     let devices = on.board.as_ref().map_or(1, |board| board.devices);
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start, on };
+    let job =
+        Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start, on };
     match access.zip(linker) {
         Some((access, linker)) => {
             let jobs = config.limits.runner_jobs;
@@ -175,6 +177,9 @@ impl Job<'_> {
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if !self.as_json {
+            if let Some(board) = &self.on.board {
+                print(&board.heading())?;
+            }
             for summary in &summaries {
                 print(&format!("{}\n", render(summary, &paper())))?;
             }
@@ -198,6 +203,7 @@ impl Job<'_> {
                 store: self.store.root().display().to_string(),
                 host: &base.host,
                 host_class: &base.host_class,
+                source: base.source.name(),
                 target: &target.text,
                 config_hash: config.hash(),
                 attempts: done.attempts,

@@ -50,9 +50,9 @@ pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
     let Summary { queues, servers } = summary(&tracker)?;
     let devices = |key: &str| servers.iter().filter(|(_, own)| own == key).count();
     if as_json {
-        let keys = queues.iter().map(|(key, queue)| {
-            json!({ "key": key, "devices": devices(key), "free": queue.free, "pending": queue.pending })
-        });
+        let keys = queues.iter().map(
+            |(key, queue)| json!({ "key": key, "devices": devices(key), "free": queue.free, "pending": queue.pending }),
+        );
         let servers = servers.iter().map(|(address, key)| json!({ "address": address, "key": key }));
         let (keys, servers) = (keys.collect::<Vec<_>>(), servers.collect::<Vec<_>>());
         print_json(&json!({ "tracker": tracker.to_string(), "keys": keys, "servers": servers }))?;

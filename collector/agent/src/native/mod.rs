@@ -9,7 +9,7 @@ mod workspace;
 
 pub use kernel::{Arguments, Kernel, Library};
 pub use memory::Memory;
-pub use pool::use_cpus;
+pub use pool::{has_cpus, use_cpus};
 
 /// Why something native was not done.
 #[derive(Debug, thiserror::Error)]

@@ -70,6 +70,11 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     Ok(())
 }
 
+/// Whether somebody said on which CPUs kernels run.
+pub fn has_cpus() -> bool {
+    POOL.lock().is_ok_and(|pool| pool.is_some())
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);

@@ -1,12 +1,12 @@
 //! The functions that a client asks for by name.
 
 use super::{Files, Object, Refusal, Returned, Session, refuse};
-use remote::agent::{HOST, MEASURE, Order, Told};
-use crate::native::{self, Arguments, Kernel, Library};
 use crate::emulation;
+use crate::native::{self, Arguments, Kernel, Library};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
 use measure::{Cache, HostClock, affinity, evaluate, measure};
+use remote::agent::{HOST, MEASURE, Order, Told};
 use remote::wire::Value;
 
 /// An environment variable by which the front says that its programs run on an emulator.
@@ -82,6 +82,10 @@ impl Session {
             }
             (Builtin::LoadModule, [Value::Text(name)]) => {
                 let library = Library::open(&self.files.path(name)?)?;
+                if !native::has_cpus() {
+                    // A client that says nothing of threads gets all, as TVM's server gives them.
+                    native::use_cpus(&allowed()?).map_err(|error| Refusal(error.to_string()))?;
+                }
                 Ok(Returned::Object(Object::Library(library)))
             }
             (Builtin::ModuleGetFunction, [Value::Module(library), Value::Text(name), ..]) => {
@@ -98,7 +102,8 @@ impl Session {
             }
             (Builtin::Host, []) => value(Value::Text(json(&told())?)),
             (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
-                let order: Order = serde_json::from_str(order).map_err(|error| Refusal(format!("an order to measure: {error}")))?;
+                let order: Order =
+                    serde_json::from_str(order).map_err(|error| Refusal(format!("an order to measure: {error}")))?;
                 let kernel = self.named(library, name)?;
                 let arguments = Arguments::new(rest, &self.memory)?;
                 value(Value::Text(measured(&kernel, &arguments, &order)?))
@@ -127,7 +132,10 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
     }
     let bounded = |place, other, most: i64| -> Result<u32, Refusal> {
         let found = number(place, other)?;
-        u32::try_from(found).ok().filter(|_| found <= most).ok_or_else(|| Refusal(format!("{found} is too many in a rule of timing")))
+        u32::try_from(found)
+            .ok()
+            .filter(|_| found <= most)
+            .ok_or_else(|| Refusal(format!("{found} is too many in a rule of timing")))
     };
     let flush = u64::try_from(number(6, 0)?).unwrap_or(0);
     let rule = measure::Evaluator {

@@ -195,7 +195,9 @@ enum Returned {
 
 fn begin(version: &str, arguments: &[Value]) -> Answer {
     if version != VERSION {
-        return refuse(format!("version mismatch: the client speaks version {version} of the protocol, this agent {VERSION}"));
+        return refuse(format!(
+            "version mismatch: the client speaks version {version} of the protocol, this agent {VERSION}"
+        ));
     }
     match arguments.first() {
         None | Some(Value::None) => Ok(Packet::answer(vec![Value::None])),
@@ -204,5 +206,9 @@ fn begin(version: &str, arguments: &[Value]) -> Answer {
 }
 
 fn cpu(device: Device) -> Result<(), Refusal> {
-    if device == Device::CPU { Ok(()) } else { refuse(format!("a board agent has one CPU and no other device, such as {device:?}")) }
+    if device == Device::CPU {
+        Ok(())
+    } else {
+        refuse(format!("a board agent has one CPU and no other device, such as {device:?}"))
+    }
 }

@@ -51,7 +51,8 @@ impl Device {
         let (address, name) = match &access.at {
             At::Server(address) => (address.clone(), access.key.clone()),
             At::Tracker(tracker) => {
-                let lent = Tracker::open(tracker, access.patience)?.request(&access.key, "opcollect", access.patience)?;
+                let lent =
+                    Tracker::open(tracker, access.patience)?.request(&access.key, "opcollect", access.patience)?;
                 (lent.address, lent.match_key)
             }
         };
@@ -61,7 +62,8 @@ impl Device {
         let (mut threads, mut llvm) = (None, None);
         if told.is_none() {
             threads = number(&mut session, "runtime.NumThreads")?;
-            llvm = text(&mut session, "target.llvm_get_system_cpu")?.zip(text(&mut session, "target.llvm_get_system_triple")?);
+            llvm = text(&mut session, "target.llvm_get_system_cpu")?
+                .zip(text(&mut session, "target.llvm_get_system_triple")?);
         }
         Ok(Device { session, told, address, threads, llvm })
     }

@@ -51,7 +51,8 @@ impl Linker {
     /// Whether there is such a program.
     pub fn check(&self) -> Result<(), LinkError> {
         let mut command = self.command()?;
-        let started = command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let started =
+            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         started.map(drop).map_err(|error| LinkError::Missing(self.name(), error.to_string()))
     }
 
@@ -90,9 +91,10 @@ impl Linker {
     }
 
     fn command(&self) -> Result<Command, LinkError> {
-        let (program, rest) = self.words.split_first().ok_or_else(|| {
-            LinkError::Missing(String::new(), "no program is named".to_owned())
-        })?;
+        let (program, rest) = self
+            .words
+            .split_first()
+            .ok_or_else(|| LinkError::Missing(String::new(), "no program is named".to_owned()))?;
         let mut command = Command::new(program);
         command.args(rest);
         Ok(command)

@@ -57,7 +57,13 @@ struct Shared {
 
 impl Boards {
     /// Boards: builds go to these workers, runs to so many devices at once.
-    pub fn new(mut workers: Workers, access: &Access, linker: &Linker, devices: usize, jobs: u32) -> Result<Boards, Fault> {
+    pub fn new(
+        mut workers: Workers,
+        access: &Access,
+        linker: &Linker,
+        devices: usize,
+        jobs: u32,
+    ) -> Result<Boards, Fault> {
         let versions = workers.capability(Ability::Build)?;
         let (tell, events) = channel();
         let (builds, asked) = channel();
@@ -80,7 +86,16 @@ impl Boards {
             std::thread::spawn(move || serve(&access, &linker, jobs, &shared, &tell))
         };
         let threads = std::iter::once(builder).chain((0..devices).map(device)).collect();
-        Ok(Boards { builds: Some(builds), shared, events, threads, versions, answered: VecDeque::new(), in_hand: 0, round: 0 })
+        Ok(Boards {
+            builds: Some(builds),
+            shared,
+            events,
+            threads,
+            versions,
+            answered: VecDeque::new(),
+            in_hand: 0,
+            round: 0,
+        })
     }
 
     /// Whether no device is left, and why.
@@ -202,13 +217,7 @@ fn build(
 }
 
 /// Does runs on one device after the other.
-fn serve(
-    access: &Access,
-    linker: &Linker,
-    jobs: u32,
-    shared: &Shared,
-    tell: &Sender<(u64, Ticket, Done)>,
-) {
+fn serve(access: &Access, linker: &Linker, jobs: u32, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
     let is_wanted = || !shared.is_over.load(Ordering::Acquire);

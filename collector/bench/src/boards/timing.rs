@@ -3,11 +3,11 @@
 //! Our agent measures there as the local runner does. TVM's own server has an evaluator, which is asked for one batch after
 //! the other: the rule of when to stop is then ours, on a clock that only the reported times move.
 
+use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
+use measure::{Clock, Measurement, Method, Plan};
 use remote::agent::{MEASURE, Order};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Session};
-use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
-use measure::{Clock, Measurement, Method, Plan};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,9 +61,7 @@ pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -
     // The server empties caches itself, and does so before each of its batches.
     let plan = match plan.cache {
         measure::Cache::Warm => plan.clone(),
-        measure::Cache::Cold { .. } => {
-            Plan { cache: measure::Cache::Warm, batch_runs_max: 1, ..plan.clone() }
-        }
+        measure::Cache::Cold { .. } => Plan { cache: measure::Cache::Warm, batch_runs_max: 1, ..plan.clone() },
     };
     let none = CounterRequest { backend: Backend::None, ..order.counters.clone() };
     let mut counters = CounterSession::open(&none);
