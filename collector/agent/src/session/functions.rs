@@ -5,7 +5,7 @@ use crate::emulation;
 use crate::native::{self, Arguments, Kernel, Library};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
-use measure::{Cache, HostClock, affinity, evaluate, measure};
+use measure::{Cache, HostClock, evaluate, measure};
 use remote::agent::{HOST, MEASURE, Order, Told};
 use remote::wire::Value;
 
@@ -84,7 +84,7 @@ impl Session {
                 let library = Library::open(&self.files.path(name)?)?;
                 if !native::has_cpus() {
                     // A client that says nothing of threads gets all, as TVM's server gives them.
-                    native::use_cpus(&allowed()?).map_err(|error| Refusal(error.to_string()))?;
+                    native::use_cpus(&self.cpus).map_err(|error| Refusal(error.to_string()))?;
                 }
                 Ok(Returned::Object(Object::Library(library)))
             }
@@ -94,19 +94,19 @@ impl Session {
                     None => value(Value::None),
                 }
             }
-            (Builtin::Threads, _) => value(Value::Int(allowed()?.len() as i64)),
+            (Builtin::Threads, _) => value(Value::Int(self.cpus.len() as i64)),
             (Builtin::TimeEvaluator, [library, Value::Text(name), _, _, rule @ ..]) => {
                 let rule = rule_of(rule)?;
                 let kernel = self.named(library, name)?;
                 Ok(Returned::Object(Object::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
-            (Builtin::Host, []) => value(Value::Text(json(&told())?)),
+            (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
             (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
                 let order: Order =
                     serde_json::from_str(order).map_err(|error| Refusal(format!("an order to measure: {error}")))?;
                 let kernel = self.named(library, name)?;
                 let arguments = Arguments::new(rest, &self.memory)?;
-                value(Value::Text(measured(&kernel, &arguments, &order)?))
+                value(Value::Text(measured(&kernel, &arguments, &order, &self.cpus)?))
             }
             (builtin, arguments) => refuse(format!("{builtin:?} takes no arguments such as {}", shown(arguments))),
         }
@@ -151,14 +151,9 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
     Ok(rule)
 }
 
-fn allowed() -> Result<Vec<usize>, Refusal> {
-    affinity::allowed().map_err(|error| Refusal(error.to_string()))
-}
-
 /// Measures as the local runner does: pinned, with counters around exactly the timed runs.
-fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order) -> Result<String, Refusal> {
+fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
     order.method.check().map_err(|error| Refusal(error.to_string()))?;
-    let cpus = allowed()?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
         return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
     };
@@ -170,11 +165,11 @@ fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order) -> Result<Str
     json(&measure(&mut run, &order.method, &mut HostClock::new(), &mut counters)?)
 }
 
-fn told() -> Told {
+fn told(cpus: &[usize]) -> Told {
     let said = std::env::var_os(EMULATED).map(|_| "the agent was started so".to_owned());
     Told {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        facts: Facts::read(),
+        facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },
         emulated: said.or_else(emulation::sign),
     }
 }

@@ -8,6 +8,7 @@ pub use functions::EMULATED;
 use crate::native::{Arguments, Kernel, Library, Memory};
 use files::Files;
 use functions::{Builtin, Evaluator};
+use measure::affinity;
 use remote::packet::{Code, PACKET_BYTES_MAX, Packet, VERSION};
 use remote::wire::{Device, Tensor, Value};
 use remote::{RemoteError, Waiting};
@@ -34,6 +35,8 @@ pub struct Session {
     next: u64,
     memory: Memory,
     files: Files,
+    /// The CPUs of this process, as they were before kernels were pinned to some of them.
+    cpus: Vec<usize>,
 }
 
 /// Why a request was not done, for the client.
@@ -56,8 +59,13 @@ type Answer = Result<Packet, Refusal>;
 /// Serves a client whose key was taken, with files in this folder and so much memory for tensors.
 pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<(), RemoteError> {
     let mut waiting = Waiting::new(stream, IDLE);
-    let mut session =
-        Session { objects: BTreeMap::new(), next: 1, memory: Memory::new(memory_bytes), files: Files::new(folder) };
+    let mut session = Session {
+        objects: BTreeMap::new(),
+        next: 1,
+        memory: Memory::new(memory_bytes),
+        files: Files::new(folder),
+        cpus: affinity::allowed().unwrap_or_else(|_| vec![0]),
+    };
     loop {
         waiting.begin("waiting for a request", IDLE);
         let request = match Packet::receive(&mut waiting) {

@@ -36,6 +36,8 @@ pub struct Device {
     pub told: Option<Told>,
     /// Where it is.
     pub address: Address,
+    /// Libraries that were uploaded in this session.
+    pub uploads: u64,
     /// How many threads its pool has, where nobody else says.
     pub threads: Option<usize>,
     /// What LLVM says of its processor, where its server has LLVM.
@@ -65,7 +67,7 @@ impl Device {
             llvm = text(&mut session, "target.llvm_get_system_cpu")?
                 .zip(text(&mut session, "target.llvm_get_system_triple")?);
         }
-        Ok(Device { session, told, address, threads, llvm })
+        Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
     /// The same, again and again for as long as the patience says: a server that was killed is started again by somebody.

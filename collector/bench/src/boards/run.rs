@@ -10,7 +10,7 @@ use models::DType;
 use reference::Rounding;
 use remote::RemoteError;
 use remote::agent::Order;
-use remote::wire::{DataType, Tensor};
+use remote::wire::{DataType, Tensor, Value};
 use std::time::{Duration, Instant};
 use worker::Fault;
 
@@ -80,9 +80,11 @@ fn try_run(
     let library = linker.link(&job.object).map_err(|error| Stop::Here(error.into()))?;
     device.session.limit(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
     let session = &mut device.session;
-    const FILE: &str = "kernel.so";
-    session.upload(FILE, library)?;
-    let library = session.load(FILE)?;
+    // A library that is in use must keep its file: TVM's server would write the next one into it.
+    device.uploads += 1;
+    let file = format!("kernel-{}.so", device.uploads);
+    session.upload(&file, library)?;
+    let library = session.load(&file)?;
     let tensors = fill(device, prepared, job)?;
     let loaded = Loaded { library, name: ENTRY, tensors: &tensors };
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
@@ -99,6 +101,7 @@ fn try_run(
     };
     tensors.iter().try_for_each(|tensor| session.free(tensor))?;
     session.release(library)?;
+    session.call_named("tvm.rpc.server.remove", vec![Value::Text(file)])?;
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }

@@ -19,8 +19,8 @@ pub fn code_bytes(bytes: &[u8]) -> Result<u64> {
 fn code<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<u64> {
     let header = Header::parse(bytes)?;
     let endian = header.endian()?;
-    let wanted = u64::from(SHF_ALLOC | SHF_EXECINSTR);
+    let wanted = SHF_ALLOC.0 | SHF_EXECINSTR.0;
     let sections = header.sections(endian, bytes)?;
-    let code = sections.iter().filter(|section| section.sh_flags(endian).into() & wanted == wanted);
+    let code = sections.iter().filter(|section| section.sh_flags(endian).0 & wanted == wanted);
     Ok(code.fold(0, |all: u64, section| all.saturating_add(section.sh_size(endian).into())))
 }
