@@ -1,14 +1,17 @@
 //! Where code is built and run: one seam for every place.
 //!
 //! Whoever wants something built or run gives [`Work`] to a [`Bench`] and hears, in an order that the bench finds best,
-//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Prebuilt`] stands in
+//! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Boards`] run elsewhere what
+//! was built here. [`Prebuilt`] stands in
 //! front of another bench, answers the builds it knows and passes on the rest; [`Remembering`] knows what it built before.
 
+mod boards;
 mod builders;
 mod prebuilt;
 mod remembering;
 mod workers;
 
+pub use boards::{Access, At, Boards, Device, LinkError, Linker};
 pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;

@@ -34,7 +34,7 @@ pub struct RawConfig {
     pub executor: Option<Executor>,
     /// How many tasks with other sizes stand beside each one.
     pub variations: Option<usize>,
-    /// `llvm`, `cuda`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
+    /// `llvm`, `cuda`, `pynq`, or TVM's JSON of a target; partners may stand before it: `cpu-vendor, llvm`.
     pub target: Option<String>,
     /// Who computes the tasks: `tvm`, `torch`.
     pub backend: Option<Backend>,
@@ -430,10 +430,12 @@ fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, Co
 }
 
 fn check_target(text: &String) -> Result<(), ConfigError> {
-    let allowed = "give `llvm`, `cuda`, or TVM's JSON of such a target";
-    each("target", std::slice::from_ref(text), allowed, |text| is_llvm(text) || is_cuda(text))
+    let allowed = "give `llvm`, `cuda`, `pynq`, or TVM's JSON of a target of the first two";
+    each("target", std::slice::from_ref(text), allowed, |text| is_llvm(text) || is_cuda(text) || text == PYNQ)
 }
 
+/// The target whose code is for the cores of a board.
+pub const PYNQ: &str = "pynq";
 /// The source whose models are one operator given as text.
 pub const SIMPLE: &str = "simple";
 /// The source whose models read tokens.

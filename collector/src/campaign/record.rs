@@ -209,11 +209,11 @@ fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), Row
     record.p95_ns = Some(m.p95_ns);
     record.std_ns = m.std_ns;
     record.cv = m.cv;
-    record.first_run_ns = Some(m.first_run_ns as f64);
+    record.first_run_ns = Some(m.first_run_ns as f64).filter(|time| *time > 0.0);
     record.batch_size = Some(i64::from(m.batch_size));
     record.median_interval_ns = m.median_interval_ns.map(|(low, high)| (high - low) / 2.0);
     record.samples_ns = m.samples_ns.clone();
-    record.cpu_time_ns = Some(m.cpu_time_ns);
+    record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
     let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
     // A counter that one step refused and the next one gave is not refused.
@@ -271,7 +271,7 @@ pub fn fail(record: &mut Record, outcome: Outcome, why: String) {
 /// How an attempt ended that a fault ended.
 pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
-        Fault::Crashed { .. } | Fault::Exited { .. } => Outcome::Crashed,
+        Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,
         Fault::TimedOut { .. } => Outcome::TimedOut,
         Fault::Corrupt { .. } | Fault::HandlerFailed { .. } | Fault::CannotStart { .. } | Fault::Unsendable { .. } => {
             other

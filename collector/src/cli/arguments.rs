@@ -35,6 +35,7 @@ Examples:
   opcollect --modelsource local --modelname resnet-18 --shard 2/8 --store runs/node2
   opcollect --modelsource local --modelname resnet-18 --iftune true --trials 300 --threads 1 --ifcompare
   opcollect --modelsource local --modelname resnet-18 --backend torch --store runs/vendor
+  opcollect --modelsource local --modelname resnet-18 --target pynq --board pynq-z2 --host 192.168.2.99 --store runs/board
 
 Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
 or installation cannot do it; 130 or 143 interrupted, everything so far is in the store.";
@@ -77,6 +78,109 @@ pub struct Collect {
     pub sweep: Sweep,
     #[command(flatten)]
     pub tuning: Tuning,
+    #[command(flatten)]
+    pub boards: Boards,
+}
+
+/// Where code runs, where that is not this machine.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Boards")]
+pub struct Boards {
+    /// Run on this board, where `opcollect-board` or TVM's `rpc_server` listens; code is built here
+    ///
+    /// With `--target llvm` code is made for the processor that the board tells of, with `--target pynq` for that of
+    /// `--board`, and a JSON target says itself what it is for.
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Port of the board's server [default: 9090]
+    #[arg(long, value_name = "N", requires = "host", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Run on the devices that this tracker lends, all of a key at once
+    ///
+    /// Default for the target `pynq`, and with `--key`: `TVM_TRACKER_HOST` and `TVM_TRACKER_PORT` of the environment.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "host")]
+    pub tracker: Option<String>,
+    /// Key of the board's server, or of the devices at the tracker [default: the board at a tracker, none at a server]
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// A file with the secret that the servers were started with
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// The board of the target `pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
+    #[arg(long, value_name = "NAME")]
+    pub board: Option<String>,
+    /// The part of the board that computes [default: arm]
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub unit: Option<UnitArgument>,
+    /// The command that links code for the board [default: the usual cross compiler of its architecture]
+    #[arg(long, value_name = "COMMAND")]
+    pub cross_cc: Option<String>,
+    /// Say that the server runs on hardware, where it cannot say so itself, as TVM's own servers; without it their times are
+    /// recorded as emulated
+    #[arg(long)]
+    pub on_hardware: bool,
+    /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub board_wait: u64,
+}
+
+/// Parts of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UnitArgument {
+    /// Its ARM cores, reached over RPC
+    Arm,
+}
+
+/// What is done for boards.
+#[derive(Debug, Subcommand)]
+pub enum BoardCommand {
+    /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
+    #[command(after_help = "Example: opcollect board serve --port 9090")]
+    Serve(BoardServe),
+}
+
+/// How a board is served.
+#[derive(Debug, Args)]
+pub struct BoardServe {
+    /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: String,
+    /// Port to listen on; 0 takes any
+    #[arg(long, value_name = "N", default_value_t = 9090)]
+    pub port: u16,
+    /// What clients must call this board, and what a tracker knows it by [default: any]
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// A file with what every client must know, one line
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+    /// Register with this tracker
+    #[arg(long, value_name = "HOST:PORT", requires = "key")]
+    pub tracker: Option<String>,
+    /// End a session after so long
+    #[arg(long, value_name = "N", default_value_t = 3600)]
+    pub session_seconds: u64,
+    /// Memory for the tensors of a session [default: half of what is free]
+    #[arg(long, value_name = "N")]
+    pub memory_mib: Option<u64>,
+    /// Say that this machine is an emulator
+    #[arg(long)]
+    pub emulated: bool,
+}
+
+/// What is done with many devices.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Show the devices that a tracker knows, by key: how many there are, how many are free, how many requests wait
+    #[command(after_help = "Example: opcollect fleet status --tracker 127.0.0.1:9190")]
+    Status {
+        /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+        #[arg(long, value_name = "HOST:PORT")]
+        tracker: Option<String>,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// How schedules are searched for.
@@ -233,7 +337,7 @@ pub struct Models {
     /// between the shapes of known networks.
     #[arg(long, value_name = "N")]
     pub variations: Option<usize>,
-    /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
+    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of a target of the first two [default: llvm]
     ///
     /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
     /// `cpu-vendor` is PyTorch's library (see `--backend`).
@@ -811,6 +915,16 @@ pub enum Command {
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
+    },
+    /// Serve a board
+    Board {
+        #[command(subcommand)]
+        command: BoardCommand,
+    },
+    /// Look at the devices of a tracker
+    Fleet {
+        #[command(subcommand)]
+        command: FleetCommand,
     },
     /// Say what this machine can measure, what not, and how to improve it
     Doctor {

@@ -7,6 +7,7 @@
 
 use super::appearing::Appearing;
 use super::arguments::{Measuring, Models, ProgramRun, Sweep};
+use super::boards::Standing;
 use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
@@ -194,6 +195,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         as_json,
         curves: None,
         start,
+        on: Standing::here()?,
     };
     job.run(&mut Prebuilt::new(&mut workers, |wanted| known(&builds, wanted)))
 }

@@ -1,6 +1,7 @@
 //! The main job: collect records of models into a store.
 
 use super::arguments::{Collect, Measuring};
+use super::boards::{self, Standing};
 use super::dataset::failed;
 use super::failure::{Failure, chain};
 use super::ifcompare::{self, Compared};
@@ -20,7 +21,7 @@ use crate::campaign::{
 use crate::report::learning::{self, Learning, learnings};
 use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
-use bench::{Bench, Remembering, Versions};
+use bench::{Bench, Boards, Remembering, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
 use job::target::{Kind, Target};
@@ -44,6 +45,7 @@ struct Report<'a> {
     store: String,
     host: &'a str,
     host_class: &'a str,
+    source: &'static str,
     target: &'a str,
     config_hash: String,
     attempts: usize,
@@ -63,7 +65,9 @@ struct Report<'a> {
 /// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let config = settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning)?;
+    let access = boards::access(arguments)?;
+    let (models, sweep) = (&arguments.models, &arguments.sweep);
+    let config = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
     let shard = shard(arguments.shard.as_deref())?;
     let measuring = &arguments.measuring;
     if config.tune.is_some() && (measuring.again || !measuring.unless_agree.is_empty()) {
@@ -79,20 +83,32 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
-    let target = match config.backend {
-        Backend::Tvm => machine::target(&config.target, &mut workers)?,
-        Backend::Torch => machine::library_target(&library)?,
+    let (target, ground) = match (&access, config.backend) {
+        (Some(access), _) => boards::look(access, arguments, &config, &mut workers)?,
+        (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
+        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
     };
     let versions = machine::prepare(&target, library, &mut workers)?;
-    let _exclusive = machine::exclusive(measuring.wait)?;
+    let _exclusive = if ground.board.is_none() { Some(machine::exclusive(measuring.wait)?) } else { None };
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
     let (compares, as_json) = (arguments.ifcompare, arguments.json);
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start };
-    job.run(&mut workers)
+    let on = ground;
+    let linker = on.board.as_ref().map(|board| board.linker.clone());
+    let devices = on.board.as_ref().map_or(1, |board| board.devices);
+    let job =
+        Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start, on };
+    match access.zip(linker) {
+        Some((access, linker)) => {
+            let jobs = config.limits.runner_jobs;
+            let mut boards = Boards::new(workers, &access, &linker, devices, jobs).map_err(Failure::environment)?;
+            job.run(&mut boards)
+        }
+        None => job.run(&mut workers),
+    }
 }
 
 /// A campaign with where its records go, on a machine where nobody else measures.
@@ -119,16 +135,22 @@ pub struct Job<'a> {
     pub curves: Option<Output>,
     /// When the command began.
     pub start: Instant,
+    /// The machine that code runs on.
+    pub on: Standing,
 }
 
 impl Job<'_> {
     /// Makes the attempts that the store lacks, and reports.
     pub fn run(mut self, bench: &mut dyn Bench) -> Result<u8> {
         let Campaign { tasks, modules, target, config } = self.campaign;
-        let facts = Facts::read();
-        let bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
+        let facts = self.on.facts.clone();
+        let mut bases = Bases { revisions: self.revisions.clone(), ..bases(config, target, &facts, &self.versions)? };
+        if let Some(board) = &self.on.board {
+            board.mark(&mut bases.compiled);
+            tell(&board.notes());
+        }
         let base = &bases.compiled;
-        let cpus = settings::allowed_cpus()?;
+        let cpus = self.on.cpus.clone();
         let ground = Ground {
             tasks,
             modules,
@@ -139,20 +161,25 @@ impl Job<'_> {
             flush_bytes: facts.cold_cache_bytes(),
         };
         let work = self.work(&ground)?;
-        tell_of_others();
+        if self.on.board.is_none() {
+            tell_of_others();
+        }
         self.store.keep_config(&config.text()).map_err(failed)?;
         let done = self.make(work, base, bench)?;
         if let Some((learnings, file)) = done.learnings.as_ref().zip(self.curves.take()) {
             keep_curves(learnings, config, file)?;
         }
-        // Who interrupts wants an end, not a roofline; of a GPU none is measured.
-        let peaks = match done.signal == 0 && target.kind != Kind::Cuda {
+        // Who interrupts wants an end, not a roofline; of a GPU or a board none is measured.
+        let peaks = match done.signal == 0 && target.kind != Kind::Cuda && self.on.board.is_none() {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
             false => Peaks::default(),
         };
         let summaries = summaries(&self.campaign, &done.records, &peaks);
         let seconds = self.start.elapsed().as_secs_f64();
         if !self.as_json {
+            if let Some(board) = &self.on.board {
+                print(&board.heading())?;
+            }
             for summary in &summaries {
                 print(&format!("{}\n", render(summary, &paper())))?;
             }
@@ -176,6 +203,7 @@ impl Job<'_> {
                 store: self.store.root().display().to_string(),
                 host: &base.host,
                 host_class: &base.host_class,
+                source: base.source.name(),
                 target: &target.text,
                 config_hash: config.hash(),
                 attempts: done.attempts,
@@ -232,7 +260,7 @@ impl Job<'_> {
                 tuning.known()
             }
         };
-        let before = LoadReading::now();
+        let before = if self.on.board.is_none() { LoadReading::now() } else { None };
         let at = pass::At { signal: &signal, line_seconds: self.measuring.progress };
         let (outcomes, learnings) = match work {
             Work::Sweep(todo) => {
@@ -246,7 +274,11 @@ impl Job<'_> {
         };
         let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
         if let Some(why) = &outcomes.broken {
-            return Err(Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT));
+            return Err(match self.on.board {
+                None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
+                Some(_) => Failure::environment(format!("no board is left: {why}"))
+                    .with_hint("what was measured is in the store; the same command goes on there"),
+            });
         }
         let (mut records, mut reached) = (Vec::new(), Reached::default());
         for record in self.store.records(Choose::Middle).map_err(failed)? {

@@ -7,11 +7,13 @@
 mod appearing;
 mod arguments;
 mod artifacts;
+mod boards;
 mod collect;
 mod compare;
 mod dataset;
 mod doctor;
 mod failure;
+mod fleet;
 mod given;
 mod ifcompare;
 mod inspect;
@@ -36,7 +38,7 @@ mod trace;
 mod values;
 mod whole;
 
-use arguments::{Arguments, Command, ModelCommand};
+use arguments::{Arguments, BoardCommand, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
 use report::Paper;
@@ -92,6 +94,10 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
+        Some(Command::Board { command: BoardCommand::Serve(serve) }) => fleet::serve(&serve),
+        Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
+            fleet::status(tracker.as_deref(), json)
+        }
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());

@@ -20,11 +20,17 @@ pub fn config(models: &Models, sweep: &Sweep) -> Result<Config> {
     settle(RawConfig { tune: None, ..raw(models, sweep)? })
 }
 
-/// The same of the command that may search.
-pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning) -> Result<Config> {
+/// The same of the command that may search, and may measure on a board, which then says how many CPUs it has.
+pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Config> {
+    /// No board has more.
+    const BOARD_CPUS: usize = 1024;
     let mut raw = raw(models, sweep)?;
     take_tuning(&mut raw, tuning, sweep)?;
-    settle(raw)
+    if !is_on_board {
+        return settle(raw);
+    }
+    raw.threads.get_or_insert_with(|| vec![1]);
+    settle_for(raw, BOARD_CPUS)
 }
 
 /// File, then flags.
@@ -39,7 +45,11 @@ fn raw(models: &Models, sweep: &Sweep) -> Result<RawConfig> {
 }
 
 fn settle(raw: RawConfig) -> Result<Config> {
-    let mut config = raw.check(allowed_cpus()?.len()).map_err(Failure::usage)?;
+    settle_for(raw, allowed_cpus()?.len())
+}
+
+fn settle_for(raw: RawConfig, cpus: usize) -> Result<Config> {
+    let mut config = raw.check(cpus).map_err(Failure::usage)?;
     if config.models.is_empty() {
         return Err(
             Failure::usage("no model was named").with_hint("give `--modelname`, or `models` in the configuration")

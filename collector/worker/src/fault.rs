@@ -22,6 +22,12 @@ pub enum Fault {
         /// The end of its standard error.
         stderr: String,
     },
+    /// The device that was at it has gone, or its session has; what was seen of it says why.
+    #[error("the device was lost: {why}")]
+    Lost {
+        /// What was seen.
+        why: String,
+    },
     /// No reply within the job's deadline; the worker was killed.
     #[error("no reply within {limit_ms} ms; the worker was killed")]
     TimedOut {

@@ -1,9 +1,11 @@
 //! What code is made for: the text TVM understands and the facts a space needs.
 
+mod board;
 mod composite;
 mod cuda;
 mod llvm;
 
+pub use board::{BOARDS, Board, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};

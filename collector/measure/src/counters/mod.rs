@@ -16,10 +16,12 @@ pub mod names;
 #[allow(unsafe_code)] // PAPI's C interface, opened at run time.
 pub mod papi;
 #[allow(unsafe_code)] // Opening perf events and their ioctls.
+#[cfg_attr(target_arch = "arm", path = "perf_arm.rs")]
 mod perf;
 mod request;
 mod session;
 mod sets;
+mod sys;
 mod usage;
 mod values;
 

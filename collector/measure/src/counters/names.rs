@@ -3,7 +3,7 @@
 //! Records carry these names, so they do not change. Hardware counters are listed in groups of four that belong
 //! together: registers are given out in this order, so that the parts of a ratio are counted in the same batches.
 
-use perf_event_open_sys::bindings as sys;
+use super::sys;
 
 use super::gpu;
 use super::usage::{Usage, UsageParts};

@@ -17,6 +17,7 @@ mod layout;
 mod linker;
 mod read;
 mod relocate;
+mod size;
 #[cfg(test)]
 mod tests;
 
@@ -79,11 +80,9 @@ pub fn load(bytes: &[u8]) -> Result<Loaded, LoadError> {
     Ok(Loaded { backing: Arc::new(Backing::Image { image, exports }) })
 }
 
-/// Bytes of machine code in an object file.
+/// Bytes of machine code in an object file, for whatever processor: what is built for a board is not loaded here.
 pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
-    let object = read::read(bytes)?;
-    let code = object.sections.iter().filter(|section| section.access == read::Access::Code);
-    Ok(code.map(|section| section.size as u64).sum())
+    size::code_bytes(bytes).map_err(|error| LoadError::malformed(error.to_string()))
 }
 
 /// The functions of an object file by name, in the order of their code.

@@ -1,0 +1,38 @@
+//! Whether this process runs on the processor that it was built for: a time taken on an emulator is none of a board.
+
+use std::fs;
+
+/// The sign of an emulator that was found; what cannot be read counts as one.
+pub fn sign() -> Option<String> {
+    let unreadable = |what: &str| Some(format!("`{what}` cannot be read"));
+    let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };
+    let Ok(cpuinfo) = fs::read_to_string("/proc/cpuinfo") else { return unreadable("/proc/cpuinfo") };
+    found(std::env::consts::ARCH, &maps, &cpuinfo)
+}
+
+fn found(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
+    let is_emulator = |line: &&str| line.rsplit('/').next().is_some_and(|file| file.starts_with("qemu-"));
+    if maps.lines().any(|line| is_emulator(&line)) {
+        return Some("an emulator is mapped into the process".to_owned());
+    }
+    let vendor = ["GenuineIntel", "AuthenticAMD"].into_iter().find(|vendor| cpuinfo.contains(vendor));
+    match vendor.filter(|_| !architecture.starts_with("x86")) {
+        Some(vendor) => Some(format!("a program for {architecture} runs on a processor of {vendor}")),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found;
+
+    #[test]
+    fn signs() {
+        let own = "5000-6000 r-xp 00000000 08:01 1  /usr/bin/opcollect-board\n";
+        assert_eq!(found("arm", own, "Hardware : Xilinx Zynq Platform"), None);
+        assert_eq!(found("x86_64", own, "vendor_id : AuthenticAMD"), None);
+        assert!(found("aarch64", own, "vendor_id : GenuineIntel").is_some());
+        let mapped = "5000-6000 r-xp 00000000 08:01 1  /usr/bin/qemu-arm\n";
+        assert!(found("arm", mapped, "Hardware : Xilinx Zynq Platform").is_some());
+    }
+}

@@ -1,0 +1,169 @@
+//! `opcollect-board`: measures kernels for somebody else, on a board that has neither TVM nor Python.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use agent::front::{self, Options};
+use agent::session;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const HELP: &str = "\
+Serve sessions of TVM's RPC on this machine: kernels are uploaded, run, and timed.
+
+A session can run any code, so this listens on 127.0.0.1 unless it is told otherwise, and then wants a secret. It serves one
+client at a time: kernel libraries on the CPU, no whole models in TVM's own form. A client of TVM gives `KEY#SECRET` as key.
+
+Usage: opcollect-board serve [OPTIONS]
+
+Options:
+      --bind ADDRESS          Address to listen on [default: 127.0.0.1]
+      --port N                Port to listen on; 0 takes any [default: 9090]
+      --key KEY               What clients must call this agent, and what a tracker knows it by [default: any]
+      --secret-file FILE      A file with what every client must know, one line; needed beyond 127.0.0.1
+      --tracker HOST:PORT     Register with this tracker
+      --session-seconds N     End a session after so long [default: 3600]
+      --memory-mib N          Memory for the tensors of a session [default: half of what is free]
+      --emulated              Say that this machine is an emulator; signs of one are seen without it
+      --through COMMAND       Start sessions through this command, as where the system cannot start such programs itself
+      --help, --version
+
+Example: opcollect-board serve --key pynq-z2 --tracker 192.168.2.1:9190 --bind 192.168.2.99 --secret-file secret";
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let texts: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("?")).collect();
+    let done = match texts.as_slice() {
+        ["session", folder, memory] => serve_session(Path::new(folder), memory),
+        ["--version"] => {
+            println!("opcollect-board {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        words if words.contains(&"--help") || words.is_empty() => {
+            println!("{HELP}");
+            Ok(())
+        }
+        ["serve", rest @ ..] => match options(rest) {
+            Ok(options) => serve(&options),
+            Err(why) => {
+                eprintln!("error: {why}\nhint: `opcollect-board --help` says what can be given");
+                return ExitCode::from(2);
+            }
+        },
+        [other, ..] => {
+            eprintln!("error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is");
+            return ExitCode::from(2);
+        }
+        [] => Ok(()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<(), String> {
+    let listener = front::listen(options).map_err(|error| error.to_string())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    println!("listening on {address}");
+    if !options.bind.is_loopback() {
+        eprintln!(
+            "note: {address} is open to the network: the secret is sent as it is, and whoever knows it can run code here; \
+             where others listen, use a tunnel"
+        );
+    }
+    front::serve(&listener, options, &|news| eprintln!("{news}")).map_err(|error| error.to_string())
+}
+
+/// The part of a session's own process; its connection is its standard input.
+fn serve_session(folder: &Path, memory: &str) -> Result<(), String> {
+    // A session does not outlive the process that watches it.
+    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+    let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;
+    let connection = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    session::serve(TcpStream::from(connection), folder, memory).map_err(|error| error.to_string())
+}
+
+fn options(words: &[&str]) -> Result<Options, String> {
+    let mut options = Options {
+        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: 9090,
+        key: String::new(),
+        secret: None,
+        tracker: None,
+        session: Duration::from_secs(3600),
+        memory_bytes: half_of_free(),
+        is_emulated: false,
+        through: Vec::new(),
+    };
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
+        if word == "--emulated" {
+            options.is_emulated = true;
+            continue;
+        }
+        let mut value = || words.next().copied().ok_or_else(|| format!("`{word}` needs a value"));
+        let wrong = |found: &str| format!("`{word}` is `{found}`");
+        match word {
+            "--bind" => {
+                let found = value()?;
+                options.bind = found.parse().map_err(|_| format!("{}, which is no address", wrong(found)))?;
+            }
+            "--port" => {
+                let found = value()?;
+                options.port = found.parse().map_err(|_| format!("{}; a port is 0 to 65535", wrong(found)))?;
+            }
+            "--key" => {
+                let found = value()?;
+                if found.contains(['#', ' ']) || found.is_empty() {
+                    return Err(format!("{}; a key has neither blanks nor `#`", wrong(found)));
+                }
+                found.clone_into(&mut options.key);
+            }
+            "--secret-file" => options.secret = Some(secret(value()?)?),
+            "--tracker" => options.tracker = Some(value()?.parse()?),
+            "--session-seconds" => {
+                let found = value()?;
+                let seconds = found.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+                let seconds = seconds.ok_or_else(|| format!("{}; allowed are 1 to 86400", wrong(found)))?;
+                options.session = Duration::from_secs(seconds);
+            }
+            "--memory-mib" => {
+                let found = value()?;
+                let mib = found.parse::<usize>().ok().and_then(|mib| mib.checked_mul(1 << 20)).filter(|mib| *mib > 0);
+                options.memory_bytes = mib.ok_or_else(|| format!("{}, which is no size", wrong(found)))?;
+            }
+            "--through" => options.through = value()?.split_whitespace().map(OsString::from).collect(),
+            other => return Err(format!("there is no option `{other}`")),
+        }
+    }
+    if options.tracker.is_some() && options.key.is_empty() {
+        return Err("a tracker knows devices by their keys; give `--key`".to_owned());
+    }
+    Ok(options)
+}
+
+/// The secret of a file. On a command line everybody on the machine could read it.
+fn secret(path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
+    let secret = text.trim();
+    if secret.is_empty() || secret.contains([' ', '#', '\n']) {
+        return Err(format!("`{path}` has to hold one word without `#`"));
+    }
+    Ok(secret.to_owned())
+}
+
+/// Half of the memory that is free, in bytes, and at least a little.
+fn half_of_free() -> usize {
+    const LEAST: usize = 64 << 20;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kib.map_or(LEAST, |kib| (kib.saturating_mul(1 << 10) / 2).max(LEAST))
+}

@@ -1,0 +1,187 @@
+//! Libraries of kernels, and calls of them.
+
+use super::{Memory, NativeError, exports};
+use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
+use remote::wire::{Tensor, Value};
+use std::ffi::{CString, c_void};
+use std::path::Path;
+use std::rc::Rc;
+
+/// What every kernel's symbol begins with.
+const PREFIX: &str = "__tvm_ffi_";
+/// The symbol of modules inside of a library, which need TVM's runtime.
+const IMPORTS: &str = "__tvm_ffi__library_bin";
+
+/// An argument or a result, as kernels take them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Cell {
+    kind: i32,
+    zero: u32,
+    value: u64,
+}
+
+/// A tensor, as kernels take them.
+#[repr(C)]
+struct RawTensor {
+    data: *mut c_void,
+    device: [i32; 2],
+    rank: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+type Entry = unsafe extern "C" fn(*mut c_void, *const Cell, i32, *mut Cell) -> i32;
+
+/// A loaded library.
+#[derive(Clone)]
+pub struct Library(Rc<libloading::os::unix::Library>);
+
+/// A function of a library, which stays loaded as long as it.
+#[derive(Clone)]
+pub struct Kernel {
+    entry: Entry,
+    name: String,
+    _library: Library,
+}
+
+/// Arguments of a call, made once for many calls.
+pub struct Arguments {
+    cells: Vec<Cell>,
+    _tensors: Vec<Box<RawTensor>>,
+    _extents: Vec<Box<[i64]>>,
+}
+
+impl Library {
+    /// Loads a file. This process is a session's own, which may be lost to what it loads.
+    pub fn open(path: &Path) -> Result<Library, NativeError> {
+        check_machine(path)?;
+        // SAFETY: loading runs what the client uploaded: that is what a session is for, and it has a process of its own.
+        let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+        let library = Library(Rc::new(library.map_err(|error| {
+            let cause = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+            NativeError(format!("the library cannot be loaded: {cause}"))
+        })?));
+        if library.symbol(IMPORTS).is_some() {
+            let why = "the library has modules inside that need TVM's runtime; a board agent runs kernels alone";
+            return Err(NativeError(why.to_owned()));
+        }
+        for (slot, function) in exports::slots() {
+            if let Some(slot) = library.symbol(slot) {
+                // SAFETY: TVM's code generator defines symbols of these names as variables of pointer size, and nothing
+                // of the library runs yet.
+                unsafe { slot.cast::<usize>().write_unaligned(function) };
+            }
+        }
+        Ok(library)
+    }
+
+    /// A kernel of the library.
+    pub fn kernel(&self, name: &str) -> Option<Kernel> {
+        let symbol = self.symbol(&format!("{PREFIX}{name}"))?;
+        // SAFETY: functions with this prefix have this signature, by TVM's interface.
+        let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(symbol) };
+        Some(Kernel { entry, name: name.to_owned(), _library: self.clone() })
+    }
+
+    fn symbol(&self, name: &str) -> Option<*mut c_void> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the symbol is only taken as an address.
+        let symbol = unsafe { self.0.get::<*mut c_void>(name.as_c_str()) }.ok()?.into_raw();
+        (!symbol.is_null()).then_some(symbol)
+    }
+}
+
+impl Arguments {
+    /// Of a client's values; tensors lie in this memory.
+    pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
+        let (mut tensors, mut extents) = (Vec::new(), Vec::new());
+        let mut cells = Vec::with_capacity(values.len());
+        for value in values {
+            let bits = match value {
+                Value::None => 0,
+                Value::Int(number) => number.cast_unsigned(),
+                Value::Bool(claim) => u64::from(*claim),
+                Value::Float(number) => number.to_bits(),
+                Value::Tensor(tensor) => {
+                    let (raw, shape) = raw(tensor, memory)?;
+                    extents.extend(shape);
+                    tensors.push(raw);
+                    tensors.last().map_or(0, |raw| std::ptr::from_ref::<RawTensor>(raw) as usize as u64)
+                }
+                other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
+            };
+            cells.push(Cell { kind: value.kind(), zero: 0, value: bits });
+        }
+        Ok(Arguments { cells, _tensors: tensors, _extents: extents })
+    }
+}
+
+/// A tensor in memory, with the extents and strides that it points to.
+fn raw(tensor: &Tensor, memory: &Memory) -> Result<(Box<RawTensor>, [Box<[i64]>; 2]), NativeError> {
+    let address = memory.address(tensor)?;
+    let mut shape: Box<[i64]> = tensor.shape.clone().into();
+    let mut strides: Box<[i64]> = vec![1; shape.len()].into();
+    for place in (1..shape.len()).rev() {
+        strides[place - 1] = strides[place].saturating_mul(shape[place]);
+    }
+    let raw = RawTensor {
+        data: address.as_ptr().cast(),
+        device: [tensor.device.kind, tensor.device.id],
+        rank: i32::try_from(shape.len()).expect("a tensor has few dimensions"),
+        code: tensor.dtype.code,
+        bits: tensor.dtype.bits,
+        lanes: tensor.dtype.lanes,
+        shape: shape.as_mut_ptr(),
+        strides: strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    Ok((Box::new(raw), [shape, strides]))
+}
+
+impl Kernel {
+    /// Calls it so many times in a row.
+    pub fn call(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
+        let count = i32::try_from(arguments.cells.len()).expect("a list is short");
+        for _ in 0..times {
+            let mut result = Cell { kind: 0, zero: 0, value: 0 };
+            // SAFETY: the cells point to tensors that live as long as they, in memory that is checked to hold them; a
+            // kernel checks types and extents itself, and one that does not may take its session's process with it.
+            let code = unsafe { (self.entry)(std::ptr::null_mut(), arguments.cells.as_ptr(), count, &raw mut result) };
+            if code != 0 {
+                let said = exports::take_error();
+                let said = if said.is_empty() { format!("code {code}") } else { said };
+                return Err(NativeError(format!("`{}` failed: {said}", self.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That a library is made for this machine, which the system's loader says less clearly.
+fn check_machine(path: &Path) -> Result<(), NativeError> {
+    use std::io::Read;
+    let mut header = [0; 20];
+    let mut file = std::fs::File::open(path).map_err(NativeError::new)?;
+    file.read_exact(&mut header).map_err(|_| NativeError("the file is no library".to_owned()))?;
+    if header[..4] != *b"\x7fELF" {
+        return Err(NativeError("the file is no library: link the object before it is uploaded".to_owned()));
+    }
+    let machine = u16::from_le_bytes([header[18], header[19]]);
+    let name = |machine: u16| match machine {
+        3 => "x86".to_owned(),
+        40 => "arm".to_owned(),
+        62 => "x86_64".to_owned(),
+        183 => "aarch64".to_owned(),
+        other => format!("machine {other}"),
+    };
+    if name(machine) != std::env::consts::ARCH {
+        let (built, here) = (name(machine), std::env::consts::ARCH);
+        return Err(NativeError(format!("wrong architecture: the library is for {built}, and this board is {here}")));
+    }
+    Ok(())
+}

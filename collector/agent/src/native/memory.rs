@@ -1,0 +1,118 @@
+//! Memory of tensors: each its own mapping whose end is an inaccessible page, so that a kernel that overruns its output
+//! crashes the session instead of damaging a neighbour. Clients name memory by numbers, which are looked up.
+
+use super::NativeError;
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use remote::wire::Tensor;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// No page of a machine that runs this is larger.
+const PAGE_BYTES: usize = 64 << 10;
+/// What vectors want.
+const ALIGNMENT: usize = 64;
+
+/// All memory of a session.
+pub struct Memory {
+    blocks: BTreeMap<u64, Block>,
+    next: u64,
+    used: usize,
+    most: usize,
+}
+
+struct Block {
+    mapping: NonNull<c_void>,
+    mapped: usize,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Memory {
+    /// Memory of at most so many bytes.
+    pub fn new(most: usize) -> Memory {
+        Memory { blocks: BTreeMap::new(), next: 1, used: 0, most }
+    }
+
+    /// A new block of zeros.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, NativeError> {
+        let too_much = || {
+            NativeError(format!(
+                "out of memory: {bytes} bytes are wanted, and {} of {} are in use",
+                self.used, self.most
+            ))
+        };
+        let left = self.most - self.used;
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= left).ok_or_else(too_much)?;
+        let content = bytes.max(1).next_multiple_of(ALIGNMENT);
+        let mapped = content.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
+        let length = NonZeroUsize::new(mapped).expect("at least a page");
+        let (access, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        // SAFETY: a new anonymous mapping touches nothing that exists.
+        let mapping = unsafe { mmap_anonymous(None, length, access, kind) }.map_err(|_| too_much())?;
+        let guard = mapped - PAGE_BYTES;
+        // SAFETY: the last pages lie inside of the mapping, and nobody uses it yet. Large pages are only advice.
+        unsafe {
+            mprotect(mapping.byte_add(guard), PAGE_BYTES, ProtFlags::PROT_NONE).map_err(NativeError::new)?;
+            let _ = madvise(mapping, guard, MmapAdvise::MADV_NOHUGEPAGE);
+        }
+        // SAFETY: the content was rounded up to no more than what lies before the guard.
+        let start = unsafe { mapping.byte_add(guard - content) }.cast::<u8>();
+        self.used += bytes;
+        self.blocks.insert(self.next, Block { mapping, mapped, start, bytes });
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// Gives a block back.
+    pub fn free(&mut self, handle: u64) -> Result<(), NativeError> {
+        let block = self.blocks.remove(&handle).ok_or_else(|| unknown(handle))?;
+        self.used -= block.bytes;
+        Ok(())
+    }
+
+    /// Where a tensor's elements begin, after checking that all of them lie in its block.
+    pub(super) fn address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
+        let bytes = tensor.bytes().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
+        self.range(tensor.data, tensor.byte_offset, bytes)
+    }
+
+    fn range(&self, handle: u64, offset: u64, bytes: u64) -> Result<NonNull<u8>, NativeError> {
+        let block = self.blocks.get(&handle).ok_or_else(|| unknown(handle))?;
+        let end = offset.checked_add(bytes).filter(|end| *end <= block.bytes as u64);
+        end.ok_or_else(|| {
+            NativeError(format!("{bytes} bytes from {offset} on are not in a block of {} bytes", block.bytes))
+        })?;
+        let offset = usize::try_from(offset).expect("it lies in a block");
+        // SAFETY: just checked to lie in the block, or at its end.
+        Ok(unsafe { block.start.add(offset) })
+    }
+
+    /// Writes at a tensor's beginning.
+    pub fn write(&mut self, tensor: &Tensor, content: &[u8]) -> Result<(), NativeError> {
+        let to = self.range(tensor.data, tensor.byte_offset, content.len() as u64)?;
+        // SAFETY: the range lies in a block, which no slice of Rust's can overlap.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(content.as_ptr(), content.len()) };
+        Ok(())
+    }
+
+    /// Reads from a tensor's beginning.
+    pub fn read(&self, tensor: &Tensor, bytes: u64) -> Result<Vec<u8>, NativeError> {
+        let from = self.range(tensor.data, tensor.byte_offset, bytes)?;
+        let count = usize::try_from(bytes).expect("it lies in a block");
+        // SAFETY: the range lies in a block, all of which was made of zeros.
+        Ok(unsafe { std::slice::from_raw_parts(from.as_ptr(), count) }.to_vec())
+    }
+}
+
+fn unknown(handle: u64) -> NativeError {
+    NativeError(format!("there is no memory {handle}"))
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the block has its mapping alone, and no address of it is kept beyond a call.
+        let _ = unsafe { munmap(self.mapping, self.mapped) };
+    }
+}

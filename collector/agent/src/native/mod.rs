@@ -1,0 +1,23 @@
+//! **Fence**: memory that kernels work on, libraries that are loaded, the functions that these call, and the threads that
+//! they start. Everything unsafe of the agent is here.
+
+mod exports;
+mod kernel;
+mod memory;
+mod pool;
+mod workspace;
+
+pub use kernel::{Arguments, Kernel, Library};
+pub use memory::Memory;
+pub use pool::{has_cpus, use_cpus};
+
+/// Why something native was not done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NativeError(pub String);
+
+impl NativeError {
+    fn new(error: impl std::fmt::Display) -> NativeError {
+        NativeError(error.to_string())
+    }
+}

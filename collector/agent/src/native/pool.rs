@@ -1,0 +1,178 @@
+//! Threads of parallel kernels: one on each CPU that a measurement names, the caller among them.
+//!
+//! Between launches a thread asks some thousand times for work before it sleeps, as the threads of the local runner do.
+
+use measure::affinity;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
+
+/// So often a thread asks for work before it sleeps.
+const SPIN_COUNT: usize = 2000;
+
+type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
+
+/// What a task is given: where its launch waits for all, and how many tasks there are.
+#[repr(C)]
+pub struct Environment {
+    barrier: *const Meeting,
+    count: c_int,
+}
+
+/// Where the tasks of a launch wait for each other.
+#[derive(Default)]
+struct Meeting {
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+}
+
+/// What the threads are to do: addresses of function, data and environment, and the number of tasks.
+#[derive(Clone, Copy, Default)]
+struct Job {
+    task: usize,
+    data: usize,
+    environment: usize,
+    count: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    job: Mutex<Job>,
+    launch: AtomicUsize,
+    at_work: AtomicUsize,
+    has_failed: AtomicBool,
+    is_over: AtomicBool,
+}
+
+struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+/// Runs kernels from now on with one thread on each of these CPUs; this thread is the first one's.
+pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
+    affinity::pin(&cpus[..1])?;
+    let shared = Arc::new(Shared::default());
+    let threads = cpus.len();
+    let workers = cpus.iter().enumerate().skip(1).map(|(place, &cpu)| {
+        let shared = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            // A thread that cannot be pinned works all the same; who measures verifies the pins.
+            let _ = affinity::pin(&[cpu]);
+            work(&shared, place, threads);
+        })
+    });
+    let pool = Pool { workers: workers.collect(), shared: Arc::clone(&shared) };
+    *POOL.lock().expect("nobody panics with the pool") = Some(pool);
+    Ok(())
+}
+
+/// Whether somebody said on which CPUs kernels run.
+pub fn has_cpus() -> bool {
+    POOL.lock().is_ok_and(|pool| pool.is_some())
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.workers.iter().for_each(|worker| worker.thread().unpark());
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+fn work(shared: &Shared, place: usize, threads: usize) {
+    let mut seen = 0;
+    loop {
+        let mut asked = 0;
+        while shared.launch.load(Ordering::Acquire) == seen {
+            if shared.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            asked += 1;
+            match asked < SPIN_COUNT {
+                true => std::hint::spin_loop(),
+                false => std::thread::park(),
+            }
+        }
+        seen += 1;
+        let job = *shared.job.lock().expect("nobody panics with a job");
+        run_share(&job, place, threads, shared);
+        shared.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The tasks of one thread.
+fn run_share(job: &Job, place: usize, threads: usize, shared: &Shared) {
+    for task in (place..job.count).step_by(threads) {
+        let number = c_int::try_from(task).expect("tasks are few");
+        // SAFETY: the addresses are those that the launch was given, and it does not return before all tasks did.
+        let code = unsafe {
+            let function = std::mem::transmute::<usize, Task>(job.task);
+            function(number, job.environment as *mut Environment, job.data as *mut c_void)
+        };
+        if code != 0 {
+            shared.has_failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Runs tasks on all threads and waits for them.
+///
+/// # Safety
+///
+/// Only compiled kernels call it, with a function of theirs and its data.
+pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) -> c_int {
+    // A launch inside of a launch has the thread that it is on.
+    let pool = POOL.try_lock().ok();
+    let pool = pool.as_ref().and_then(|pool| pool.as_ref());
+    let threads = pool.as_ref().map_or(1, |pool| pool.workers.len() + 1);
+    let count = usize::try_from(wanted).ok().filter(|count| *count > 0).unwrap_or(threads).min(threads);
+    let meeting = Meeting::default();
+    let number = c_int::try_from(count).expect("threads are few");
+    let mut environment = Environment { barrier: &raw const meeting, count: number };
+    let job = Job {
+        task: task as *const () as usize,
+        data: data as usize,
+        environment: &raw mut environment as usize,
+        count,
+    };
+    let idle = Shared::default();
+    let shared = pool.as_ref().map_or(&idle, |pool| &pool.shared);
+    let workers: Vec<&Thread> = pool.iter().flat_map(|pool| &pool.workers).map(JoinHandle::thread).collect();
+    shared.has_failed.store(false, Ordering::Release);
+    shared.at_work.store(workers.len(), Ordering::Release);
+    *shared.job.lock().expect("nobody panics with a job") = job;
+    shared.launch.fetch_add(1, Ordering::AcqRel);
+    workers.iter().for_each(|worker| worker.unpark());
+    run_share(&job, 0, threads, shared);
+    while shared.at_work.load(Ordering::Acquire) > 0 {
+        std::hint::spin_loop();
+    }
+    if shared.has_failed.load(Ordering::Acquire) { -1 } else { 0 }
+}
+
+/// Waits until all tasks of a launch are here.
+///
+/// # Safety
+///
+/// Only tasks of a launch call it, with the environment that they were given.
+pub unsafe extern "C" fn barrier(_: c_int, environment: *mut Environment) -> c_int {
+    // SAFETY: the launch keeps environment and meeting until all its tasks returned.
+    let (meeting, count) = unsafe { (&*(*environment).barrier, (*environment).count) };
+    let round = meeting.round.load(Ordering::Acquire);
+    let arrived = meeting.arrived.fetch_add(1, Ordering::AcqRel) + 1;
+    if c_int::try_from(arrived) == Ok(count) {
+        meeting.arrived.store(0, Ordering::Release);
+        meeting.round.fetch_add(1, Ordering::AcqRel);
+    } else {
+        while meeting.round.load(Ordering::Acquire) == round {
+            std::hint::spin_loop();
+        }
+    }
+    0
+}

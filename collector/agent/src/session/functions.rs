@@ -1,0 +1,185 @@
+//! The functions that a client asks for by name.
+
+use super::{Files, Object, Refusal, Returned, Session, refuse};
+use crate::emulation;
+use crate::native::{self, Arguments, Kernel, Library};
+use measure::counters::{CounterReader, CounterRequest, CounterSession};
+use measure::host::Facts;
+use measure::{Cache, HostClock, evaluate, measure};
+use remote::agent::{HOST, MEASURE, Order, Told};
+use remote::wire::Value;
+
+/// An environment variable by which the front says that its programs run on an emulator.
+pub const EMULATED: &str = "OPCOLLECT_BOARD_EMULATED";
+
+/// A measurement of an evaluator keeps so many samples.
+const REPEATS_MAX: i64 = 100_000;
+
+/// What every agent can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtin {
+    Upload,
+    Download,
+    Remove,
+    LoadModule,
+    ModuleGetFunction,
+    TimeEvaluator,
+    Threads,
+    Host,
+    Measure,
+}
+
+impl Builtin {
+    /// By TVM's name, or by ours.
+    pub fn of(name: &str) -> Option<Builtin> {
+        Some(match name {
+            "tvm.rpc.server.upload" => Builtin::Upload,
+            "tvm.rpc.server.download" => Builtin::Download,
+            "tvm.rpc.server.remove" => Builtin::Remove,
+            "tvm.rpc.server.load_module" => Builtin::LoadModule,
+            "tvm.rpc.server.ModuleGetFunction" => Builtin::ModuleGetFunction,
+            "runtime.RPCTimeEvaluator" => Builtin::TimeEvaluator,
+            "runtime.NumThreads" => Builtin::Threads,
+            HOST => Builtin::Host,
+            MEASURE => Builtin::Measure,
+            _ => return None,
+        })
+    }
+}
+
+/// A kernel with TVM's rule to time it.
+#[derive(Clone)]
+pub struct Evaluator {
+    kernel: Kernel,
+    rule: measure::Evaluator,
+}
+
+impl Evaluator {
+    /// Seconds of a run, one number of eight bytes for each repeat.
+    pub fn evaluate(&self, arguments: &Arguments) -> Result<Vec<u8>, Refusal> {
+        let none = CounterRequest { backend: measure::counters::Backend::None, ..CounterRequest::default() };
+        let mut counters = CounterSession::open(&none);
+        let mut run = |times| self.kernel.call(arguments, times);
+        let counters: &mut dyn CounterReader = &mut counters;
+        let measured = evaluate(&mut run, &self.rule, &mut HostClock::new(), counters)?;
+        Ok(measured.samples_ns.iter().flat_map(|ns| (ns * 1e-9).to_le_bytes()).collect())
+    }
+}
+
+impl Session {
+    /// Calls one of them.
+    pub(super) fn call_builtin(&mut self, builtin: Builtin, arguments: Vec<Value>) -> Result<Returned, Refusal> {
+        let value = |value| Ok(Returned::Value(value));
+        match (builtin, arguments.as_slice()) {
+            (Builtin::Upload, [Value::Text(name), Value::Bytes(content)]) => {
+                Files::write(&mut self.files, name, content)?;
+                value(Value::None)
+            }
+            (Builtin::Download, [Value::Text(name)]) => value(Value::Bytes(self.files.read(name)?)),
+            (Builtin::Remove, [Value::Text(name)]) => {
+                self.files.remove(name)?;
+                value(Value::None)
+            }
+            (Builtin::LoadModule, [Value::Text(name)]) => {
+                let library = Library::open(&self.files.path(name)?)?;
+                if !native::has_cpus() {
+                    // A client that says nothing of threads gets all, as TVM's server gives them.
+                    native::use_cpus(&self.cpus).map_err(|error| Refusal(error.to_string()))?;
+                }
+                Ok(Returned::Object(Object::Library(library)))
+            }
+            (Builtin::ModuleGetFunction, [Value::Module(library), Value::Text(name), ..]) => {
+                match self.library(*library)?.kernel(name) {
+                    Some(kernel) => Ok(Returned::Object(Object::Kernel(kernel))),
+                    None => value(Value::None),
+                }
+            }
+            (Builtin::Threads, _) => value(Value::Int(self.cpus.len() as i64)),
+            (Builtin::TimeEvaluator, [library, Value::Text(name), _, _, rule @ ..]) => {
+                let rule = rule_of(rule)?;
+                let kernel = self.named(library, name)?;
+                Ok(Returned::Object(Object::Evaluator(Box::new(Evaluator { kernel, rule }))))
+            }
+            (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
+            (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
+                let order: Order =
+                    serde_json::from_str(order).map_err(|error| Refusal(format!("an order to measure: {error}")))?;
+                let kernel = self.named(library, name)?;
+                let arguments = Arguments::new(rest, &self.memory)?;
+                value(Value::Text(measured(&kernel, &arguments, &order, &self.cpus)?))
+            }
+            (builtin, arguments) => refuse(format!("{builtin:?} takes no arguments such as {}", shown(arguments))),
+        }
+    }
+
+    fn named(&self, library: &Value, name: &str) -> Result<Kernel, Refusal> {
+        let Value::Module(library) = library else { return refuse("a board agent times functions of libraries alone") };
+        let kernel = self.library(*library)?.kernel(name);
+        kernel.ok_or_else(|| Refusal(format!("the library has no function `{name}`")))
+    }
+}
+
+/// TVM's rule from its arguments: number, repeat, least milliseconds, durations of zero, cooldown, its distance, bytes to
+/// flush, and a function to call before, which agents do not have.
+fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
+    let number = |place: usize, other: i64| match arguments.get(place) {
+        Some(Value::Int(number)) => Ok(*number),
+        None => Ok(other),
+        Some(other) => refuse(format!("a rule of timing has no {other:?}")),
+    };
+    if !matches!(arguments.get(7), None | Some(Value::None)) && arguments.get(7) != Some(&Value::Text(String::new())) {
+        return refuse("a board agent calls no function before it times");
+    }
+    let bounded = |place, other, most: i64| -> Result<u32, Refusal> {
+        let found = number(place, other)?;
+        u32::try_from(found)
+            .ok()
+            .filter(|_| found <= most)
+            .ok_or_else(|| Refusal(format!("{found} is too many in a rule of timing")))
+    };
+    let flush = u64::try_from(number(6, 0)?).unwrap_or(0);
+    let rule = measure::Evaluator {
+        number: bounded(0, 1, i64::from(u32::MAX))?,
+        repeat: bounded(1, 1, REPEATS_MAX)?,
+        min_repeat_ms: bounded(2, 0, 3_600_000)?,
+        limit_zero_time_iterations: bounded(3, 100, i64::from(u32::MAX))?.max(1),
+        cooldown_interval_ms: bounded(4, 0, 3_600_000)?,
+        repeats_to_cooldown: bounded(5, 1, i64::from(u32::MAX))?.max(1),
+        cache: if flush > 0 { Cache::Cold { flush_bytes: flush } } else { Cache::Warm },
+    };
+    rule.check().map_err(|error| Refusal(error.to_string()))?;
+    Ok(rule)
+}
+
+/// Measures as the local runner does: pinned, with counters around exactly the timed runs.
+fn measured(kernel: &Kernel, arguments: &Arguments, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
+    order.method.check().map_err(|error| Refusal(error.to_string()))?;
+    let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
+        return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
+    };
+    let with_descendants = order.counters.with_descendants || cpus.len() > 1;
+    // Before the threads are made, so that they are counted, too.
+    let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
+    native::use_cpus(cpus).map_err(|error| Refusal(error.to_string()))?;
+    let mut run = |times| kernel.call(arguments, times);
+    json(&measure(&mut run, &order.method, &mut HostClock::new(), &mut counters)?)
+}
+
+fn told(cpus: &[usize]) -> Told {
+    let said = std::env::var_os(EMULATED).map(|_| "the agent was started so".to_owned());
+    Told {
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },
+        emulated: said.or_else(emulation::sign),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Refusal> {
+    serde_json::to_string(value).map_err(|error| Refusal(error.to_string()))
+}
+
+/// Arguments for a message, without what may be long.
+fn shown(arguments: &[Value]) -> String {
+    let text = format!("{arguments:?}");
+    text.chars().take(200).collect()
+}

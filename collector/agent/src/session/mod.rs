@@ -1,0 +1,222 @@
+//! One session, in a process of its own: requests in, answers out, until the client leaves.
+
+mod files;
+mod functions;
+
+pub use functions::EMULATED;
+
+use crate::native::{Arguments, Kernel, Library, Memory};
+use files::Files;
+use functions::{Builtin, Evaluator};
+use measure::affinity;
+use remote::packet::{Code, PACKET_BYTES_MAX, Packet, VERSION};
+use remote::wire::{Device, Tensor, Value};
+use remote::{RemoteError, Waiting};
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// A client may think for so long between two requests.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// What a client can name.
+#[derive(Clone)]
+enum Object {
+    Builtin(Builtin),
+    Library(Library),
+    Kernel(Kernel),
+    Evaluator(Box<Evaluator>),
+}
+
+/// The state of a session.
+pub struct Session {
+    objects: BTreeMap<u64, Object>,
+    next: u64,
+    memory: Memory,
+    files: Files,
+    /// The CPUs of this process, as they were before kernels were pinned to some of them.
+    cpus: Vec<usize>,
+}
+
+/// Why a request was not done, for the client.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+impl From<crate::native::NativeError> for Refusal {
+    fn from(error: crate::native::NativeError) -> Refusal {
+        Refusal(error.to_string())
+    }
+}
+
+fn refuse<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
+    Err(Refusal(why.to_string()))
+}
+
+type Answer = Result<Packet, Refusal>;
+
+/// Serves a client whose key was taken, with files in this folder and so much memory for tensors.
+pub fn serve(stream: TcpStream, folder: &Path, memory_bytes: usize) -> Result<(), RemoteError> {
+    let mut waiting = Waiting::new(stream, IDLE);
+    let mut session = Session {
+        objects: BTreeMap::new(),
+        next: 1,
+        memory: Memory::new(memory_bytes),
+        files: Files::new(folder),
+        cpus: affinity::allowed().unwrap_or_else(|_| vec![0]),
+    };
+    loop {
+        waiting.begin("waiting for a request", IDLE);
+        let request = match Packet::receive(&mut waiting) {
+            Ok(Packet::Shutdown) | Err(RemoteError::Closed { .. }) => return Ok(()),
+            Ok(request) => request,
+            Err(error) => {
+                // What comes next cannot be read either.
+                let _ = Packet::exception(format!("RPCError: {error}")).send(&mut waiting);
+                return Err(error);
+            }
+        };
+        let answer = session.answer(request).unwrap_or_else(|why| Packet::exception(format!("RPCError: {why}")));
+        answer.send(&mut waiting)?;
+    }
+}
+
+impl Session {
+    fn answer(&mut self, request: Packet) -> Answer {
+        match request {
+            Packet::InitServer { version, arguments } => begin(&version, &arguments),
+            Packet::CallFunction { function, arguments } => {
+                let result = self.call(function, arguments)?;
+                Ok(Packet::answer(self.returned(result)))
+            }
+            Packet::CopyFromRemote { tensor, bytes } if bytes > PACKET_BYTES_MAX / 2 => {
+                refuse(format!("{bytes} bytes of {tensor:?} are too many for a packet; copy them in pieces"))
+            }
+            Packet::CopyFromRemote { tensor, bytes } => Ok(Packet::Copied(self.memory.read(&tensor, bytes)?)),
+            Packet::CopyToRemote { tensor, bytes } => {
+                self.memory.write(&tensor, &bytes)?;
+                Ok(Packet::answer(vec![Value::None]))
+            }
+            Packet::List(code, values) => Ok(Packet::answer(vec![self.listed(code, &values)?])),
+            Packet::Shutdown | Packet::Copied(_) => refuse("that is no request"),
+        }
+    }
+
+    fn listed(&mut self, code: Code, values: &[Value]) -> Result<Value, Refusal> {
+        match (code, values) {
+            (Code::GetGlobalFunction, [Value::Text(name)]) => {
+                let found = Builtin::of(name).map(|builtin| self.keep(Object::Builtin(builtin)));
+                Ok(Value::Pointer(found.unwrap_or(0)))
+            }
+            (Code::FreeHandle, [Value::Pointer(handle), ..]) => {
+                let known = self.objects.remove(handle);
+                known.map(|_| Value::None).ok_or_else(|| Refusal(format!("there is nothing with the handle {handle}")))
+            }
+            (Code::SetDevice, [Value::Device(device)]) => cpu(*device).map(|()| Value::None),
+            (Code::GetDeviceAttribute, [Value::Device(device), Value::Int(attribute)]) => {
+                // 0 asks whether the device exists; nobody tells a board's other attributes.
+                Ok(match (cpu(*device).is_ok(), attribute) {
+                    (is_there, 0) => Value::Int(i64::from(is_there)),
+                    _ => Value::None,
+                })
+            }
+            (Code::AllocateData, [Value::Device(device), Value::Int(bytes), Value::Int(_), Value::Type(_)]) => {
+                cpu(*device)?;
+                let bytes = u64::try_from(*bytes).map_err(|_| Refusal(format!("{bytes} bytes are no size")))?;
+                Ok(Value::Pointer(self.memory.allocate(bytes)?))
+            }
+            (Code::AllocateDataWithScope, [Value::Tensor(tensor), ..]) => {
+                cpu(tensor.device)?;
+                let bytes = tensor.bytes().ok_or_else(|| Refusal("a tensor is too large".to_owned()))?;
+                Ok(Value::Pointer(self.memory.allocate(bytes)?))
+            }
+            (Code::FreeData, [Value::Device(_), Value::Pointer(handle)]) => {
+                self.memory.free(*handle)?;
+                Ok(Value::None)
+            }
+            (Code::CopyAmongRemote, [Value::Tensor(from), Value::Tensor(to), ..]) => {
+                let bytes = Tensor::bytes(from).ok_or_else(|| Refusal("a tensor is too large".to_owned()))?;
+                let content = self.memory.read(from, bytes)?;
+                self.memory.write(to, &content)?;
+                Ok(Value::None)
+            }
+            // Everything is done when it is answered, so there is one stream.
+            (Code::StreamSync | Code::FreeStream | Code::SetStream, _) => Ok(Value::None),
+            (Code::CreateStream | Code::GetStream, _) => Ok(Value::Pointer(0)),
+            (code, values) => refuse(format!("a request {code:?} of {values:?} cannot be answered here")),
+        }
+    }
+
+    /// A result as it is answered: the number of its type, then what stands for it.
+    fn returned(&mut self, result: Returned) -> Vec<Value> {
+        let value = match result {
+            Returned::Value(Value::None) => return vec![Value::Int(0), Value::None],
+            Returned::Value(value) => value,
+            Returned::Object(object) => match &object {
+                Object::Library(_) => Value::Module(self.keep(object)),
+                _ => Value::Function(self.keep(object)),
+            },
+        };
+        let kind = Value::Int(value.kind().into());
+        match value {
+            Value::Function(handle) | Value::Module(handle) => vec![kind, Value::Pointer(handle)],
+            other => vec![kind, other],
+        }
+    }
+
+    fn keep(&mut self, object: Object) -> u64 {
+        self.objects.insert(self.next, object);
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Returned, Refusal> {
+        match self.objects.get(&function).cloned() {
+            Some(Object::Builtin(builtin)) => self.call_builtin(builtin, arguments),
+            Some(Object::Kernel(kernel)) => {
+                kernel.call(&Arguments::new(&arguments, &self.memory)?, 1)?;
+                Ok(Returned::Value(Value::None))
+            }
+            Some(Object::Evaluator(evaluator)) => {
+                let arguments = Arguments::new(&arguments, &self.memory)?;
+                Ok(Returned::Value(Value::Bytes(evaluator.evaluate(&arguments)?)))
+            }
+            Some(Object::Library(_)) => refuse("a library cannot be called"),
+            None => refuse(format!("there is no function with the handle {function}")),
+        }
+    }
+
+    fn library(&self, handle: u64) -> Result<Library, Refusal> {
+        match self.objects.get(&handle) {
+            Some(Object::Library(library)) => Ok(library.clone()),
+            _ => refuse(format!("there is no library with the handle {handle}")),
+        }
+    }
+}
+
+/// What a call gives.
+enum Returned {
+    Value(Value),
+    Object(Object),
+}
+
+fn begin(version: &str, arguments: &[Value]) -> Answer {
+    if version != VERSION {
+        return refuse(format!(
+            "version mismatch: the client speaks version {version} of the protocol, this agent {VERSION}"
+        ));
+    }
+    match arguments.first() {
+        None | Some(Value::None) => Ok(Packet::answer(vec![Value::None])),
+        Some(_) => refuse("a board agent makes no sessions behind its own"),
+    }
+}
+
+fn cpu(device: Device) -> Result<(), Refusal> {
+    if device == Device::CPU {
+        Ok(())
+    } else {
+        refuse(format!("a board agent has one CPU and no other device, such as {device:?}"))
+    }
+}

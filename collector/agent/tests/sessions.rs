@@ -1,0 +1,263 @@
+//! Sessions with the real program: what a client can do there, and what cannot harm the next one.
+#![allow(missing_docs)]
+
+use measure::counters::CounterRequest;
+use measure::{Measurement, Method, Plan};
+use remote::agent::{HOST, MEASURE, Order, Told};
+use remote::handshake::Key;
+use remote::packet::Packet;
+use remote::wire::{DataType, Tensor, Value};
+use remote::{Address, RemoteError, Session, Tracker, Waiting, connect};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+const FLOAT: DataType = DataType { code: 2, bits: 32, lanes: 1 };
+
+/// An agent that ends with the test.
+struct Agent {
+    child: Child,
+    address: Address,
+}
+
+impl Agent {
+    fn start(options: &[&str]) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
+        command.args(["serve", "--port", "0"]).args(options).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the program was built");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped"))
+            .read_line(&mut line)
+            .expect("it says where it listens");
+        let address = line.trim().strip_prefix("listening on ").expect(&line).parse().expect("an address");
+        Agent { child, address }
+    }
+
+    fn session(&self) -> Session {
+        Session::open(&self.address, &Key::default(), LONG).expect("the agent listens")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// The kernels, linked for this machine; nothing, said aloud, without a compiler.
+fn kernels() -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, library) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels.c"), folder.path().join("kernels.so"));
+    let made = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    match made {
+        Ok(status) if status.success() => Some(std::fs::read(&library).expect("it was just made")),
+        _ => {
+            eprintln!("skipped: there is no C compiler `cc` here");
+            None
+        }
+    }
+}
+
+fn load(session: &mut Session, kernels: &[u8]) -> u64 {
+    session.upload("kernels.so", kernels.to_vec()).expect("a file");
+    session.load("kernels.so").expect("a library")
+}
+
+fn kernel(session: &mut Session, library: u64, name: &str) -> u64 {
+    let arguments = vec![Value::Module(library), Value::Text(name.to_owned()), Value::Bool(false)];
+    match session.call_named("tvm.rpc.server.ModuleGetFunction", arguments) {
+        Ok(Value::Function(handle)) => handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two tensors of so many numbers: 0, 1, 2 …, and zeros.
+fn tensors(session: &mut Session, count: i64) -> [Tensor; 2] {
+    let [from, to] = [0; 2].map(|_| session.allocate(FLOAT, &[count]).expect("memory"));
+    let numbers: Vec<u8> = (0..count).flat_map(|number| (number as f32).to_le_bytes()).collect();
+    session.write(&from, &numbers).expect("they fit");
+    [from, to]
+}
+
+fn refusal(result: Result<impl std::fmt::Debug, RemoteError>) -> String {
+    match result {
+        Err(RemoteError::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_kernel_is_uploaded_filled_run_and_measured() {
+    let Some(kernels) = kernels() else { return };
+    let agent = Agent::start(&[]);
+    let mut session = agent.session();
+    let library = load(&mut session, &kernels);
+    let main = kernel(&mut session, library, "main");
+    // More than one packet's piece.
+    let count = 3 << 20;
+    let [from, to] = tensors(&mut session, count);
+    let arguments = || vec![Value::Tensor(from.clone()), Value::Tensor(to.clone())];
+    session.call(main, arguments()).expect("it works");
+    let last = session.read(&to).expect("it is there");
+    assert_eq!(last.len() as i64, 4 * count);
+    assert_eq!(last[last.len() - 4..], (count as f32).to_le_bytes());
+    assert!(refusal(session.call(main, vec![])).contains("TypeError: two tensors are wanted"));
+
+    let plan = Plan { samples_min: 3, samples_max: 5, ..Plan::default() };
+    let order = Order { threads: 1, method: Method::Sample(plan), counters: CounterRequest::default() };
+    let mut asked = vec![Value::Module(library), Value::Text("main".to_owned())];
+    asked.push(Value::Text(serde_json::to_string(&order).expect("JSON")));
+    asked.extend(arguments());
+    let Ok(Value::Text(text)) = session.call_named(MEASURE, asked) else { panic!("no measurement") };
+    let measured: Measurement = serde_json::from_str(&text).expect("a measurement");
+    assert!(measured.n >= 3 && measured.first_run_ns > 0 && measured.median_ns > 0.0, "{measured:?}");
+
+    // TVM's rule: four repeats of at least two milliseconds.
+    let rule = [3, 4, 2, 100, 0, 1, 0].map(Value::Int);
+    let mut asked = vec![Value::Module(library), Value::Text("main".to_owned()), Value::Int(1), Value::Int(0)];
+    asked.extend(rule);
+    asked.push(Value::Text(String::new()));
+    let Ok(Value::Function(timed)) = session.call_named("runtime.RPCTimeEvaluator", asked) else {
+        panic!("no evaluator")
+    };
+    let Ok(Value::Bytes(bytes)) = session.call(timed, arguments()) else { panic!("no times") };
+    let seconds: Vec<f64> = bytes.chunks(8).map(|one| f64::from_le_bytes(one.try_into().expect("8 bytes"))).collect();
+    assert!(seconds.len() == 4 && seconds.iter().all(|time| *time > 0.0), "{seconds:?}");
+}
+
+#[test]
+fn what_ends_a_session_does_not_end_the_agent() {
+    let Some(kernels) = kernels() else { return };
+    let agent = Agent::start(&["--session-seconds", "30"]);
+    for (name, sign) in [("crash", "SIGSEGV"), ("overrun", "SIGSEGV")] {
+        let mut session = agent.session();
+        let library = load(&mut session, &kernels);
+        let function = kernel(&mut session, library, name);
+        let [from, to] = tensors(&mut session, 16);
+        let why = refusal(session.call(function, vec![Value::Tensor(from), Value::Tensor(to)]));
+        assert!(why.contains("the session crashed") && why.contains(sign), "{name}: {why}");
+    }
+    // The client's own limit of a session is shorter than the agent's.
+    let key = Key { timeout: Some(Duration::from_millis(500)), ..Key::default() };
+    let mut session = Session::open(&agent.address, &key, LONG).expect("the agent is there");
+    let library = load(&mut session, &kernels);
+    let function = kernel(&mut session, library, "endless");
+    let why = refusal(session.call(function, vec![]));
+    assert!(why.contains("RPCSessionTimeoutError"), "{why}");
+    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+}
+
+#[test]
+fn bad_requests_are_refused_and_the_session_goes_on() {
+    let agent = Agent::start(&["--memory-mib", "64"]);
+    let mut session = agent.session();
+    for name in ["../x", "/etc/x", ".", "a/b", ""] {
+        assert!(refusal(session.upload(name, vec![1])).contains("no plain name"), "{name}");
+    }
+    assert!(refusal(session.allocate(FLOAT, &[1 << 40])).contains("out of memory"));
+    assert!(refusal(session.allocate(FLOAT, &[i64::MAX, i64::MAX])).contains("no machine has memory"));
+    let tensor = session.allocate(FLOAT, &[4]).expect("memory");
+    assert!(refusal(session.write(&tensor, &[0; 17])).contains("not in a block"));
+    assert!(
+        refusal(session.write(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0])).contains("not in a block")
+    );
+    assert!(refusal(session.read(&Tensor { data: 99, ..tensor.clone() })).contains("no memory 99"));
+    session.free(&tensor).expect("it was there");
+    assert!(refusal(session.free(&tensor)).contains("no memory"));
+    session.upload("text.so", b"no library at all, but text".to_vec()).expect("a file");
+    assert!(refusal(session.load("text.so")).contains("link the object"));
+    let mut foreign = b"\x7fELF".to_vec();
+    foreign.resize(20, 0);
+    foreign[18] = 243;
+    session.upload("foreign.so", foreign).expect("a file");
+    assert!(refusal(session.load("foreign.so")).contains("wrong architecture"));
+    assert!(refusal(session.call(12345, vec![])).contains("no function"));
+    assert_eq!(session.function("no such function"), Ok(None));
+    let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
+    let told: Told = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((told.facts.architecture.as_str(), told.emulated), (std::env::consts::ARCH, None));
+}
+
+#[test]
+fn keys_secrets_and_versions_are_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "sesame\n").expect("a file");
+    let agent = Agent::start(&["--key", "board", "--secret-file", file.to_str().expect("text"), "--emulated"]);
+    let open = |name: &str, secret: Option<&str>| {
+        let key = Key { name: name.to_owned(), secret: secret.map(str::to_owned), timeout: None };
+        Session::open(&agent.address, &key, LONG)
+    };
+    for (name, secret) in [("board", None), ("board", Some("sesam")), ("other", Some("sesame")), ("", Some("sesame"))] {
+        assert!(matches!(open(name, secret), Err(RemoteError::KeyRefused { .. })), "{name} {secret:?}");
+    }
+    let mut session = open("board", Some("sesame")).expect("both are right");
+    let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
+    assert!(serde_json::from_str::<Told>(&told).expect("JSON").emulated.is_some());
+    drop(session);
+
+    let mut waiting = connect(&agent.address, LONG).expect("it listens");
+    let key = Key { name: "board".to_owned(), secret: Some("sesame".to_owned()), timeout: None };
+    remote::handshake::offer(&key, &agent.address, &mut waiting).expect("both are right");
+    Packet::InitServer { version: "0.7.0".to_owned(), arguments: vec![] }.send(&mut waiting).expect("sent");
+    let Ok(Packet::List(_, values)) = Packet::receive(&mut waiting) else { panic!("no answer") };
+    assert!(format!("{values:?}").contains("version mismatch"), "{values:?}");
+}
+
+#[test]
+fn beyond_loopback_a_secret_is_wanted() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opcollect-board"));
+    let refused = command.args(["serve", "--bind", "0.0.0.0", "--port", "0"]).output().expect("the program was built");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(3) && said.contains("--secret-file") && said.contains("tunnel"), "{said}");
+}
+
+/// A server that does this with whoever connects, and then keeps silent.
+fn stranger(does: impl Fn(&mut std::net::TcpStream) + Send + 'static) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            does(&mut stream);
+            kept.push(stream);
+        }
+    });
+    Address { host: "127.0.0.1".to_owned(), port }
+}
+
+#[test]
+fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
+    let open = |address: &Address| Session::open(address, &Key::default(), Duration::from_millis(300)).map(drop);
+    let speaks = stranger(|stream| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").expect("sent"));
+    let Err(RemoteError::SpeaksOtherwise { got, .. }) = open(&speaks) else { panic!("a stranger was taken") };
+    assert_eq!(got, "`HTTP…`");
+    let is_late = Instant::now();
+    for silent in [stranger(|_| ()), stranger(|stream| stream.write_all(&[0x71, 0xf2]).expect("sent"))] {
+        assert!(matches!(open(&silent), Err(RemoteError::TimedOut { limit_ms: 300, .. })));
+        let tracker = Tracker::open(&silent, Duration::from_millis(300)).map(drop);
+        assert!(matches!(tracker, Err(RemoteError::TimedOut { .. })), "{tracker:?}");
+    }
+    // Four waits of 0.3 s; a test must not depend on more than that they end.
+    assert!(is_late.elapsed() < Duration::from_secs(30));
+    // One byte now and then does not put the end off.
+    let drips = stranger(|stream| {
+        let mut stream = stream.try_clone().expect("a copy");
+        std::thread::spawn(move || {
+            while stream.write_all(&[0x71]).is_ok() {
+                std::thread::sleep(Duration::from_millis(150))
+            }
+        });
+    });
+    assert!(open(&drips).is_err());
+    let announces = stranger(|stream| {
+        let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), LONG);
+        remote::handshake::answer(remote::handshake::Verdict::Taken, "x", &mut waiting).expect("sent");
+        stream.write_all(&u64::MAX.to_le_bytes()).expect("sent");
+    });
+    assert!(matches!(open(&announces), Err(RemoteError::Malformed(_))));
+    let nobody = Address { host: "127.0.0.1".to_owned(), port: 1 };
+    assert!(matches!(open(&nobody), Err(RemoteError::Unreachable { .. })));
+}

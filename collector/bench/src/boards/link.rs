@@ -1,0 +1,102 @@
+//! From an object file to a library that a board can load: the system's linker for its kind of machine.
+//!
+//! It is called through a C compiler, which adds what the processor lacks, such as the division of integers on a Cortex-A9.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// No link of an operator takes nearly so long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A command that links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linker {
+    words: Vec<String>,
+}
+
+/// Why something was not linked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LinkError {
+    #[error("cannot start the linker `{0}`: {1}")]
+    Missing(String, String),
+    #[error("the linker `{0}` says: {1}")]
+    Refused(String, String),
+    #[error("the linker `{0}` took longer than a minute")]
+    TimedOut(String),
+    #[error("cannot keep what is linked: {0}")]
+    Folder(String),
+}
+
+impl Linker {
+    /// The one of a command line, such as `zig cc -target aarch64-linux-gnu`.
+    pub fn new(command: &str) -> Linker {
+        Linker { words: command.split_whitespace().map(str::to_owned).collect() }
+    }
+
+    /// The usual one for an architecture, as Rust names it.
+    pub fn of(architecture: &str) -> Linker {
+        let program = match architecture {
+            own if own == std::env::consts::ARCH => "cc",
+            "arm" => "arm-linux-gnueabihf-gcc",
+            "aarch64" => "aarch64-linux-gnu-gcc",
+            "x86_64" => "x86_64-linux-gnu-gcc",
+            _ => "cc",
+        };
+        Linker::new(program)
+    }
+
+    /// Whether there is such a program.
+    pub fn check(&self) -> Result<(), LinkError> {
+        let mut command = self.command()?;
+        let started =
+            command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        started.map(drop).map_err(|error| LinkError::Missing(self.name(), error.to_string()))
+    }
+
+    /// Links an object into a library.
+    pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, LinkError> {
+        let folder = |error: std::io::Error| LinkError::Folder(error.to_string());
+        let place = tempfile::Builder::new().prefix("opcollect-link-").tempdir().map_err(folder)?;
+        let file = |name: &str| -> PathBuf { place.path().join(name) };
+        std::fs::write(file("kernel.o"), object).map_err(folder)?;
+        let said = std::fs::File::create(file("said")).map_err(folder)?;
+        let mut command = self.command()?;
+        command.args(["-shared", "-fPIC", "-o"]).arg(file("kernel.so")).arg(file("kernel.o")).arg("-lm");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let mut child = command.spawn().map_err(|error| LinkError::Missing(self.name(), error.to_string()))?;
+        let until = Instant::now() + LIMIT;
+        let status = loop {
+            match child.try_wait().map_err(folder)? {
+                Some(status) => break status,
+                None if Instant::now() >= until => {
+                    let _ = child.kill().and_then(|()| child.wait());
+                    return Err(LinkError::TimedOut(self.name()));
+                }
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        if status.success() {
+            return std::fs::read(file("kernel.so")).map_err(folder);
+        }
+        let mut text = String::new();
+        let _ = std::fs::File::open(file("said")).and_then(|said| said.take(2000).read_to_string(&mut text));
+        Err(LinkError::Refused(self.name(), text.trim().to_owned()))
+    }
+
+    fn name(&self) -> String {
+        self.words.join(" ")
+    }
+
+    fn command(&self) -> Result<Command, LinkError> {
+        let (program, rest) = self
+            .words
+            .split_first()
+            .ok_or_else(|| LinkError::Missing(String::new(), "no program is named".to_owned()))?;
+        let mut command = Command::new(program);
+        command.args(rest);
+        Ok(command)
+    }
+}

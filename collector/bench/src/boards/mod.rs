@@ -1,0 +1,262 @@
+//! The bench of boards: built here, run there.
+//!
+//! One thread gives builds to the workers of this machine, and one for each device does runs, each from the first request
+//! to the comparison. A device that is lost costs the run that it was at; its thread looks for it, or for another one of its
+//! key, for as long as the patience says. When none is left, what waits is told that nothing can be started.
+
+mod device;
+mod link;
+mod run;
+mod timing;
+
+pub use device::{Access, At, Device};
+pub use link::{LinkError, Linker};
+
+use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work, Workers};
+use job::prepared::PreparedTasks;
+use job::{RunJob, RunReply};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use worker::Fault;
+
+/// How often somebody who waits looks whether it is to go on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A run with its ticket and its deadline.
+type Run = (Ticket, RunJob, Duration);
+
+/// Builders here and devices there.
+pub struct Boards {
+    builds: Option<Sender<(Ticket, job::BuildJob)>>,
+    shared: Arc<Shared>,
+    events: Receiver<(u64, Ticket, Done)>,
+    threads: Vec<JoinHandle<()>>,
+    versions: Versions,
+    /// What needed nobody to be answered.
+    answered: VecDeque<(Ticket, Done)>,
+    in_hand: usize,
+    round: u64,
+}
+
+/// What the threads share.
+struct Shared {
+    runs: Mutex<VecDeque<Run>>,
+    is_more: Condvar,
+    /// Which work is still wanted: abandoning begins another round.
+    round: AtomicU64,
+    is_over: AtomicBool,
+    /// Devices that work, or are looked for.
+    alive: Mutex<usize>,
+    /// Why the last one was given up.
+    lost: Mutex<Option<String>>,
+}
+
+impl Boards {
+    /// Boards: builds go to these workers, runs to so many devices at once.
+    pub fn new(
+        mut workers: Workers,
+        access: &Access,
+        linker: &Linker,
+        devices: usize,
+        jobs: u32,
+    ) -> Result<Boards, Fault> {
+        let versions = workers.capability(Ability::Build)?;
+        let (tell, events) = channel();
+        let (builds, asked) = channel();
+        let devices = devices.max(1);
+        let shared = Arc::new(Shared {
+            runs: Mutex::default(),
+            is_more: Condvar::new(),
+            round: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            alive: Mutex::new(devices),
+            lost: Mutex::default(),
+        });
+        let builder = {
+            let (shared, tell) = (Arc::clone(&shared), tell.clone());
+            std::thread::spawn(move || build(workers, &asked, &shared, &tell))
+        };
+        let device = |_| {
+            let (shared, tell) = (Arc::clone(&shared), tell.clone());
+            let (access, linker) = (access.clone(), linker.clone());
+            std::thread::spawn(move || serve(&access, &linker, jobs, &shared, &tell))
+        };
+        let threads = std::iter::once(builder).chain((0..devices).map(device)).collect();
+        Ok(Boards {
+            builds: Some(builds),
+            shared,
+            events,
+            threads,
+            versions,
+            answered: VecDeque::new(),
+            in_hand: 0,
+            round: 0,
+        })
+    }
+
+    /// Whether no device is left, and why.
+    fn lost(&self) -> Option<String> {
+        let alive = *self.shared.alive.lock().expect("nobody panics with it");
+        if alive > 0 {
+            return None;
+        }
+        self.shared.lost.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Bench for Boards {
+    fn capability(&mut self, _: Ability) -> Result<Versions, Fault> {
+        Ok(self.versions.clone())
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        self.in_hand += 1;
+        match work {
+            Work::Build(job) => {
+                let builds = self.builds.as_ref().expect("builds are taken until the end");
+                // The thread that takes them ends after this value.
+                let _ = builds.send((ticket, job));
+            }
+            Work::Run(job, deadline) => {
+                self.shared.runs.lock().expect("nobody panics with it").push_back((ticket, job, deadline));
+                self.shared.is_more.notify_one();
+            }
+            Work::Library(..) | Work::Network(..) => {
+                let why = "a board runs compiled operators; libraries and whole models run on this machine alone";
+                let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
+                self.answered.push_back((ticket, Done::Ran(ran)));
+            }
+        }
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        loop {
+            if self.in_hand == 0 || !goes_on() {
+                return None;
+            }
+            if let Some(answered) = self.answered.pop_front() {
+                self.in_hand -= 1;
+                return Some(answered);
+            }
+            match self.events.recv_timeout(LOOK) {
+                Ok((round, ticket, done)) if round == self.round => {
+                    self.in_hand -= 1;
+                    return Some((ticket, done));
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let Some(why) = self.lost() else { continue };
+                    let waiting = self.shared.runs.lock().expect("nobody panics with it").pop_front();
+                    if let Some((ticket, ..)) = waiting {
+                        self.in_hand -= 1;
+                        let ran = Ran { began: SystemTime::now(), reply: Err(Fault::CannotStart { why }) };
+                        return Some((ticket, Done::Ran(ran)));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.round = self.shared.round.fetch_add(1, Ordering::AcqRel) + 1;
+        self.shared.runs.lock().expect("nobody panics with it").clear();
+        self.answered.clear();
+        self.in_hand = 0;
+    }
+}
+
+impl Drop for Boards {
+    fn drop(&mut self) {
+        self.abandon();
+        self.builds = None;
+        {
+            // Whoever looks for work sees the end or is waiting already.
+            let _runs = self.shared.runs.lock().expect("nobody panics with it");
+            self.shared.is_over.store(true, Ordering::Release);
+        }
+        self.shared.is_more.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Builds what is asked for, on the workers of this machine.
+fn build(
+    mut workers: Workers,
+    asked: &Receiver<(Ticket, job::BuildJob)>,
+    shared: &Shared,
+    tell: &Sender<(u64, Ticket, Done)>,
+) {
+    let mut round = 0;
+    while let Ok((ticket, job)) = asked.recv() {
+        round = match shared.round.load(Ordering::Acquire) {
+            same if same == round => round,
+            newer => {
+                workers.abandon();
+                newer
+            }
+        };
+        workers.submit(ticket, Work::Build(job));
+        loop {
+            for (ticket, job) in asked.try_iter() {
+                workers.submit(ticket, Work::Build(job));
+            }
+            let mut is_wanted = || shared.round.load(Ordering::Acquire) == round;
+            let Some((ticket, done)) = workers.next(&mut is_wanted) else { break };
+            if tell.send((round, ticket, done)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Does runs on one device after the other.
+fn serve(access: &Access, linker: &Linker, jobs: u32, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
+    let mut prepared = PreparedTasks::default();
+    let mut device: Option<(Device, u32)> = None;
+    let is_wanted = || !shared.is_over.load(Ordering::Acquire);
+    while wait_for_work(shared) {
+        if device.is_none() {
+            match Device::open_again(access, &is_wanted) {
+                Ok(opened) => device = Some((opened, 0)),
+                Err(error) => {
+                    let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
+                    *shared.lost.lock().expect("nobody panics with it") = Some(format!("{error}{hint}"));
+                    break;
+                }
+            }
+        }
+        let Some((open, done)) = &mut device else { continue };
+        let (round, run) = {
+            let mut runs = shared.runs.lock().expect("nobody panics with it");
+            (shared.round.load(Ordering::Acquire), runs.pop_front())
+        };
+        let Some((ticket, job, deadline)) = run else { continue };
+        let began = SystemTime::now();
+        let reply = run::run(open, &mut prepared, linker, &job, deadline);
+        *done += 1;
+        // What wrote wrong numbers may have written elsewhere, too; what failed may have left something behind.
+        let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Unsupported(_)));
+        if !is_clean || !open.session.is_open() || *done >= jobs {
+            device = None;
+        }
+        if tell.send((round, ticket, Done::Ran(Ran { began, reply }))).is_err() {
+            break;
+        }
+    }
+    *shared.alive.lock().expect("nobody panics with it") -= 1;
+}
+
+/// Waits until there is something to run; whether there is, and not the end.
+fn wait_for_work(shared: &Shared) -> bool {
+    let runs = shared.runs.lock().expect("nobody panics with it");
+    let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);
+    let _runs = shared.is_more.wait_while(runs, nothing).expect("nobody panics with it");
+    !shared.is_over.load(Ordering::Acquire)
+}

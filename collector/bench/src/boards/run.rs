@@ -1,0 +1,151 @@
+//! One job on a device: link, upload, fill, measure, compare.
+
+use super::device::Device;
+use super::link::Linker;
+use super::timing::{Loaded, by_agent, by_evaluator};
+use anyhow::Context;
+use job::prepared::{Prepared, PreparedTasks};
+use job::{Measured, RunJob, RunReply};
+use models::DType;
+use reference::Rounding;
+use remote::RemoteError;
+use remote::agent::Order;
+use remote::wire::{DataType, Tensor, Value};
+use std::time::{Duration, Instant};
+use worker::Fault;
+
+/// The entry that every artifact has.
+const ENTRY: &str = "main";
+
+/// Why a job did not end with a time.
+enum Stop {
+    /// The device, or the way to it.
+    Remote(RemoteError),
+    /// This side.
+    Here(anyhow::Error),
+}
+
+impl From<RemoteError> for Stop {
+    fn from(error: RemoteError) -> Stop {
+        Stop::Remote(error)
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Stop {
+        Stop::Here(error)
+    }
+}
+
+/// Runs a job within its deadline. Whether the session can be used again is asked of the session.
+pub fn run(
+    device: &mut Device,
+    prepared: &mut PreparedTasks,
+    linker: &Linker,
+    job: &RunJob,
+    deadline: Duration,
+) -> Result<RunReply, Fault> {
+    let until = Instant::now() + deadline;
+    match try_run(device, prepared, linker, job, until) {
+        Ok(reply) => Ok(reply),
+        Err(Stop::Here(error)) => Ok(RunReply::Failed(format!("{error:#}"))),
+        Err(Stop::Remote(error)) => fault(error, deadline),
+    }
+}
+
+/// What an error of the device means for the job.
+fn fault(error: RemoteError, deadline: Duration) -> Result<RunReply, Fault> {
+    let limit_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
+    match error {
+        RemoteError::TimedOut { .. } => Err(Fault::TimedOut { limit_ms }),
+        RemoteError::Refused(why) if why.contains("RPCSessionTimeoutError") => Err(Fault::TimedOut { limit_ms }),
+        RemoteError::Refused(why) if why.contains("the session crashed") => Err(Fault::Lost { why }),
+        RemoteError::Refused(why) => Ok(RunReply::Failed(why)),
+        RemoteError::Malformed(why) => Err(Fault::Corrupt { why }),
+        other => Err(Fault::Lost { why: other.to_string() }),
+    }
+}
+
+fn try_run(
+    device: &mut Device,
+    prepared: &mut PreparedTasks,
+    linker: &Linker,
+    job: &RunJob,
+    until: Instant,
+) -> Result<RunReply, Stop> {
+    if job.device.is_some() || job.tvm_evaluator.is_some() {
+        return Ok(RunReply::Unsupported("a board runs code for its CPU, and measures by our rule".to_owned()));
+    }
+    let prepared = prepared.get(&job.task, job.seed, job.is_checked)?;
+    let library = linker.link(&job.object).map_err(|error| Stop::Here(error.into()))?;
+    device.session.limit(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+    let session = &mut device.session;
+    // A library that is in use must keep its file: TVM's server would write the next one into it.
+    device.uploads += 1;
+    let file = format!("kernel-{}.so", device.uploads);
+    session.upload(&file, library)?;
+    let library = session.load(&file)?;
+    let tensors = fill(device, prepared, job)?;
+    let loaded = Loaded { library, name: ENTRY, tensors: &tensors };
+    let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
+    device.session.limit(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+    let session = &mut device.session;
+    let measurement = match device.told {
+        Some(_) => by_agent(session, &loaded, &order)?,
+        None => by_evaluator(session, &loaded, &order)?,
+    };
+    let output = tensors.last().context("an artifact has an output")?;
+    let check = match job.is_checked {
+        true => Some(prepared.check(session.read(output)?, Rounding::None)?),
+        false => None,
+    };
+    tensors.iter().try_for_each(|tensor| session.free(tensor))?;
+    session.release(library)?;
+    session.call_named("tvm.rpc.server.remove", vec![Value::Text(file)])?;
+    if let Some(check) = check.filter(|check| !check.is_right) {
+        return Ok(RunReply::WrongResult(check));
+    }
+    // What the agent's process takes says nothing of the operator.
+    Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, 0))))
+}
+
+/// Tensors on the board: inputs as the code wants them, and an output of a pattern that no result is.
+fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
+    let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
+    if packings.len() != prepared.inputs.len() {
+        return Err(anyhow::anyhow!("the artifact takes another number of parameters than the task").into());
+    }
+    let mut tensors = Vec::with_capacity(packings.len() + 1);
+    for (input, packing) in prepared.inputs.iter().zip(packings) {
+        let extents = input.ty().extents().context("a dimension is a symbol")?;
+        let dtype = input.ty().dtype;
+        let tensor = device.session.allocate(data_type(packing.dtype(dtype)), &packing.extents(&extents))?;
+        let element_bytes = usize::try_from(dtype.bytes()).context("an element has a size")?;
+        device.session.write(&tensor, &packing.pack(&extents, element_bytes, input.bytes()))?;
+        tensors.push(tensor);
+    }
+    let ty = prepared.output();
+    let extents = ty.extents().context("a dimension is a symbol")?;
+    let output = device.session.allocate(data_type(ty.dtype), &result.extents(&extents))?;
+    let bytes = usize::try_from(ty.bytes().context("a dimension is a symbol")?).context("a tensor fits into memory")?;
+    device.session.write(&output, &vec![0xff; bytes])?;
+    tensors.push(output);
+    Ok(tensors)
+}
+
+/// A type of elements, as DLPack numbers them.
+fn data_type(dtype: DType) -> DataType {
+    const INTEGER: u8 = 0;
+    const UNSIGNED: u8 = 1;
+    const FLOAT: u8 = 2;
+    const BRAIN_FLOAT: u8 = 4;
+    const BOOLEAN: u8 = 6;
+    let code = match dtype {
+        DType::F32 | DType::F16 | DType::F64 => FLOAT,
+        DType::BF16 => BRAIN_FLOAT,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => INTEGER,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 => UNSIGNED,
+        DType::Bool => BOOLEAN,
+    };
+    DataType { code, bits: 8 * u8::try_from(dtype.bytes()).expect("an element has at most 8 bytes"), lanes: 1 }
+}

@@ -1,0 +1,150 @@
+//! Times of a kernel on a board.
+//!
+//! Our agent measures there as the local runner does. TVM's own server has an evaluator, which is asked for one batch after
+//! the other: the rule of when to stop is then ours, on a clock that only the reported times move.
+
+use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
+use measure::{Clock, Measurement, Method, Plan};
+use remote::agent::{MEASURE, Order};
+use remote::wire::{Device, Tensor, Value};
+use remote::{RemoteError, Session};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The evaluator of every server of TVM.
+const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
+
+/// A kernel on a board, with its arguments.
+pub struct Loaded<'a> {
+    /// Handle of its library.
+    pub library: u64,
+    /// Its name there.
+    pub name: &'a str,
+    /// Inputs, then the output.
+    pub tensors: &'a [Tensor],
+}
+
+impl Loaded<'_> {
+    fn arguments(&self) -> impl Iterator<Item = Value> {
+        self.tensors.iter().cloned().map(Value::Tensor)
+    }
+}
+
+/// Lets the agent measure.
+pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
+    let text = serde_json::to_string(order).expect("an order holds only JSON values");
+    let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
+    arguments.extend(loaded.arguments());
+    match session.call_named(MEASURE, arguments)? {
+        Value::Text(text) => serde_json::from_str(&text)
+            .map_err(|error| RemoteError::Malformed(format!("a measurement cannot be read: {error}"))),
+        other => Err(RemoteError::Malformed(format!("a measurement was answered by {other:?}"))),
+    }
+}
+
+/// Measures through the evaluator of TVM. What it does not tell is zero: the first run, and time of processors.
+pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
+    let Method::Sample(plan) = &order.method else {
+        return Err(RemoteError::Refused("TVM's rule is not asked for over RPC".to_owned()));
+    };
+    take_threads(session, order.threads)?;
+    let evaluator = session.function(EVALUATOR)?;
+    let evaluator = evaluator.ok_or_else(|| RemoteError::Refused(format!("the server has no `{EVALUATOR}`")))?;
+    let now = Rc::new(Cell::new(0));
+    let mut clock = ReportedClock(Rc::clone(&now));
+    let mut run = |times: u32| -> Result<(), RemoteError> {
+        let seconds = batch(session, evaluator, loaded, times, plan)?;
+        now.set(now.get() + (seconds * 1e9 * f64::from(times)).round().max(0.0) as u64);
+        Ok(())
+    };
+    // The server empties caches itself, and does so before each of its batches.
+    let plan = match plan.cache {
+        measure::Cache::Warm => plan.clone(),
+        measure::Cache::Cold { .. } => Plan { cache: measure::Cache::Warm, batch_runs_max: 1, ..plan.clone() },
+    };
+    let none = CounterRequest { backend: Backend::None, ..order.counters.clone() };
+    let mut counters = CounterSession::open(&none);
+    let counters: &mut dyn CounterReader = &mut counters;
+    let measured = measure::sample(&mut run, &plan, &mut clock, counters)?;
+    Ok(Measurement { first_run_ns: 0, warnings: without_first(&measured), ..measured })
+}
+
+/// The first run of an evaluator is not timed, so nothing can be said of it.
+fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
+    let is_first = |warning: &&measure::Warning| matches!(warning, measure::Warning::FirstRunSlow { .. });
+    measured.warnings.iter().filter(|warning| !is_first(warning)).cloned().collect()
+}
+
+/// Seconds of a run, by one batch.
+fn batch(
+    session: &mut Session,
+    evaluator: u64,
+    loaded: &Loaded<'_>,
+    times: u32,
+    plan: &Plan,
+) -> Result<f64, RemoteError> {
+    let flush_bytes = match plan.cache {
+        measure::Cache::Warm => 0,
+        measure::Cache::Cold { flush_bytes } => i64::try_from(flush_bytes).unwrap_or(i64::MAX),
+    };
+    let Device { kind, id } = Device::CPU;
+    // Runs, repeats, least milliseconds, durations of zero, cooldown, its distance, bytes to flush, what to call before.
+    let rule = [i64::from(times), 1, 0, 100, 0, 1, flush_bytes].map(Value::Int);
+    let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned())];
+    arguments.extend([Value::Int(kind.into()), Value::Int(id.into())]);
+    arguments.extend(rule);
+    arguments.push(Value::Text(String::new()));
+    let Value::Function(timed) = session.call(evaluator, arguments)? else {
+        return Err(RemoteError::Malformed("an evaluator made no function".to_owned()));
+    };
+    let answer = session.call(timed, loaded.arguments().collect())?;
+    session.release(timed)?;
+    match answer {
+        Value::Bytes(bytes) if bytes.len() == 8 => {
+            let seconds = f64::from_le_bytes(bytes.try_into().expect("just counted"));
+            let is_time = seconds.is_finite() && (0.0..1e6).contains(&seconds);
+            if is_time { Ok(seconds) } else { Err(RemoteError::Malformed(format!("a run took {seconds} s"))) }
+        }
+        other => Err(RemoteError::Malformed(format!("an evaluator answered {other:?}"))),
+    }
+}
+
+/// Gives the server's pool so many threads.
+fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError> {
+    const BIG_CORES: i64 = 1;
+    let wanted = i64::try_from(threads).unwrap_or(i64::MAX);
+    let Some(configure) = session.function("runtime.config_threadpool")? else { return Ok(()) };
+    session.call(configure, vec![Value::Int(BIG_CORES), Value::Int(wanted)])?;
+    let Some(count) = session.function("runtime.NumThreads")? else { return Ok(()) };
+    match session.call(count, Vec::new())? {
+        Value::Int(found) if found == wanted => Ok(()),
+        found => Err(RemoteError::Refused(format!(
+            "{threads} threads are wanted and the server's pool has {found:?}; start it with TVM_NUM_THREADS={threads}"
+        ))),
+    }
+}
+
+/// A clock that stands still but for the times that a server reports.
+struct ReportedClock(Rc<Cell<u64>>);
+
+impl Clock for ReportedClock {
+    fn now_ns(&mut self) -> u64 {
+        self.0.get()
+    }
+
+    /// Nobody tells the precision of a far clock; a microsecond is more than any of them has.
+    fn precision_ns(&self) -> u64 {
+        1000
+    }
+
+    fn usage(&mut self) -> Usage {
+        Usage::default()
+    }
+
+    fn speed_probe_ns(&mut self) -> u64 {
+        1
+    }
+
+    fn sleep(&mut self, _: Duration) {}
+}

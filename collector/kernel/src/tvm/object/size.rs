@@ -1,0 +1,26 @@
+//! How much machine code an object file has, of 32 bits or 64.
+
+use object::LittleEndian;
+use object::elf::{FileHeader32, FileHeader64, SHF_ALLOC, SHF_EXECINSTR};
+use object::read::Result;
+use object::read::elf::{FileHeader, SectionHeader};
+
+/// The place of the word width in a file, and what it is for 32 bits.
+const WIDTH: (usize, u8) = (4, 1);
+
+/// The sizes of all sections that are loaded to be executed.
+pub fn code_bytes(bytes: &[u8]) -> Result<u64> {
+    match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
+        true => code::<FileHeader32<LittleEndian>>(bytes),
+        false => code::<FileHeader64<LittleEndian>>(bytes),
+    }
+}
+
+fn code<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<u64> {
+    let header = Header::parse(bytes)?;
+    let endian = header.endian()?;
+    let wanted = SHF_ALLOC.0 | SHF_EXECINSTR.0;
+    let sections = header.sections(endian, bytes)?;
+    let code = sections.iter().filter(|section| section.sh_flags(endian).0 & wanted == wanted);
+    Ok(code.fold(0, |all: u64, section| all.saturating_add(section.sh_size(endian).into())))
+}

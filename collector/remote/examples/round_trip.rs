@@ -1,0 +1,22 @@
+//! Times round trips of a session: `round_trip HOST:PORT KEY FUNCTION COUNT` prints nanoseconds of each, one a line.
+#![allow(clippy::print_stdout)]
+
+use remote::handshake::Key;
+use remote::{Address, Session};
+use std::time::{Duration, Instant};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let [address, name, function, count] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
+        return Err("usage: round_trip HOST:PORT KEY FUNCTION COUNT".into());
+    };
+    let address: Address = address.parse()?;
+    let key = Key { name: name.clone(), ..Key::default() };
+    let mut session = Session::open(&address, &key, Duration::from_secs(30))?;
+    let function = session.function(function)?.ok_or("there is no such function")?;
+    for _ in 0..count.parse::<u32>()? {
+        let start = Instant::now();
+        session.call(function, Vec::new())?;
+        println!("{}", start.elapsed().as_nanos());
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! The session and tracker protocols of TVM's RPC, as plain data and as a client: what an orchestrator says to a board.
+//!
+//! Everything is little-endian and untrusted: a length is compared with what may be, and memory grows with the bytes that
+//! really arrive. Every wait ends at the moment its caller named, however slowly the other side talks. Whoever serves a
+//! session uses the same reader and writer.
+
+pub mod agent;
+mod error;
+pub mod handshake;
+pub mod packet;
+pub mod session;
+pub mod tracker;
+mod wait;
+pub mod wire;
+
+pub use error::RemoteError;
+pub use handshake::Key;
+pub use session::Session;
+pub use tracker::Tracker;
+pub use wait::{Waiting, connect};
+
+/// Where a server or a tracker listens: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let wrong = || format!("`{text}` is no address; write it as HOST:PORT, such as 127.0.0.1:9190");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        if host.is_empty() { Err(wrong()) } else { Ok(Address { host: host.to_owned(), port }) }
+    }
+}

@@ -1,0 +1,194 @@
+//! Packets of a session: a length of eight bytes, the number of what it is, and its body.
+
+use crate::wire::{Malformed, Reader, Tensor, Value, put_list, put_tensor, put_text};
+use crate::{RemoteError, Waiting};
+
+/// The version of the protocol.
+pub const VERSION: &str = "0.8.0";
+/// The longest packet; tensors are copied in pieces that are far shorter.
+pub const PACKET_BYTES_MAX: u64 = 256 << 20;
+/// Tensors are copied in pieces of so many bytes.
+pub const PIECE_BYTES: u64 = 4 << 20;
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Code {
+    Shutdown = 1,
+    InitServer = 2,
+    CallFunction = 3,
+    Return = 4,
+    Exception = 5,
+    CopyFromRemote = 6,
+    CopyToRemote = 7,
+    CopyAcknowledged = 8,
+    GetGlobalFunction = 9,
+    FreeHandle = 10,
+    SetDevice = 11,
+    GetDeviceAttribute = 12,
+    AllocateData = 13,
+    FreeData = 14,
+    StreamSync = 15,
+    CopyAmongRemote = 16,
+    AllocateDataWithScope = 17,
+    CreateStream = 18,
+    FreeStream = 19,
+    SetStream = 20,
+    GetStream = 21,
+}
+
+impl Code {
+    const ALL: [Code; 21] = [
+        Code::Shutdown,
+        Code::InitServer,
+        Code::CallFunction,
+        Code::Return,
+        Code::Exception,
+        Code::CopyFromRemote,
+        Code::CopyToRemote,
+        Code::CopyAcknowledged,
+        Code::GetGlobalFunction,
+        Code::FreeHandle,
+        Code::SetDevice,
+        Code::GetDeviceAttribute,
+        Code::AllocateData,
+        Code::FreeData,
+        Code::StreamSync,
+        Code::CopyAmongRemote,
+        Code::AllocateDataWithScope,
+        Code::CreateStream,
+        Code::FreeStream,
+        Code::SetStream,
+        Code::GetStream,
+    ];
+
+    fn of(number: i32) -> Result<Code, Malformed> {
+        let known = Code::ALL.into_iter().find(|code| *code as i32 == number);
+        known.ok_or_else(|| Malformed(format!("a packet has the unknown code {number}")))
+    }
+}
+
+/// What a client asks for, or what a server answers.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Packet {
+    Shutdown,
+    /// The version that the client speaks, and how to make the session; nothing means here.
+    InitServer {
+        version: String,
+        arguments: Vec<Value>,
+    },
+    CallFunction {
+        function: u64,
+        arguments: Vec<Value>,
+    },
+    CopyFromRemote {
+        tensor: Tensor,
+        bytes: u64,
+    },
+    CopyToRemote {
+        tensor: Tensor,
+        bytes: Vec<u8>,
+    },
+    /// What was copied from the server.
+    Copied(Vec<u8>),
+    /// An answer, or any request that is a list.
+    List(Code, Vec<Value>),
+}
+
+impl Packet {
+    /// A plain answer.
+    pub fn answer(values: Vec<Value>) -> Packet {
+        Packet::List(Code::Return, values)
+    }
+
+    /// An error as an answer.
+    pub fn exception(text: impl Into<String>) -> Packet {
+        Packet::List(Code::Exception, vec![Value::Text(text.into())])
+    }
+
+    /// Reads a packet's content, its length left out.
+    pub fn read(bytes: &[u8]) -> Result<Packet, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let packet = match Code::of(reader.i32()?)? {
+            Code::Shutdown => Packet::Shutdown,
+            Code::InitServer => Packet::InitServer { version: reader.text()?, arguments: reader.list()? },
+            Code::CallFunction => Packet::CallFunction { function: reader.u64()?, arguments: reader.list()? },
+            Code::CopyFromRemote => Packet::CopyFromRemote { tensor: reader.tensor()?, bytes: reader.u64()? },
+            Code::CopyToRemote => {
+                let (tensor, bytes) = (reader.tensor()?, reader.counted()?.to_vec());
+                Packet::CopyToRemote { tensor, bytes }
+            }
+            Code::CopyAcknowledged => return Ok(Packet::Copied(reader.rest().to_vec())),
+            other => Packet::List(other, reader.list()?),
+        };
+        match reader.rest().len() {
+            0 => Ok(packet),
+            more => Err(Malformed(format!("a packet has {more} bytes too many"))),
+        }
+    }
+
+    /// A packet as bytes, its length first.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        let mut put = |code: Code| bytes.extend((code as i32).to_le_bytes());
+        match self {
+            Packet::Shutdown => put(Code::Shutdown),
+            Packet::InitServer { version, arguments } => {
+                put(Code::InitServer);
+                put_text(version, &mut bytes);
+                put_list(arguments, &mut bytes);
+            }
+            Packet::CallFunction { function, arguments } => {
+                put(Code::CallFunction);
+                bytes.extend(function.to_le_bytes());
+                put_list(arguments, &mut bytes);
+            }
+            Packet::CopyFromRemote { tensor, bytes: count } => {
+                put(Code::CopyFromRemote);
+                put_tensor(tensor, &mut bytes);
+                bytes.extend(count.to_le_bytes());
+            }
+            Packet::CopyToRemote { tensor, bytes: content } => {
+                put(Code::CopyToRemote);
+                put_tensor(tensor, &mut bytes);
+                bytes.extend((content.len() as u64).to_le_bytes());
+                bytes.extend(content);
+            }
+            Packet::Copied(content) => {
+                put(Code::CopyAcknowledged);
+                bytes.extend(content);
+            }
+            Packet::List(code, values) => {
+                put(*code);
+                put_list(values, &mut bytes);
+            }
+        }
+        let length = bytes.len() as u64 - 8;
+        bytes[..8].copy_from_slice(&length.to_le_bytes());
+        bytes
+    }
+
+    /// Sends it.
+    pub fn send(&self, to: &mut Waiting) -> Result<(), RemoteError> {
+        to.send(&self.to_bytes())
+    }
+
+    /// Waits for the next one.
+    pub fn receive(from: &mut Waiting) -> Result<Packet, RemoteError> {
+        let malformed = |error: Malformed| RemoteError::Malformed(error.to_string());
+        loop {
+            let mut length = [0; 8];
+            from.fill(&mut length)?;
+            let length = u64::from_le_bytes(length);
+            if length > PACKET_BYTES_MAX {
+                return Err(RemoteError::Malformed(format!("a packet of {length} bytes is announced")));
+            }
+            let length = usize::try_from(length).expect("it is no longer than the longest");
+            // A packet of nothing means nothing.
+            if length > 0 {
+                return Packet::read(&from.take(length)?).map_err(malformed);
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A client's session with a server.
+//!
+//! After any error but a refusal the session is over: an answer that comes late would be taken for the next one.
+
+use crate::handshake::{self, Key};
+use crate::packet::{Code, PIECE_BYTES, Packet, VERSION};
+use crate::wire::{DataType, Device, Tensor, Value};
+use crate::{Address, RemoteError, Waiting, connect};
+use std::time::Duration;
+
+/// Bytes that tensors are aligned to, as TVM's own are.
+const ALIGNMENT: i64 = 64;
+
+/// A session that may ask.
+pub struct Session {
+    waiting: Waiting,
+    limit: Duration,
+    is_open: bool,
+}
+
+impl Session {
+    /// Begins a session within this time, which every later request gets, too, until `limit` says otherwise.
+    pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
+        let mut waiting = connect(address, within)?;
+        waiting.begin("greeting the server", within);
+        handshake::offer(key, address, &mut waiting)?;
+        let mut session = Session { waiting, limit: within, is_open: true };
+        session
+            .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
+        Ok(session)
+    }
+
+    /// How long each request from now on may take.
+    pub fn limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// The handle of a function of this name, if the server has one.
+    pub fn function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
+        let packet = Packet::List(Code::GetGlobalFunction, vec![Value::Text(name.to_owned())]);
+        let handle = pointer(self.ask("looking for a function", &packet)?)?;
+        Ok(Some(handle).filter(|handle| *handle != 0))
+    }
+
+    /// Calls a function.
+    pub fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Value, RemoteError> {
+        let answer = self.ask("calling a function", &Packet::CallFunction { function, arguments })?;
+        let mut answer = answer.into_iter();
+        match (answer.next(), answer.next()) {
+            (Some(Value::Int(0)), None) => Ok(Value::None),
+            (Some(Value::Int(kind)), Some(value)) => Ok(match value {
+                Value::Pointer(handle) if kind == i64::from(Value::Function(0).kind()) => Value::Function(handle),
+                Value::Pointer(handle) if kind == i64::from(Value::Module(0).kind()) => Value::Module(handle),
+                other => other,
+            }),
+            other => Err(self.damaged(format!("a call was answered by {other:?}"))),
+        }
+    }
+
+    /// Calls a function of this name.
+    pub fn call_named(&mut self, name: &str, arguments: Vec<Value>) -> Result<Value, RemoteError> {
+        let function = self.function(name)?;
+        let function = function.ok_or_else(|| RemoteError::Refused(format!("there is no function `{name}`")))?;
+        self.call(function, arguments)
+    }
+
+    /// Stores a file in the session's own folder.
+    pub fn upload(&mut self, name: &str, content: Vec<u8>) -> Result<(), RemoteError> {
+        self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
+    }
+
+    /// Loads an uploaded library.
+    pub fn load(&mut self, name: &str) -> Result<u64, RemoteError> {
+        match self.call_named("tvm.rpc.server.load_module", vec![Value::Text(name.to_owned())])? {
+            Value::Module(handle) => Ok(handle),
+            other => Err(self.damaged(format!("loading was answered by {other:?}"))),
+        }
+    }
+
+    /// Memory for a tensor.
+    pub fn allocate(&mut self, dtype: DataType, shape: &[i64]) -> Result<Tensor, RemoteError> {
+        let tensor = Tensor { data: 0, device: Device::CPU, dtype, shape: shape.to_vec(), byte_offset: 0 };
+        let bytes = tensor.bytes().and_then(|bytes| i64::try_from(bytes.max(1)).ok());
+        let bytes = bytes.ok_or_else(|| RemoteError::Refused("no machine has memory for such a tensor".to_owned()))?;
+        let arguments = vec![Value::Device(Device::CPU), Value::Int(bytes), Value::Int(ALIGNMENT), Value::Type(dtype)];
+        let data = pointer(self.ask("allocating memory", &Packet::List(Code::AllocateData, arguments))?)?;
+        Ok(Tensor { data, ..tensor })
+    }
+
+    /// Gives memory back.
+    pub fn free(&mut self, tensor: &Tensor) -> Result<(), RemoteError> {
+        let arguments = vec![Value::Device(tensor.device), Value::Pointer(tensor.data)];
+        self.ask("freeing memory", &Packet::List(Code::FreeData, arguments)).map(drop)
+    }
+
+    /// Gives a function or a library back.
+    pub fn release(&mut self, handle: u64) -> Result<(), RemoteError> {
+        self.ask("freeing a handle", &Packet::List(Code::FreeHandle, vec![Value::Pointer(handle)])).map(drop)
+    }
+
+    /// Sets all elements.
+    pub fn write(&mut self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RemoteError> {
+        for (piece, content) in pieces(tensor).zip(bytes.chunks(PIECE_BYTES as usize)) {
+            self.ask("copying to the board", &Packet::CopyToRemote { tensor: piece, bytes: content.to_vec() })?;
+        }
+        Ok(())
+    }
+
+    /// All elements.
+    pub fn read(&mut self, tensor: &Tensor) -> Result<Vec<u8>, RemoteError> {
+        let mut all = Vec::new();
+        for piece in pieces(tensor) {
+            let bytes = piece.bytes().unwrap_or(0);
+            self.send("copying from the board", &Packet::CopyFromRemote { tensor: piece, bytes })?;
+            match self.receive()? {
+                Packet::Copied(content) if content.len() as u64 == bytes => all.extend(content),
+                Packet::Copied(content) => {
+                    return Err(self.damaged(format!("{} bytes came in place of {bytes}", content.len())));
+                }
+                other => return Err(self.damaged(format!("a copy was answered by {other:?}"))),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sends a request and waits for its answer.
+    fn ask(&mut self, doing: &'static str, packet: &Packet) -> Result<Vec<Value>, RemoteError> {
+        self.send(doing, packet)?;
+        match self.receive()? {
+            Packet::List(Code::Return, values) => Ok(values),
+            other => Err(self.damaged(format!("a request was answered by {other:?}"))),
+        }
+    }
+
+    fn send(&mut self, doing: &'static str, packet: &Packet) -> Result<(), RemoteError> {
+        if !self.is_open {
+            return Err(RemoteError::Ended);
+        }
+        self.waiting.begin(doing, self.limit);
+        let sent = packet.send(&mut self.waiting);
+        self.over(sent)
+    }
+
+    fn receive(&mut self) -> Result<Packet, RemoteError> {
+        let received = Packet::receive(&mut self.waiting);
+        match self.over(received)? {
+            Packet::List(Code::Exception, values) => match values.into_iter().next() {
+                Some(Value::Text(text)) => Err(RemoteError::Refused(text)),
+                other => Err(self.damaged(format!("an error is {other:?}"))),
+            },
+            other => Ok(other),
+        }
+    }
+
+    /// Whether the session can go on; a refusal leaves it as it was.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    fn over<T>(&mut self, result: Result<T, RemoteError>) -> Result<T, RemoteError> {
+        self.is_open &= result.is_ok();
+        result
+    }
+
+    fn damaged(&mut self, why: String) -> RemoteError {
+        self.is_open = false;
+        RemoteError::Malformed(why)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.is_open {
+            // Only a courtesy: closing the connection says the same.
+            self.waiting.begin("leaving", Duration::from_millis(200));
+            let _ = Packet::Shutdown.send(&mut self.waiting);
+        }
+    }
+}
+
+/// A tensor as rows of bytes, each short enough for a packet.
+fn pieces(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
+    const BYTE: DataType = DataType { code: 1, bits: 8, lanes: 1 };
+    let all = tensor.bytes().unwrap_or(0);
+    let of = {
+        let tensor = tensor.clone();
+        move |first: u64| Tensor {
+            dtype: BYTE,
+            shape: vec![i64::try_from(PIECE_BYTES.min(all - first)).unwrap_or(0)],
+            byte_offset: tensor.byte_offset + first,
+            ..tensor.clone()
+        }
+    };
+    (0..all).step_by(PIECE_BYTES as usize).map(of)
+}
+
+fn pointer(answer: Vec<Value>) -> Result<u64, RemoteError> {
+    match answer.as_slice() {
+        [Value::Pointer(handle)] => Ok(*handle),
+        [Value::None] => Ok(0),
+        other => Err(RemoteError::Malformed(format!("a handle was expected, and {other:?} came"))),
+    }
+}

@@ -1,0 +1,260 @@
+//! Boards: which one is meant, what it says of itself, and what code is made for it.
+
+use super::arguments::{Boards as Arguments, Collect, UnitArgument};
+use super::failure::Failure;
+use super::{Result, fleet, machine, settings};
+use crate::campaign::Config;
+use crate::campaign::config::{Backend, PYNQ};
+use bench::{Access, At, Device, Linker, Workers};
+use datasets::{Record, Source};
+use job::target::{self, Machine, Target};
+use measure::host::Facts;
+use remote::Address;
+use std::time::Duration;
+
+/// The port of TVM's servers.
+const SERVER_PORT: u16 = 9090;
+
+/// The machine that code runs on.
+pub struct Standing {
+    /// What it is.
+    pub facts: Facts,
+    /// The CPUs that may be used there.
+    pub cpus: Vec<usize>,
+    /// What is to be known of it where it is not this one.
+    pub board: Option<Board>,
+}
+
+/// A board that was found.
+pub struct Board {
+    /// What links code for it.
+    pub linker: Linker,
+    /// How many of its kind may work at once.
+    pub devices: usize,
+    /// The name that was given for it.
+    name: Option<String>,
+    source: Source,
+    /// Why its times count as emulated.
+    why_emulated: Option<String>,
+    has_agent: bool,
+    is_pynq: bool,
+}
+
+impl Standing {
+    /// This machine.
+    pub fn here() -> Result<Standing> {
+        Ok(Standing { facts: Facts::read(), cpus: settings::allowed_cpus()?, board: None })
+    }
+}
+
+impl Board {
+    /// What records say of it.
+    pub fn mark(&self, record: &mut Record) {
+        record.source = self.source;
+        record.board.clone_from(&self.name);
+        if self.is_pynq {
+            record.target = datasets::Target::Pynq;
+        }
+        if !self.has_agent {
+            record.thread_mode = Some("pool of the server".to_owned());
+            record.spin_count = None;
+        }
+    }
+
+    /// What stands above all tables of its times.
+    pub fn heading(&self) -> String {
+        let name = self.name.as_deref().unwrap_or("the board");
+        format!("all times below are {}, on {name}\n", self.source)
+    }
+
+    /// What a person should know before reading times.
+    pub fn notes(&self) -> Vec<String> {
+        let why = self.why_emulated.iter();
+        why.map(|why| format!("{why}: these times are recorded as emulated and say nothing of a board's speed"))
+            .collect()
+    }
+}
+
+/// How the board of a command is reached; nothing where it measures on this machine.
+pub fn access(arguments: &Collect) -> Result<Option<Access>> {
+    let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = &arguments.boards;
+    let is_pynq = arguments.models.target.as_deref() == Some(PYNQ);
+    let at = match (host, tracker) {
+        (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
+        (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
+        (None, None) => match fleet::tracker_of_environment()? {
+            Some(tracker) if is_pynq || key.is_some() => At::Tracker(tracker),
+            _ => return refuse_without(&arguments.boards, is_pynq).map(|()| None),
+        },
+    };
+    let secret = secret_file.as_deref().map(|path| {
+        let text = std::fs::read_to_string(path);
+        text.map(|text| text.trim().to_owned())
+            .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
+    });
+    let board = arguments.boards.board.clone();
+    let key = match (key, &at) {
+        (Some(key), _) => key.clone(),
+        (None, At::Server(_)) => String::new(),
+        (None, At::Tracker(_)) => board.or_else(|| is_pynq.then(|| "pynq-z1".to_owned())).ok_or_else(|| {
+            Failure::usage("a tracker knows devices by their keys")
+                .with_hint("give `--key`; see `opcollect fleet status`")
+        })?,
+    };
+    Ok(Some(Access { at, key, secret: secret.transpose()?, patience: Duration::from_secs(*board_wait) }))
+}
+
+/// Flags that mean nothing where no board is named, and a target that needs one.
+fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
+    const HINT: &str =
+        "give `--host` and `--port`, or `--tracker` and `--key`; docs/boards.md says how a board is set up";
+    if is_pynq || boards.unit == Some(UnitArgument::Arm) {
+        return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
+    }
+    let given = [
+        ("--key", boards.key.is_some()),
+        ("--secret-file", boards.secret_file.is_some()),
+        ("--board", boards.board.is_some()),
+        ("--cross-cc", boards.cross_cc.is_some()),
+        ("--on-hardware", boards.on_hardware),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` is for a board, and none was named")).with_hint(HINT)),
+        None => Ok(()),
+    }
+}
+
+/// Looks at the board: what code is made for it, and what records say of it.
+pub fn look(
+    access: &Access,
+    arguments: &Collect,
+    config: &Config,
+    workers: &mut Workers,
+) -> Result<(Target, Standing)> {
+    if config.backend == Backend::Torch
+        || !config.partners.is_empty()
+        || arguments.ifcompare
+        || target::is_cuda(&config.target)
+    {
+        return Err(Failure::usage("a board runs compiled operators on its CPU, and nothing else")
+            .with_hint("leave out `--backend`, `--ifcompare`, partners and `cuda` in `--target`"));
+    }
+    // Devices of a key are alike: the first that is free speaks for all.
+    let device = Device::open(access).map_err(fleet::unreachable)?;
+    let devices = fleet::devices(access)?;
+    let own = target_of(&device, access, arguments, config, workers)?;
+    let facts = facts_of(&device, &own);
+    check(&device, &own, &facts)?;
+    let most = match (&device.told, device.threads) {
+        (Some(told), _) => told.facts.allowed_cpus.len(),
+        (None, threads) => threads.unwrap_or(1),
+    };
+    if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
+        return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
+    }
+    let linker = match &arguments.boards.cross_cc {
+        Some(command) => Linker::new(command),
+        None => Linker::of(&target::architecture(&own.text)),
+    };
+    linker.check().map_err(|error| {
+        Failure::environment(error).with_hint(
+            "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or give another by `--cross-cc`",
+        )
+    })?;
+    let why_emulated = match &device.told {
+        Some(told) => told.emulated.clone(),
+        None if arguments.boards.on_hardware => None,
+        None => Some("the server cannot say whether it runs on hardware; `--on-hardware` says so".to_owned()),
+    };
+    let board = Board {
+        linker,
+        devices,
+        name: arguments.boards.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
+        source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
+        why_emulated,
+        has_agent: device.told.is_some(),
+        is_pynq: config.target == PYNQ,
+    };
+    Ok((own, Standing { facts, cpus: (0..most).collect(), board: Some(board) }))
+}
+
+/// What code for a board is made for.
+fn target_of(
+    device: &Device,
+    access: &Access,
+    arguments: &Collect,
+    config: &Config,
+    workers: &mut Workers,
+) -> Result<Target> {
+    if config.target == PYNQ {
+        let named = arguments.boards.board.as_deref();
+        let by_key = target::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
+        let board = target::board(named.or(by_key).unwrap_or("pynq-z1")).map_err(Failure::usage)?;
+        return Ok(board.target());
+    }
+    if config.target != "llvm" {
+        let asked = machine::target(&config.target, workers)?;
+        let architecture = target::architecture(&asked.text);
+        let like = target::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
+        return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
+    }
+    let own = machine::target("llvm", workers)?;
+    let local = Facts::read();
+    let unknown = || {
+        Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(
+            "give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'",
+        )
+    };
+    match (&device.told, &device.llvm) {
+        (Some(told), _) => {
+            let facts = &told.facts;
+            let is_like_this = facts.cpu_model == local.cpu_model && facts.vector_extensions == local.vector_extensions;
+            let cores = facts.allowed_cpus.len().max(1);
+            match (is_like_this, &own.machine) {
+                (true, Machine::Cpu(cpu)) if cpu.cores == i64::try_from(cores).unwrap_or(0) => Ok(own),
+                _ => target::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
+            }
+        }
+        (None, Some((cpu, triple))) => {
+            let architecture = target::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
+            if own.text.contains(&format!("\"{cpu}\"")) {
+                return Ok(own);
+            }
+            target::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
+        }
+        (None, None) => Err(unknown()),
+    }
+}
+
+/// What is known of the board's machine: all that its agent tells, or what follows from the target.
+fn facts_of(device: &Device, target: &Target) -> Facts {
+    match &device.told {
+        Some(told) => told.facts.clone(),
+        None => {
+            // Of no folder, nothing is told.
+            let nothing = Facts::read_from(std::path::Path::new("/nonexistent"));
+            let threads = device.threads.unwrap_or(1);
+            Facts {
+                hostname: Some(device.address.to_string()),
+                architecture: target::architecture(&target.text),
+                cpu_model: device.llvm.as_ref().map(|(cpu, _)| cpu.clone()),
+                logical_cpus: u32::try_from(threads).unwrap_or(1),
+                allowed_cpus: (0..threads).collect(),
+                ..nothing
+            }
+        }
+    }
+}
+
+/// That code for the target can run on the board at all.
+fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
+    let wanted = target::architecture(&target.text);
+    if device.told.is_none() || wanted == facts.architecture {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "wrong architecture: the target is for {wanted}, and {} is {}",
+        device.address, facts.architecture
+    ))
+    .with_hint("give the board that it is by `--board`, or `--target llvm` for whatever it has"))
+}

@@ -1,0 +1,336 @@
+//! Campaigns on boards: this machine served by our agent and by TVM's own server, directly and through TVM's tracker, and
+//! emulated boards. What is killed, missing or of the wrong kind costs what it must and no more.
+#![allow(missing_docs)]
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tests::{Bench, Ran, program, run, skip};
+
+const MODEL: &str =
+    "--config quick.toml --modelsource simple --modelname matmul:m=32,n=32,k=32 --threads 1 --counters none";
+
+/// A process that ends, with all that it started, where its test does.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// An agent that says where it listens; it may need words before its own to be started at all.
+fn agent(path: &Path, before: &[&str], options: &str) -> Server {
+    let mut words = before.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    words.push(path.display().to_string());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).args(["serve", "--memory-mib", "256"]).args(options.split_whitespace());
+    if !options.contains("--port") {
+        command.args(["--port", "0"]);
+    }
+    if !before.is_empty() {
+        command.arg("--through").arg(before.join(" "));
+    }
+    let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().expect("the agent was built");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it says where it listens");
+    let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("`{line}`"));
+    Server { child, port }
+}
+
+fn own_agent(options: &str) -> Server {
+    agent(&program("opcollect-board"), &[], options)
+}
+
+/// A program of TVM's own Python package; nothing, said aloud, where that is not installed.
+fn of_tvm(module: &str, options: &str) -> Option<Server> {
+    let port = free_port();
+    let python = tests::workspace::root().join(".venv/bin/python");
+    let has = Command::new(&python)
+        .args(["-c", "import tvm.rpc, tornado, psutil, cloudpickle"])
+        .stderr(Stdio::null())
+        .status();
+    if !has.is_ok_and(|status| status.success()) {
+        skip("TVM's Python package is not installed with what its servers need; `scripts/setup --test` does that");
+        return None;
+    }
+    let mut command = Command::new(python);
+    command.args([
+        "-m",
+        module,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        &port.to_string(),
+        "--port-end",
+        &(port + 1).to_string(),
+    ]);
+    command.args(options.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let server = Server { child: command.spawn().expect("it was just started"), port };
+    let until = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "`{module}` does not listen");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Some(server)
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are ports").port()
+}
+
+fn collect(bench: &Bench, options: &str) -> Ran {
+    let mut command = bench.opcollect(&format!("{MODEL} --store st --json {options}"));
+    command.env_remove("TVM_TRACKER_HOST").env_remove("TVM_TRACKER_PORT");
+    run(command)
+}
+
+/// The rows of the store.
+fn rows(bench: &Bench) -> Vec<Json> {
+    run(bench.opcollect("dataset export --store st --format jsonl --out rows.jsonl")).expect(0);
+    let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");
+    let rows = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let _ = std::fs::remove_file(bench.path("rows.jsonl"));
+    rows
+}
+
+fn outcomes(rows: &[Json]) -> BTreeMap<String, usize> {
+    rows.iter().fold(BTreeMap::new(), |mut counts, row| {
+        *counts.entry(row["outcome"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
+        counts
+    })
+}
+
+#[test]
+fn a_campaign_on_our_agent_is_like_one_at_home_and_resumes() {
+    let (bench, agent) = (Bench::new(), own_agent(""));
+    let on = format!("--target llvm --host 127.0.0.1 --port {}", agent.port);
+    collect(&bench, &format!("{on} --schedules 3")).expect(0);
+    let first = rows(&bench);
+    assert_eq!(outcomes(&first), BTreeMap::from([("ok".to_owned(), 3)]));
+    for row in &first {
+        assert_eq!((&row["source"], &row["target"]), (&"measured".into(), &"llvm".into()), "{row}");
+        assert!(row["median_ns"].as_f64() > Some(0.0) && row["first_run_ns"].as_f64() > Some(0.0), "{row}");
+        assert!(row["max_abs_error"].is_number(), "{row}");
+    }
+    let again = collect(&bench, &format!("{on} --schedules 4")).expect(0).json();
+    assert_eq!(again["known_before"], 3);
+    assert_eq!(rows(&bench).len(), 4);
+}
+
+#[test]
+fn wrong_keys_architectures_and_places_are_one_clear_error() {
+    let (bench, agent) = (Bench::new(), own_agent("--key board"));
+    let at = |port: u16| format!("--host 127.0.0.1 --port {port} --board-wait 2");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().expect("it is bound").port();
+    for (options, code, words) in [
+        (format!("--target llvm {}", at(agent.port)), 2, "refuses the key"),
+        (format!("--target pynq --key board {}", at(agent.port)), 2, "wrong architecture"),
+        (format!("--target llvm --key board --threads 1000 {}", at(agent.port)), 2, "`threads` is 1000"),
+        (format!("--target llvm {}", at(1)), 3, "cannot reach 127.0.0.1:1"),
+        (format!("--target llvm {}", at(silent)), 3, "greeting the server"),
+        ("--target llvm --tracker 127.0.0.1:1 --key k".to_owned(), 3, "cannot reach 127.0.0.1:1"),
+        (format!("--target llvm --tracker 127.0.0.1:{} --key k", agent.port), 3, "greeting the tracker"),
+        ("--target pynq".to_owned(), 2, "none was named"),
+        ("--target llvm --key k".to_owned(), 2, "is for a board"),
+        ("--target pynq --board pynq-z9 --host 127.0.0.1 --port 1".to_owned(), 3, "cannot reach"),
+        ("--target llvm --tracker nowhere".to_owned(), 2, "HOST:PORT"),
+        (format!("--target llvm --key board --cross-cc no-such-linker {}", at(agent.port)), 3, "no-such-linker"),
+    ] {
+        // Where a flag is given twice, the later one counts.
+        let command = bench.opcollect(&format!(
+            "--config quick.toml --modelsource simple --modelname relu:shape=8 --counters none --store st {options}"
+        ));
+        let said = run(command).expect(code).stderr;
+        assert!(
+            said.contains(words) && said.contains("hint: ") || words.starts_with('`') || words == "HOST:PORT",
+            "{options}\n{said}"
+        );
+        assert!(said.contains(words), "{options}\n{said}");
+        assert!(!bench.path("st").exists(), "{options}");
+    }
+}
+
+#[test]
+fn a_campaign_on_tvms_own_server() {
+    let Some(server) = of_tvm("tvm.exec.rpc_server", "") else { return };
+    let bench = Bench::new();
+    let on = format!("--target llvm --host 127.0.0.1 --port {} --schedules 2", server.port);
+    let said = collect(&bench, &on).expect(0).stderr;
+    assert!(said.contains("recorded as emulated"), "{said}");
+    let found = rows(&bench);
+    assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]));
+    // What the server cannot tell is not there.
+    assert!(found.iter().all(|row| row["source"] == "emulated" && row["first_run_ns"].is_null()), "{found:?}");
+    collect(&bench, &format!("{on} --on-hardware")).expect(0);
+    let vouched = rows(&bench);
+    assert_eq!(
+        vouched.iter().filter(|row| row["source"] == "measured").count(),
+        2,
+        "another source is another experiment"
+    );
+}
+
+#[test]
+fn tvms_own_client_drives_our_agent() {
+    let Some(tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
+    let agent = own_agent(&format!("--key k --tracker 127.0.0.1:{}", tracker.port));
+    const CLIENT: &str = "
+import sys, time, numpy, tvm
+from tvm import rpc, te
+A = te.placeholder((64,), name='A')
+B = te.compute((64,), lambda i: A[i] * 2.0, name='B')
+library = sys.argv[2]
+tvm.compile(tvm.IRModule({'main': te.create_prim_func([A, B])}), target='llvm').export_library(library)
+tracker = rpc.connect_tracker('127.0.0.1', int(sys.argv[1]))
+for turn in range(2):
+    remote = tracker.request('k', session_timeout=60)
+    remote.upload(library)
+    module, device = remote.load_module('double.so'), remote.cpu(0)
+    assert device.exist
+    numbers = numpy.arange(64, dtype='float32')
+    a, b = tvm.runtime.tensor(numbers, device), tvm.runtime.tensor(numbers, device)
+    module['main'](a, b)
+    assert (b.numpy() == 2 * numbers).all()
+    times = module.time_evaluator('main', device, number=3, repeat=4)(a, b).results
+    assert len(times) == 4 and min(times) > 0
+    try:
+        module['main'](a)
+        raise SystemExit('a missing argument was taken')
+    except tvm.error.RPCError as error:
+        assert 'Expected 2 arguments' in str(error), error
+    del a, b, module, remote
+print('done')
+";
+    let bench = Bench::new();
+    let python = tests::workspace::root().join(".venv/bin/python");
+    let mut command = bench.command(&python, "");
+    command.args(["-c", CLIENT, &tracker.port.to_string()]).arg(bench.path("double.so"));
+    assert!(run(command).expect(0).stdout.contains("done"));
+    drop(agent);
+}
+
+#[test]
+fn all_devices_of_a_key_work_and_one_that_goes_is_no_end() {
+    let Some(tracker) = of_tvm("tvm.exec.rpc_tracker", "") else { return };
+    let register = || own_agent(&format!("--key twin --tracker 127.0.0.1:{}", tracker.port));
+    let (one, two) = (register(), register());
+    let bench = Bench::new();
+    let at = format!("--tracker 127.0.0.1:{}", tracker.port);
+    let status = || run(bench.opcollect(&format!("fleet status {at} --json"))).expect(0).json();
+    let until = Instant::now() + Duration::from_secs(60);
+    while status()["keys"][0]["free"] != 2 {
+        assert!(Instant::now() < until, "the agents do not register: {}", status());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(status()["keys"][0]["devices"], 2);
+    assert!(run(bench.opcollect(&format!("fleet status {at}"))).expect(0).stdout.contains("twin"));
+    let mut command =
+        bench.opcollect(&format!("{MODEL} --store st --json --target llvm {at} --key twin --schedules 12"));
+    // The environment says the same as the flag.
+    command.env("TVM_TRACKER_HOST", "127.0.0.1").env("TVM_TRACKER_PORT", tracker.port.to_string());
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop(one);
+    });
+    let ran = run(command);
+    killer.join().expect("it only kills");
+    let counts = outcomes(&rows(&bench));
+    assert_eq!(counts.values().sum::<usize>(), 12, "{ran}");
+    assert!(counts.keys().all(|outcome| outcome == "ok" || outcome == "crashed"), "{counts:?}\n{ran}");
+    assert!(counts.get("crashed").copied().unwrap_or(0) <= 1, "one device went: {counts:?}\n{ran}");
+    drop(two);
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
+    let bench = Bench::new();
+    let port = free_port();
+    let start = move || own_agent(&format!("--port {port}"));
+    let server = Arc::new(Mutex::new(Some(start())));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let killer = std::thread::spawn({
+        let (server, is_over) = (Arc::clone(&server), Arc::clone(&is_over));
+        move || {
+            let mut kills = 0;
+            while !is_over.load(Ordering::Acquire) && kills < 3 {
+                std::thread::sleep(Duration::from_millis(600));
+                let mut server = server.lock().expect("nobody panics with it");
+                // The whole group: front and session.
+                *server = None;
+                kills += 1;
+                *server = Some(start());
+            }
+        }
+    });
+    let on = format!("--target llvm --host 127.0.0.1 --port {port}");
+    let ran = run(bench.opcollect(&format!("{MODEL} --store st --json {on} --schedules 24 --retry-faults 0")));
+    is_over.store(true, Ordering::Release);
+    killer.join().expect("it only kills and starts");
+    let found = rows(&bench);
+    let keys: BTreeSet<&str> = found.iter().filter_map(|row| row["key"].as_str()).collect();
+    assert_eq!((found.len(), keys.len()), (24, 24), "{ran}");
+    let counts = outcomes(&found);
+    assert!(counts.keys().all(|outcome| outcome == "ok" || outcome == "crashed"), "{counts:?}\n{ran}");
+    assert!(counts.get("crashed").copied().unwrap_or(0) <= 3, "{counts:?}\n{ran}");
+}
+
+/// An agent for another processor with what emulates that; nothing, said aloud, where something of it is missing.
+fn emulated(triple: &str, emulator: &str, processor: &str, linker: &str) -> Option<Server> {
+    let target =
+        program("opcollect-board").parent().and_then(Path::parent).expect("programs lie in a folder").join(triple);
+    let built = ["release", "debug"].map(|profile| target.join(profile).join("opcollect-board"));
+    let Some(board) = built.into_iter().find(|path| path.exists()) else {
+        skip(&format!("there is no agent for {triple}; `scripts/board-image` builds it"));
+        return None;
+    };
+    let which = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file: &PathBuf| file.exists())
+    };
+    let Some(root) = which(linker).and(which(emulator)).map(|_| format!("/usr/{}", linker.trim_end_matches("-gcc")))
+    else {
+        skip(&format!("`{emulator}` and `{linker}` are not installed; an emulated {triple} is not tried"));
+        return None;
+    };
+    Some(agent(&board, &[emulator, "-cpu", processor, "-L", &root], ""))
+}
+
+#[test]
+fn emulated_boards_are_boards_whose_times_are_emulated() {
+    for (board, triple, emulator, processor, linker) in [
+        ("pynq-z2", "armv7-unknown-linux-gnueabihf", "qemu-arm", "cortex-a9", "arm-linux-gnueabihf-gcc"),
+        ("ultra96", "aarch64-unknown-linux-gnu", "qemu-aarch64", "cortex-a53", "aarch64-linux-gnu-gcc"),
+    ] {
+        let Some(server) = emulated(triple, emulator, processor, linker) else { continue };
+        let bench = Bench::new();
+        let on =
+            format!("--target pynq --unit arm --board {board} --host 127.0.0.1 --port {} --schedules 2", server.port);
+        let said = collect(&bench, &on).expect(0).stderr;
+        assert!(said.contains("recorded as emulated"), "{said}");
+        let found = rows(&bench);
+        assert_eq!(outcomes(&found), BTreeMap::from([("ok".to_owned(), 2)]), "{said}");
+        for row in &found {
+            assert_eq!(
+                (&row["source"], &row["target"], &row["board"]),
+                (&"emulated".into(), &"pynq".into(), &board.into())
+            );
+            assert!(row["max_abs_error"].is_number(), "{row}");
+        }
+        assert_eq!(collect(&bench, &on).expect(0).json()["known_before"], 2);
+    }
+}
