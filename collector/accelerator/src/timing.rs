@@ -1,0 +1,369 @@
+//! How many cycles a program takes: four lanes beside each other, tokens between them, one port to memory.
+//!
+//! Fetching reads instructions in bursts and puts them into queues; loading, computing and storing take them from there when
+//! their tokens have come. Whoever reads or writes memory does so burst by burst, and all bursts share the port: of those
+//! that wait, the one that asked first goes first. Only whole numbers are added, so the same program takes the same cycles
+//! on every machine. What is not modelled: refresh, other masters, and whatever a host does to the same memory.
+
+mod parameters;
+
+pub use parameters::{Timing, TimingSet, timing_sets};
+
+use crate::check::{Module, count, is_empty, module, queues_of, tokens};
+use crate::instruction::{AluOp, DecodeError, Instruction, decode};
+use crate::program::Program;
+use std::collections::VecDeque;
+
+/// Bytes of an instruction.
+const INSTRUCTION_BYTES: u64 = 16;
+/// Instructions that a queue holds.
+const QUEUE: usize = 512;
+/// Cycles beyond which nothing is simulated.
+const MOST_CYCLES: u64 = 1 << 50;
+
+/// What works beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Lane {
+    Load,
+    Compute,
+    Store,
+    Fetch,
+}
+
+impl Lane {
+    /// All of them, in the order in which they get the port when they ask at once.
+    pub const ALL: [Lane; 4] = [Lane::Load, Lane::Compute, Lane::Store, Lane::Fetch];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lane::Load => "load",
+            Lane::Compute => "compute",
+            Lane::Store => "store",
+            Lane::Fetch => "fetch",
+        }
+    }
+}
+
+/// When an instruction was at work, in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which instruction.
+    pub place: usize,
+    /// Who did it.
+    pub lane: Lane,
+    /// When it began, its tokens there.
+    pub begin: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Cycles of that in which it waited for the port.
+    pub waited: u64,
+}
+
+/// What a program takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timed {
+    /// Cycles from the first instruction to the last.
+    pub cycles: u64,
+    /// Cycles in which each lane was at work.
+    pub busy: [u64; 4],
+    /// Cycles of those in which it waited for the port.
+    pub waited: [u64; 4],
+    /// Cycles in which the port moved something.
+    pub port: u64,
+    /// Bytes that it moved.
+    pub bytes: u64,
+    /// Instructions.
+    pub instructions: u64,
+}
+
+/// What a program waits for most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Bound {
+    Load,
+    Compute,
+    Store,
+}
+
+impl Timed {
+    /// The lane that was at work longest.
+    pub fn bound(&self) -> Bound {
+        let [load, compute, store, _] = self.busy;
+        match () {
+            () if compute >= load && compute >= store => Bound::Compute,
+            () if load >= store => Bound::Load,
+            () => Bound::Store,
+        }
+    }
+}
+
+impl Bound {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Load => "load",
+            Bound::Compute => "compute",
+            Bound::Store => "store",
+        }
+    }
+}
+
+/// Why a program takes no time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TimingError {
+    #[error("instruction {place}: {why}")]
+    Decode { place: usize, why: DecodeError },
+    #[error("the modules wait for each other for ever")]
+    Standstill,
+    #[error("it takes more than {MOST_CYCLES} cycles")]
+    Endless,
+}
+
+/// The cycles of a program.
+pub fn simulate(program: &Program, timing: &Timing) -> Result<Timed, TimingError> {
+    simulate_with(program, timing, &mut |_| ())
+}
+
+/// The cycles of a program; `seen` hears of every instruction as it ends.
+pub fn simulate_with(program: &Program, timing: &Timing, seen: &mut dyn FnMut(Span)) -> Result<Timed, TimingError> {
+    let decoded = program.instructions.iter().enumerate();
+    let decoded =
+        decoded.map(|(place, bits)| decode(&program.core, *bits).map_err(|why| TimingError::Decode { place, why }));
+    let instructions = decoded.collect::<Result<Vec<Instruction>, TimingError>>()?;
+    let mut clock = Clock::new(program, timing, &instructions);
+    while let Some(lane) = clock.earliest() {
+        clock.step(lane, seen);
+        if clock.lanes[lane as usize].now > MOST_CYCLES {
+            return Err(TimingError::Endless);
+        }
+    }
+    clock.end()
+}
+
+/// How far a lane is.
+#[derive(Default)]
+struct Progress {
+    now: u64,
+    work: Option<Work>,
+    /// Instructions that wait for it, with the cycle from which each is there.
+    queue: VecDeque<(usize, u64)>,
+}
+
+/// An instruction under way.
+struct Work {
+    place: usize,
+    begin: u64,
+    waited: u64,
+    /// Bytes of a row, rows that are left, bytes of this row that are left.
+    row: u64,
+    rows: u64,
+    left: u64,
+    /// Cycles beside all bursts, at the end.
+    beside: u64,
+    /// Cycles before each row.
+    row_start: u64,
+}
+
+struct Clock<'a> {
+    program: &'a Program,
+    timing: &'a Timing,
+    instructions: &'a [Instruction],
+    lanes: [Progress; 4],
+    /// Cycles at which tokens are there.
+    tokens: [VecDeque<u64>; 4],
+    /// The instruction that is fetched next.
+    fetched: usize,
+    port_free: u64,
+    timed: Timed,
+}
+
+impl<'a> Clock<'a> {
+    fn new(program: &'a Program, timing: &'a Timing, instructions: &'a [Instruction]) -> Clock<'a> {
+        Clock {
+            program,
+            timing,
+            instructions,
+            lanes: Default::default(),
+            tokens: Default::default(),
+            fetched: 0,
+            port_free: 0,
+            timed: Timed::default(),
+        }
+    }
+
+    /// The lane that can go on first.
+    fn earliest(&self) -> Option<Lane> {
+        let ready = Lane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
+        // Of lanes at the same cycle the first in the list goes first.
+        ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
+    }
+
+    /// When a lane can go on; nothing where it waits for others.
+    fn when(&self, lane: Lane) -> Option<u64> {
+        let Progress { now, work, queue } = &self.lanes[lane as usize];
+        if work.is_some() {
+            return Some(*now);
+        }
+        let Some(module) = module_of(lane) else {
+            let has_room = |module: Module| self.lanes[module as usize].queue.len() < QUEUE;
+            let next = self.instructions.get(self.fetched)?;
+            return module_room(next, has_room).then_some(*now);
+        };
+        let &(place, there) = queue.front()?;
+        let (takes, _) = queues_of(module, tokens(&self.instructions[place]));
+        let given = takes.into_iter().map(|queue| self.tokens[queue].front().copied());
+        given.chain([Some(there), Some(*now)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+
+    fn step(&mut self, lane: Lane, seen: &mut dyn FnMut(Span)) {
+        if lane == Lane::Fetch {
+            return self.fetch();
+        }
+        let when = self.when(lane).unwrap_or(self.lanes[lane as usize].now);
+        match self.lanes[lane as usize].work.take() {
+            None => self.begin(lane, when),
+            Some(work) if work.rows > 0 => self.burst(lane, work),
+            Some(work) => self.finish(lane, &work, seen),
+        }
+    }
+
+    /// Reads instructions up to the end of a burst, and puts them into their queues.
+    fn fetch(&mut self) {
+        let most = (self.timing.burst_beats * self.timing.beat_bytes / INSTRUCTION_BYTES).max(1);
+        let first = self.fetched;
+        while ((self.fetched - first) as u64) < most {
+            let next = self.instructions.get(self.fetched);
+            let has_room = |module: Module| self.lanes[module as usize].queue.len() < QUEUE;
+            if !next.is_some_and(|next| module_room(next, has_room)) {
+                break;
+            }
+            self.fetched += 1;
+        }
+        let now = self.lanes[Lane::Fetch as usize].now;
+        let (end, _) = self.transfer(Lane::Fetch, now, (self.fetched - first) as u64 * INSTRUCTION_BYTES);
+        self.lanes[Lane::Fetch as usize].now = end;
+        self.timed.busy[Lane::Fetch as usize] += end - now;
+        self.timed.instructions += (self.fetched - first) as u64;
+        for place in first..self.fetched {
+            if let Some(module) = module(&self.instructions[place]) {
+                self.lanes[module as usize].queue.push_back((place, end));
+            }
+        }
+    }
+
+    fn begin(&mut self, lane: Lane, when: u64) {
+        let (place, _) = self.lanes[lane as usize].queue.pop_front().expect("a lane that can go on has an instruction");
+        let instruction = &self.instructions[place];
+        let module = module_of(lane).expect("a lane of a module");
+        for queue in queues_of(module, tokens(instruction)).0 {
+            self.tokens[queue].pop_front();
+        }
+        let Timing { instruction: start, .. } = *self.timing;
+        let (rows, row, beside) = self.cost(instruction);
+        let row_start = if lane == Lane::Store { self.timing.store_row } else { self.timing.row };
+        let now = when + start + if rows > 0 { row_start } else { 0 };
+        let progress = &mut self.lanes[lane as usize];
+        progress.now = now;
+        progress.work = Some(Work { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
+    }
+
+    /// Rows and bytes of a row that an instruction moves, and its cycles beside.
+    fn cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
+        let timing = self.timing;
+        match instruction {
+            Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => (0, 0, 0),
+            Instruction::Load(memory) | Instruction::Store(memory) => {
+                let bytes = u64::from(memory.columns) * self.program.core.element_bytes(memory.buffer);
+                let inside = u64::from(memory.rows) * u64::from(memory.columns);
+                let zeros = crate::check::on_core(memory) - inside;
+                // Neighbouring rows are one.
+                let is_whole = timing.joins_rows && memory.stride == memory.columns && memory.pads == Default::default();
+                match is_whole {
+                    true => (1, bytes * u64::from(memory.rows), 0),
+                    false => (u64::from(memory.rows), bytes, zeros * timing.pad),
+                }
+            }
+            Instruction::Multiply(multiply) => {
+                let step = if multiply.is_reset { 1 } else { timing.multiply_step };
+                (0, 0, timing.multiply_fill + step * count(multiply.steps))
+            }
+            Instruction::Alu(alu) => {
+                let step = match alu.op {
+                    AluOp::ShiftRight | AluOp::Add | AluOp::Min | AluOp::Max => timing.alu_step,
+                };
+                (0, 0, timing.alu_fill + step * count(alu.steps))
+            }
+            Instruction::Finish => (0, 0, 0),
+        }
+    }
+
+    fn burst(&mut self, lane: Lane, mut work: Work) {
+        let now = self.lanes[lane as usize].now;
+        let bytes = work.left.min(self.timing.burst_beats * self.timing.beat_bytes);
+        let (end, waited) = self.transfer(lane, now, bytes);
+        work.waited += waited;
+        work.left -= bytes;
+        let mut now = end;
+        if work.left == 0 {
+            work.rows -= 1;
+            work.left = work.row;
+            now += if work.rows > 0 { work.row_start } else { 0 };
+        }
+        let progress = &mut self.lanes[lane as usize];
+        progress.now = now;
+        progress.work = Some(work);
+    }
+
+    /// One burst: when it ends, and how long it waited for others.
+    fn transfer(&mut self, lane: Lane, now: u64, bytes: u64) -> (u64, u64) {
+        let timing = self.timing;
+        let beats = bytes.div_ceil(timing.beat_bytes);
+        let asked = if timing.is_one_at_a_time { now } else { now + timing.burst };
+        let begin = asked.max(self.port_free);
+        let held = if timing.is_one_at_a_time { timing.burst + beats } else { beats };
+        self.port_free = begin + held;
+        self.timed.port += held;
+        self.timed.bytes += bytes;
+        self.timed.waited[lane as usize] += begin - asked;
+        (begin + held, begin - asked)
+    }
+
+    fn finish(&mut self, lane: Lane, work: &Work, seen: &mut dyn FnMut(Span)) {
+        let progress = &mut self.lanes[lane as usize];
+        progress.now += work.beside;
+        let end = progress.now;
+        let module = module_of(lane).expect("a lane of a module");
+        for queue in queues_of(module, tokens(&self.instructions[work.place])).1 {
+            self.tokens[queue].push_back(end);
+        }
+        self.timed.busy[lane as usize] += end - work.begin;
+        self.timed.cycles = self.timed.cycles.max(end);
+        seen(Span { place: work.place, lane, begin: work.begin, end, waited: work.waited });
+    }
+
+    fn end(self) -> Result<Timed, TimingError> {
+        let waits = self.lanes.iter().any(|lane| !lane.queue.is_empty() || lane.work.is_some());
+        if waits || self.fetched < self.instructions.len() {
+            return Err(TimingError::Standstill);
+        }
+        Ok(self.timed)
+    }
+}
+
+fn module_of(lane: Lane) -> Option<Module> {
+    match lane {
+        Lane::Load => Some(Module::Load),
+        Lane::Compute => Some(Module::Compute),
+        Lane::Store => Some(Module::Store),
+        Lane::Fetch => None,
+    }
+}
+
+/// Whether there is room in the queue of whoever does an instruction.
+fn module_room(instruction: &Instruction, has_room: impl Fn(Module) -> bool) -> bool {
+    module(instruction).is_none_or(has_room)
+}
+
