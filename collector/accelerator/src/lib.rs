@@ -35,7 +35,7 @@ pub use instruction::{
     Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
 };
 pub use knobs::{Knobs, choices, default_knobs};
-pub use layer::{Kind, Layer, Operand, Post};
+pub use layer::{Kind, Layer, Operand, Post, Tensors};
 pub use layout::{LayoutError, pack, unpack};
 pub use program::{Program, Region, Role};
 pub use timing::{Bound, Lane, Span, Timed, Timing, TimingError, TimingSet, simulate, simulate_with, timing_sets};

@@ -243,7 +243,8 @@ impl<'a> Clock<'a> {
             self.fetched += 1;
         }
         let now = self.lanes[Lane::Fetch as usize].now;
-        let (end, _) = self.transfer(Lane::Fetch, now, (self.fetched - first) as u64 * INSTRUCTION_BYTES);
+        let bytes = (self.fetched - first) as u64 * INSTRUCTION_BYTES;
+        let (end, _) = self.transfer(Lane::Fetch, (now, self.timing.burst), bytes);
         self.lanes[Lane::Fetch as usize].now = end;
         self.timed.busy[Lane::Fetch as usize] += end - now;
         self.timed.instructions += (self.fetched - first) as u64;
@@ -303,7 +304,8 @@ impl<'a> Clock<'a> {
     fn burst(&mut self, lane: Lane, mut work: Work) {
         let now = self.lanes[lane as usize].now;
         let bytes = work.left.min(self.timing.burst_beats * self.timing.beat_bytes);
-        let (end, waited) = self.transfer(lane, now, bytes);
+        let delay = if work.left == work.row { self.timing.burst } else { self.timing.next_burst };
+        let (end, waited) = self.transfer(lane, (now, delay), bytes);
         work.waited += waited;
         work.left -= bytes;
         let mut now = end;
@@ -317,13 +319,15 @@ impl<'a> Clock<'a> {
         progress.work = Some(work);
     }
 
-    /// One burst: when it ends, and how long it waited for others.
-    fn transfer(&mut self, lane: Lane, now: u64, bytes: u64) -> (u64, u64) {
+    /// One burst with the delay before its first beat: when it ends, and how long it waited for others.
+    fn transfer(&mut self, lane: Lane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
         let timing = self.timing;
         let beats = bytes.div_ceil(timing.beat_bytes);
-        let asked = if timing.is_one_at_a_time { now } else { now + timing.burst };
+        // Memory that serves one burst at a time is only slow to begin where it was idle.
+        let is_hidden = timing.is_one_at_a_time && now < self.port_free;
+        let asked = if timing.is_one_at_a_time { now } else { now + delay };
         let begin = asked.max(self.port_free);
-        let held = if timing.is_one_at_a_time { timing.burst + beats } else { beats };
+        let held = if timing.is_one_at_a_time && !is_hidden { delay + beats } else { beats };
         self.port_free = begin + held;
         self.timed.port += held;
         self.timed.bytes += bytes;
