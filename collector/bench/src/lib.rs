@@ -3,15 +3,18 @@
 //! Whoever wants something built or run gives [`Work`] to a [`Bench`] and hears, in an order that the bench finds best,
 //! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Prebuilt`] stands in
 //! front of another bench, answers the builds it knows and passes on the rest; [`Remembering`] knows what it built before.
+//! A [`Simulator`] computes what a core on a board would, and says how long that would take.
 
 mod builders;
 mod prebuilt;
 mod remembering;
+mod simulator;
 mod workers;
 
 pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;
+pub use simulator::Simulator;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
 
 use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply};

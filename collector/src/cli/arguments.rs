@@ -233,7 +233,7 @@ pub struct Models {
     /// between the shapes of known networks.
     #[arg(long, value_name = "N")]
     pub variations: Option<usize>,
-    /// What to compile for: `llvm`, `cuda`, or TVM's JSON of such a target [default: llvm]
+    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target [default: llvm]
     ///
     /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
     /// `cpu-vendor` is PyTorch's library (see `--backend`).
@@ -249,6 +249,18 @@ pub struct Models {
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub arch: Vec<String>,
+    /// Which part of a board, for `--target pynq`: `fpga`, a core on its fabric, whose times are simulated [default: fpga]
+    #[arg(long, value_name = "UNIT")]
+    pub unit: Option<String>,
+    /// Which board, for `--target pynq`: pynq-z1, pynq-z2, ultra96, zcu104 [default: pynq-z1]
+    #[arg(long, value_name = "NAME")]
+    pub board: Option<String>,
+    /// Which configuration of the core, for `--unit fpga`: 1x16, 4x8 [default: 1x16]
+    #[arg(long, value_name = "NAME")]
+    pub fpga_config: Option<String>,
+    /// Which parameters of the timing model, for `--unit fpga` [default: those of the board]
+    #[arg(long, value_name = "NAME")]
+    pub sim_params: Option<String>,
     /// Read settings from this TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

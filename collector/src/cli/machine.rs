@@ -103,6 +103,10 @@ pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     if target::is_cuda(description) {
         return gpu_target(description, bench);
     }
+    if target::is_fabric(description) {
+        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric")
+            .with_hint("collect its operators by `opcollect --target pynq`, or look at one by `opcollect board trace`"));
+    }
     let versions = versions(bench)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
@@ -199,6 +203,9 @@ fn worker_missing(fault: Fault) -> Failure {
 
 /// The facts a space needs, without starting a worker.
 pub fn guess(description: &str) -> Result<Machine> {
+    if target::is_fabric(description) {
+        return Ok(target::fabric(description).map_err(Failure::usage)?.machine);
+    }
     if target::is_cuda(description) {
         // The limits of a space are the same on all architectures.
         let any = target::cuda_text(&["sm_80".to_owned()]);

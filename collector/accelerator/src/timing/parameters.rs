@@ -86,7 +86,7 @@ pub fn timing_sets() -> &'static [TimingSet] {
         TimingSet {
             name: "rtl-64",
             version: 1,
-            provenance: "read from the published description of the RTL's simulator, nothing fitted",
+            provenance: "the published description of the simulator of the hardware's description; costs of rows and instructions set by hand to its published cycles",
             is_calibrated: true,
             timing: Timing {
                 instruction: 1,

@@ -1,9 +1,11 @@
 //! What code is made for: the text TVM understands and the facts a space needs.
 
 mod composite;
+mod core;
 mod cuda;
 mod llvm;
 
+pub use self::core::{Fabric, fabric, fabric_text, is_fabric};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
 pub use llvm::{described, is_llvm, llvm};
@@ -32,6 +34,8 @@ pub enum Kind {
     Cuda,
     /// PyTorch's library, which compiles nothing.
     Torch,
+    /// Programs for a core on a board's fabric, by our own generator.
+    Pynq,
 }
 
 impl Kind {
@@ -41,6 +45,7 @@ impl Kind {
             Kind::Llvm => "llvm",
             Kind::Cuda => "cuda",
             Kind::Torch => "torch",
+            Kind::Pynq => "pynq",
         }
     }
 }
@@ -59,6 +64,8 @@ pub enum Machine {
     Cpu(Cpu),
     /// Blocks of threads.
     Gpu(Gpu),
+    /// Products of blocks of bytes.
+    Core(accelerator::Core),
 }
 
 /// Facts of a GPU that a space depends on.
