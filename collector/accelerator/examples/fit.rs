@@ -1,17 +1,41 @@
 //! Fits the parameters of the timing model to published times, and prints what remains.
 
+#![allow(clippy::print_stdout)]
+
 #[path = "../tests/common/published.rs"]
+#[allow(dead_code)]
 mod published;
 
 use accelerator::{Program, Timing, TimingSet};
 use published::Row;
 
-const NAMES: [&str; 10] =
-    ["instruction", "row", "store_row", "burst", "pad", "multiply_fill", "alu_fill", "alu_step", "host_instruction_ns", "host_call_ns"];
+const NAMES: [&str; 10] = [
+    "instruction",
+    "row",
+    "store_row",
+    "burst",
+    "pad",
+    "multiply_fill",
+    "alu_fill",
+    "alu_step",
+    "host_instruction_ns",
+    "host_call_ns",
+];
 
 fn get(timing: &Timing) -> [u64; 10] {
     let t = timing;
-    [t.instruction, t.row, t.store_row, t.burst, t.pad, t.multiply_fill, t.alu_fill, t.alu_step, t.host_instruction_ns, t.host_call_ns]
+    [
+        t.instruction,
+        t.row,
+        t.store_row,
+        t.burst,
+        t.pad,
+        t.multiply_fill,
+        t.alu_fill,
+        t.alu_step,
+        t.host_instruction_ns,
+        t.host_call_ns,
+    ]
 }
 
 fn set(base: Timing, n: [u64; 10]) -> Timing {
@@ -37,8 +61,14 @@ fn mean(rows: &[(Row, Program)], timing: &Timing) -> f64 {
 }
 
 fn main() {
-    let rows: Vec<(Row, Program)> =
-        published::rows().expect("published times").into_iter().map(|row| { let p = row.program().unwrap(); (row, p) }).collect();
+    let rows: Vec<(Row, Program)> = published::rows()
+        .expect("published times")
+        .into_iter()
+        .map(|row| {
+            let p = row.program().unwrap();
+            (row, p)
+        })
+        .collect();
     let is_c = |row: &Row| row.table == 'C';
     let ab: Vec<(Row, Program)> = rows.iter().filter(|(row, _)| !is_c(row)).cloned().collect();
     let c: Vec<(Row, Program)> = rows.iter().filter(|(row, _)| is_c(row)).cloned().collect();
@@ -52,7 +82,17 @@ fn main() {
             let before = best;
             for place in 0..NAMES.len() {
                 let now = get(&timing)[place];
-                for other in [now / 2, now * 3 / 4, now * 9 / 10, now.saturating_sub(1), now + 1, now * 11 / 10, now * 5 / 4, now * 3 / 2, now * 2] {
+                for other in [
+                    now / 2,
+                    now * 3 / 4,
+                    now * 9 / 10,
+                    now.saturating_sub(1),
+                    now + 1,
+                    now * 11 / 10,
+                    now * 5 / 4,
+                    now * 3 / 2,
+                    now * 2,
+                ] {
                     let mut numbers = get(&timing);
                     numbers[place] = other;
                     let tried = set(timing, numbers);
@@ -62,17 +102,33 @@ fn main() {
                     }
                 }
             }
-            println!("fit {best:.4} held {:.4} {:?}", mean(&held, &timing), NAMES.iter().zip(get(&timing)).collect::<Vec<_>>());
+            println!(
+                "fit {best:.4} held {:.4} {:?}",
+                mean(&held, &timing),
+                NAMES.iter().zip(get(&timing)).collect::<Vec<_>>()
+            );
             if before - best < 1e-4 {
                 break;
             }
         }
     }
-    let c_best = (1..50).map(|step| (mean(&c, &Timing { alu_step: step, ..timing }), step)).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    let c_best = (1..50)
+        .map(|step| (mean(&c, &Timing { alu_step: step, ..timing }), step))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .unwrap();
     println!("C: best alu {} error {:.4}", c_best.1, c_best.0);
     for (row, program) in &rows {
         let timing = if is_c(row) { Timing { alu_step: c_best.1, ..timing } } else { timing };
         let timed = accelerator::simulate(program, &timing).unwrap();
-        println!("{} {:3} {:?} {:.3} {:.2} busy {:?} of {}", row.table, row.layer.height, row.knobs.numbers(), row.ms, row.ratio(program, &timing, 100.0), timed.busy, timed.cycles);
+        println!(
+            "{} {:3} {:?} {:.3} {:.2} busy {:?} of {}",
+            row.table,
+            row.layer.height,
+            row.knobs.numbers(),
+            row.ms,
+            row.ratio(program, &timing, 100.0),
+            timed.busy,
+            timed.cycles
+        );
     }
 }

@@ -79,12 +79,7 @@ pub fn boards() -> &'static [Board] {
         timing: "ultra96-hls-333",
         registers: 0xA000_0000,
     };
-    &[
-        ZYNQ,
-        Board { name: "pynq-z2", ..ZYNQ },
-        ULTRASCALE,
-        Board { name: "zcu104", chip: "xczu7ev", ..ULTRASCALE },
-    ]
+    &[ZYNQ, Board { name: "pynq-z2", ..ZYNQ }, ULTRASCALE, Board { name: "zcu104", chip: "xczu7ev", ..ULTRASCALE }]
 }
 
 impl Core {
@@ -97,7 +92,10 @@ impl Core {
         match name {
             "1x16" => Ok(core),
             "4x8" => Ok(Core { batch: 4, block: 8, ..core }),
-            _ => Err(CoreError(name.to_owned(), format!("known are {}", Core::NAMES.map(|n| format!("`{n}`")).join(", ")))),
+            _ => Err(CoreError(
+                name.to_owned(),
+                format!("known are {}", Core::NAMES.map(|n| format!("`{n}`")).join(", ")),
+            )),
         }
     }
 
@@ -167,8 +165,7 @@ fn bits(depth: u32) -> u32 {
 
 impl Buffer {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Buffer; 5] =
-        [Buffer::MicroOps, Buffer::Weights, Buffer::Data, Buffer::Sums, Buffer::Results];
+    pub const ALL: [Buffer; 5] = [Buffer::MicroOps, Buffer::Weights, Buffer::Data, Buffer::Sums, Buffer::Results];
 
     /// Its name.
     pub fn name(self) -> &'static str {

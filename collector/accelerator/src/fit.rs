@@ -80,19 +80,15 @@ pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Mi
         }
     }
     let threads = oc_threads * h_threads;
-    let under = [
-        (tile_h - 1) * layer.strides[0] + layer.kernel[0],
-        (tile_w - 1) * layer.strides[1] + layer.kernel[1],
-    ];
+    let under = [(tile_h - 1) * layer.strides[0] + layer.kernel[0], (tile_w - 1) * layer.strides[1] + layer.kernel[1]];
     let taps = u64::from(layer.kernel[0]) * u64::from(layer.kernel[1]);
     let depth = if layer.kind == Kind::Depthwise { tile_co } else { tile_ci };
     let wide = u64::from;
     let (data, weights) = match layer.kind {
         Kind::Elementwise => (0, 0),
-        Kind::Convolution | Kind::Depthwise => (
-            wide(tile_b) * wide(depth) * wide(under[0]) * wide(under[1]),
-            wide(tile_co) * wide(tile_ci) * taps,
-        ),
+        Kind::Convolution | Kind::Depthwise => {
+            (wide(tile_b) * wide(depth) * wide(under[0]) * wide(under[1]), wide(tile_co) * wide(tile_ci) * taps)
+        }
     };
     let tile = wide(tile_b) * wide(tile_co) * wide(tile_h) * wide(tile_w);
     let rows = wide(tile_b) * wide(tile_co) * wide(tile_h);
@@ -124,9 +120,8 @@ pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Mi
         }
     }
     let operands = layer.operands().into_iter();
-    let bytes = operands.fold(result_bytes(core, layer), |sum, operand| {
-        sum.saturating_add(operand_bytes(core, layer, operand))
-    });
+    let bytes = operands
+        .fold(result_bytes(core, layer), |sum, operand| sum.saturating_add(operand_bytes(core, layer, operand)));
     if bytes > MOST_BYTES {
         return Err(Misfit::Memory(bytes));
     }
@@ -179,7 +174,8 @@ fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
         .saturating_mul(u64::from(blocks_out) / tile_co);
     let depths = u64::from(layer.summed_blocks(core)) / tile_ci;
     let data = if layer.kind == Kind::Depthwise { tile_co } else { tile_ci };
-    let products = if tile_b * tile_co * tile_h < u64::from(core.distance) { tile_ci * u64::from(layer.kernel[0]) } else { 1 };
+    let products =
+        if tile_b * tile_co * tile_h < u64::from(core.distance) { tile_ci * u64::from(layer.kernel[0]) } else { 1 };
     let of_tile = depths * (tile_b * data + 1 + products) + (layer.post.len() as u64 + 1) * (tile_b * tile_co + 1) + 1;
     tiles.saturating_mul(of_tile)
 }

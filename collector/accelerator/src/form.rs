@@ -142,9 +142,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
         Op::Binary { .. } | Op::Unary { .. } | Op::Clip { .. } => {
             let data = extents(0)?;
             match data.as_slice() {
-                &[images, channels, height, width] => {
-                    elementwise([images, channels, height, width])
-                }
+                &[images, channels, height, width] => elementwise([images, channels, height, width]),
                 _ => matrix(Kind::Elementwise, &data, data.last().copied().unwrap_or(1))?,
             }
         }
@@ -202,7 +200,19 @@ fn convolution(
     };
     let (kernel, strides, pads) = ([rows, columns], [down, along], [top, left, bottom, right]);
     let tensors = Tensors::Images;
-    Ok(Layer { kind, tensors, images, channels_in, height, width, channels_out, kernel, strides, pads, post: Vec::new() })
+    Ok(Layer {
+        kind,
+        tensors,
+        images,
+        channels_in,
+        height,
+        width,
+        channels_out,
+        kernel,
+        strides,
+        pads,
+        post: Vec::new(),
+    })
 }
 
 fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
@@ -232,7 +242,19 @@ fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReaso
     let width = rows.div_ceil(images);
     let (kernel, strides, pads) = ([1, 1], [1, 1], [0; 4]);
     let tensors = Tensors::Matrix { rows };
-    Ok(Layer { kind, tensors, images, channels_in, height: 1, width, channels_out, kernel, strides, pads, post: Vec::new() })
+    Ok(Layer {
+        kind,
+        tensors,
+        images,
+        channels_in,
+        height: 1,
+        width,
+        channels_out,
+        kernel,
+        strides,
+        pads,
+        post: Vec::new(),
+    })
 }
 
 /// What a step does to sums.
@@ -259,7 +281,11 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
                     && (shape.len() == 1 && matches!(step.op, Op::BiasAdd { axis: 1 })
                         || shape.len() >= 3 && shape[shape.len() - 3] == channels)
             }
-            Tensors::Matrix { .. } => shape.last() == Some(&i64::from(layer.channels_out)) && shape.iter().product::<i64>() == i64::from(layer.channels_out) && output != shape,
+            Tensors::Matrix { .. } => {
+                shape.last() == Some(&i64::from(layer.channels_out))
+                    && shape.iter().product::<i64>() == i64::from(layer.channels_out)
+                    && output != shape
+            }
         };
         match () {
             () if shape == output => Ok(vec![Post::Tensor(op)]),

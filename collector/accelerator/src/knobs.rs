@@ -27,8 +27,7 @@ pub struct Knobs {
 
 impl Knobs {
     /// Their names, in order.
-    pub const NAMES: [&str; 7] =
-        ["tile_b", "tile_h", "tile_w", "tile_ci", "tile_co", "oc_nthread", "h_nthread"];
+    pub const NAMES: [&str; 7] = ["tile_b", "tile_h", "tile_w", "tile_ci", "tile_co", "oc_nthread", "h_nthread"];
 
     /// What is the least of everything.
     pub const LEAST: Knobs =

@@ -10,6 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+/// Raised whenever the same layer and cut become another program, or are timed otherwise: times of before are not known then.
+pub const REVISION: u32 = 1;
+
 mod check;
 mod core;
 mod driver;

@@ -1,5 +1,6 @@
 //! What the core computes is what the reference computes, bit by bit, for layers and cuts that are drawn.
 
+#[allow(dead_code)]
 mod common;
 
 use accelerator::Core;
@@ -46,8 +47,7 @@ fn convolution(random: &mut ChaCha8Rng, is_depthwise: bool) -> String {
 }
 
 fn dense(random: &mut ChaCha8Rng) -> String {
-    let (m, k, n) =
-        (pick(random, &[1, 2, 5, 8, 12]), pick(random, &[10, 16, 64, 96]), pick(random, &[5, 16, 64, 80]));
+    let (m, k, n) = (pick(random, &[1, 2, 5, 8, 12]), pick(random, &[10, 16, 64, 96]), pick(random, &[5, 16, 64, 80]));
     let bias = if random.random_bool(0.5) { format!("| bias_add(_, const i32[{n}]) axis=1 ") } else { String::new() };
     format!(
         r#"dense(i8[{m},{k}], const i8[{n},{k}]) {bias}| binary(_, const i32[{n}]) function="shift_right" {CLIPPED}"#

@@ -47,10 +47,34 @@ fn times_are_those_of_boards() {
 fn occurrences(layer: &Layer, network: &str) -> f64 {
     let deep = network.starts_with("resnet34");
     match (layer.kernel[0], layer.strides[0], layer.channels_in) {
-        (3, 1, 64) => if deep { 6.0 } else { 4.0 },
-        (3, 1, 128) => if deep { 7.0 } else { 3.0 },
-        (3, 1, 256) => if deep { 11.0 } else { 3.0 },
-        (3, 1, 512) => if deep { 5.0 } else { 3.0 },
+        (3, 1, 64) => {
+            if deep {
+                6.0
+            } else {
+                4.0
+            }
+        }
+        (3, 1, 128) => {
+            if deep {
+                7.0
+            } else {
+                3.0
+            }
+        }
+        (3, 1, 256) => {
+            if deep {
+                11.0
+            } else {
+                3.0
+            }
+        }
+        (3, 1, 512) => {
+            if deep {
+                5.0
+            } else {
+                3.0
+            }
+        }
         _ => 1.0,
     }
 }

@@ -43,11 +43,11 @@ impl Simulator {
     }
 
     fn simulated(&mut self, job: &RunJob) -> Result<Simulated, String> {
-        let program: Program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
+        let program: Program =
+            postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
         let known = self.known(job)?;
         let operands: Vec<&[u8]> = known.inputs.iter().map(Tensor::bytes).collect();
-        let (bytes, totals) =
-            Machine::compute(&program, &operands, job.seed).map_err(|error| error.to_string())?;
+        let (bytes, totals) = Machine::compute(&program, &operands, job.seed).map_err(|error| error.to_string())?;
         let check = compared(&bytes, known.result.bytes());
         let set = self.fabric.timing();
         let timed = simulate(&program, &set.timing).map_err(|error| error.to_string())?;
@@ -111,11 +111,8 @@ fn build(core: &Core, job: &BuildJob) -> Build {
         Err(error) => return Build::Failed(error.to_string()),
     };
     let (instructions, micro_ops) = (program.instructions.len() as f64, program.micro_ops.len() as f64);
-    let features = [
-        ("instructions", instructions),
-        ("micro_ops", micro_ops),
-        ("memory_bytes", program.memory_bytes() as f64),
-    ];
+    let features =
+        [("instructions", instructions), ("micro_ops", micro_ops), ("memory_bytes", program.memory_bytes() as f64)];
     Build::Built(Box::new(Artifact {
         object,
         instruction_sets: Vec::new(),

@@ -655,7 +655,12 @@ impl Config {
             false => Err(ConfigError::OutOfRange { field, found, allowed: allowed.to_owned() }),
         };
         let core = "of a core on a board's fabric";
-        only(self.threads == [1], "threads", shown(&self.threads), &format!("the threads {core} are knobs: leave it out"))?;
+        only(
+            self.threads == [1],
+            "threads",
+            shown(&self.threads),
+            &format!("the threads {core} are knobs: leave it out"),
+        )?;
         only(
             self.samplers == [Sampler::Template],
             "samplers",

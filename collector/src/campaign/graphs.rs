@@ -1,9 +1,9 @@
 //! Models → graphs → tasks, as a configuration wants them cut.
 
-use accelerator::{CpuReason, in_core_form};
 use super::config::{AttentionChoice, Backend, Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
+use accelerator::{CpuReason, in_core_form};
 use job::target::{Fabric, is_fabric};
 use models::fuse::plan_with;
 use models::partner::{CPU_VENDOR, partner};

@@ -1,5 +1,6 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
+use super::board::BoardCommand;
 use super::trace::TraceCommand;
 use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
@@ -823,6 +824,11 @@ pub enum Command {
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
+    },
+    /// Look at what boards do: a core on their fabric, simulated
+    Board {
+        #[command(subcommand)]
+        command: BoardCommand,
     },
     /// Say what this machine can measure, what not, and how to improve it
     Doctor {

@@ -14,8 +14,8 @@ use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning, TuningError,
-    attempts, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
+    TuningError, attempts, planned_modules, planned_tasks,
 };
 use crate::report::learning::{self, Learning, learnings};
 use crate::report::learning_page::learning_page;

@@ -104,8 +104,9 @@ pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
         return gpu_target(description, bench);
     }
     if target::is_fabric(description) {
-        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric")
-            .with_hint("collect its operators by `opcollect --target pynq`, or look at one by `opcollect board trace`"));
+        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
+            "collect its operators by `opcollect --target pynq`, or look at one by `opcollect board trace`",
+        ));
     }
     let versions = versions(bench)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);

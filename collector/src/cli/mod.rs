@@ -7,6 +7,7 @@
 mod appearing;
 mod arguments;
 mod artifacts;
+mod board;
 mod collect;
 mod compare;
 mod dataset;
@@ -92,6 +93,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
+        Some(Command::Board { command }) => board::run(&command),
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut std::io::stdout());

@@ -14,9 +14,15 @@ pub fn random(seed: u64) -> ChaCha8Rng {
 /// Values for all parameters: bytes of the whole range, shifts of a few bits, other numbers of 32 bits up to thousands.
 pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
     let is_shift = |place: usize| {
-        let text = serde_json::to_string(&task.steps.iter().filter(|step| {
-            step.inputs.contains(&models::Operand::Parameter(place))
-        }).map(|step| &step.op).collect::<Vec<_>>()).unwrap();
+        let text = serde_json::to_string(
+            &task
+                .steps
+                .iter()
+                .filter(|step| step.inputs.contains(&models::Operand::Parameter(place)))
+                .map(|step| &step.op)
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
         text.contains("shift_right")
     };
     let parameters = task.parameters.iter().enumerate();

@@ -102,11 +102,7 @@ fn row(table: char, text: &str) -> Row {
 
 /// What was measured after each sum: a shift and two bounds.
 pub fn measured_steps() -> Vec<Post> {
-    vec![
-        Post::Immediate(AluOp::ShiftRight, 8),
-        Post::Immediate(AluOp::Max, -127),
-        Post::Immediate(AluOp::Min, 127),
-    ]
+    vec![Post::Immediate(AluOp::ShiftRight, 8), Post::Immediate(AluOp::Max, -127), Post::Immediate(AluOp::Min, 127)]
 }
 
 impl Row {

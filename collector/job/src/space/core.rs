@@ -29,7 +29,8 @@ pub(super) fn space(task: &Task, core: &Core) -> Space {
         None => (Vec::new(), Knobs::default()),
         Some(layer) => {
             let settings = choices(core, layer).into_iter().zip(accelerator::Knobs::NAMES).zip(MEANINGS);
-            let axes = settings.map(|((settings, name), meaning)| numbers(name, meaning, settings.into_iter().map(i64::from)));
+            let axes =
+                settings.map(|((settings, name), meaning)| numbers(name, meaning, settings.into_iter().map(i64::from)));
             (axes.collect(), knobs_of(&default_knobs(core, layer).unwrap_or(accelerator::Knobs::LEAST)))
         }
     };

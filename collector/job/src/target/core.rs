@@ -1,7 +1,7 @@
 //! Cores on a board's fabric.
 
 use super::{Kind, Machine, Target};
-use accelerator::{Board, Core, TimingSet, boards, timing_sets};
+use accelerator::{Board, Core, REVISION, TimingSet, boards, timing_sets};
 use serde::{Deserialize, Serialize};
 
 /// A core on a board, and the parameters that its times are simulated with.
@@ -18,6 +18,8 @@ pub struct Fabric {
     pub clock_mhz: u32,
     /// Parameters of the timing model, with their version.
     pub timing: String,
+    /// Which programs the generator makes.
+    pub revision: u32,
     /// Whether times of such hardware were compared with them.
     pub calibrated: bool,
 }
@@ -30,10 +32,14 @@ pub fn is_fabric(text: &str) -> bool {
 
 /// The text of a core on a board; what is not said is usual there.
 pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
-    let list = |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    let list =
+        |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
     let board_name = board.unwrap_or("pynq-z1");
     let board: &Board = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
-        format!("no core is known for the board `{board_name}`; known are {}", list(&mut boards().iter().map(|b| b.name)))
+        format!(
+            "no core is known for the board `{board_name}`; known are {}",
+            list(&mut boards().iter().map(|b| b.name))
+        )
     })?;
     let core = core.unwrap_or(board.cores[0]);
     Core::named(core).map_err(|error| error.to_string())?;
@@ -42,7 +48,10 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
     }
     let timing = timing.unwrap_or(board.timing);
     let set = TimingSet::named(timing).ok_or_else(|| {
-        format!("no parameters are called `{timing}`; there are {}", list(&mut timing_sets().iter().map(|set| set.name)))
+        format!(
+            "no parameters are called `{timing}`; there are {}",
+            list(&mut timing_sets().iter().map(|set| set.name))
+        )
     })?;
     let fabric = Fabric {
         kind: "pynq".to_owned(),
@@ -51,6 +60,7 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
         core: core.to_owned(),
         clock_mhz: board.clock_mhz,
         timing: set.label(),
+        revision: REVISION,
         calibrated: set.is_calibrated && set.name == board.timing,
     };
     Ok(serde_json::to_string(&fabric).expect("words and numbers"))

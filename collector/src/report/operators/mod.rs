@@ -113,7 +113,16 @@ pub fn summarise(
     let uncertain = rows.iter().filter(|row| !row.is_known_well());
     let uncertain_share = sum(uncertain.map(|row| row.share));
     let simulated = None;
-    Summary { model: model.1.label(), batch: model.1.batch, simulated, rows, missing, total_ns, total_spread, uncertain_share }
+    Summary {
+        model: model.1.label(),
+        batch: model.1.batch,
+        simulated,
+        rows,
+        missing,
+        total_ns,
+        total_spread,
+        uncertain_share,
+    }
 }
 
 /// Not `Iterator::sum`, which makes a negative zero of nothing.

@@ -1,16 +1,8 @@
-//! How many cycles a program takes: four lanes beside each other, tokens between them, one port to memory.
-//!
-//! Fetching reads instructions in bursts and puts them into queues; loading, computing and storing take them from there when
-//! their tokens have come. Whoever reads or writes memory does so burst by burst, and all bursts share the port: of those
-//! that wait, the one that asked first goes first. Only whole numbers are added, so the same program takes the same cycles
-//! on every machine. What is not modelled: refresh, other masters, and whatever a host does to the same memory.
+//! The lanes of a core as time goes on: the one that can go on first does its next step.
 
-mod parameters;
-
-pub use parameters::{Timing, TimingSet, timing_sets};
-
+use super::{Lane, Span, Timed, Timing, TimingError};
 use crate::check::{Module, count, is_empty, module, queues_of, tokens};
-use crate::instruction::{AluOp, DecodeError, Instruction, decode};
+use crate::instruction::{AluOp, Instruction};
 use crate::program::Program;
 use std::collections::VecDeque;
 
@@ -18,135 +10,11 @@ use std::collections::VecDeque;
 const INSTRUCTION_BYTES: u64 = 16;
 /// Instructions that a queue holds.
 const QUEUE: usize = 512;
-/// Cycles beyond which nothing is simulated.
-const MOST_CYCLES: u64 = 1 << 50;
-
-/// What works beside the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Lane {
-    Load,
-    Compute,
-    Store,
-    Fetch,
-}
-
-impl Lane {
-    /// All of them, in the order in which they get the port when they ask at once.
-    pub const ALL: [Lane; 4] = [Lane::Load, Lane::Compute, Lane::Store, Lane::Fetch];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Lane::Load => "load",
-            Lane::Compute => "compute",
-            Lane::Store => "store",
-            Lane::Fetch => "fetch",
-        }
-    }
-}
-
-/// When an instruction was at work, in cycles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Which instruction.
-    pub place: usize,
-    /// Who did it.
-    pub lane: Lane,
-    /// When it began, its tokens there.
-    pub begin: u64,
-    /// When it ended.
-    pub end: u64,
-    /// Cycles of that in which it waited for the port.
-    pub waited: u64,
-}
-
-/// What a program takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timed {
-    /// Cycles from the first instruction to the last.
-    pub cycles: u64,
-    /// Cycles in which each lane was at work.
-    pub busy: [u64; 4],
-    /// Cycles of those in which it waited for the port.
-    pub waited: [u64; 4],
-    /// Cycles in which the port moved something.
-    pub port: u64,
-    /// Bytes that it moved.
-    pub bytes: u64,
-    /// Instructions.
-    pub instructions: u64,
-}
-
-/// What a program waits for most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Bound {
-    Load,
-    Compute,
-    Store,
-}
-
-impl Timed {
-    /// The lane that was at work longest.
-    pub fn bound(&self) -> Bound {
-        let [load, compute, store, _] = self.busy;
-        match () {
-            () if compute >= load && compute >= store => Bound::Compute,
-            () if load >= store => Bound::Load,
-            () => Bound::Store,
-        }
-    }
-}
-
-impl Bound {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bound::Load => "load",
-            Bound::Compute => "compute",
-            Bound::Store => "store",
-        }
-    }
-}
-
-/// Why a program takes no time.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum TimingError {
-    #[error("instruction {place}: {why}")]
-    Decode { place: usize, why: DecodeError },
-    #[error("the modules wait for each other for ever")]
-    Standstill,
-    #[error("it takes more than {MOST_CYCLES} cycles")]
-    Endless,
-}
-
-/// The cycles of a program.
-pub fn simulate(program: &Program, timing: &Timing) -> Result<Timed, TimingError> {
-    simulate_with(program, timing, &mut |_| ())
-}
-
-/// The cycles of a program; `seen` hears of every instruction as it ends.
-pub fn simulate_with(program: &Program, timing: &Timing, seen: &mut dyn FnMut(Span)) -> Result<Timed, TimingError> {
-    let decoded = program.instructions.iter().enumerate();
-    let decoded =
-        decoded.map(|(place, bits)| decode(&program.core, *bits).map_err(|why| TimingError::Decode { place, why }));
-    let instructions = decoded.collect::<Result<Vec<Instruction>, TimingError>>()?;
-    let mut clock = Clock::new(program, timing, &instructions);
-    while let Some(lane) = clock.earliest() {
-        clock.step(lane, seen);
-        if clock.lanes[lane as usize].now > MOST_CYCLES {
-            return Err(TimingError::Endless);
-        }
-    }
-    clock.end()
-}
 
 /// How far a lane is.
 #[derive(Default)]
-struct Progress {
-    now: u64,
+pub(super) struct Progress {
+    pub(super) now: u64,
     work: Option<Work>,
     /// Instructions that wait for it, with the cycle from which each is there.
     queue: VecDeque<(usize, u64)>,
@@ -167,11 +35,12 @@ struct Work {
     row_start: u64,
 }
 
-struct Clock<'a> {
+/// The lanes, the tokens between them and the port.
+pub(super) struct Clock<'a> {
     program: &'a Program,
     timing: &'a Timing,
     instructions: &'a [Instruction],
-    lanes: [Progress; 4],
+    pub(super) lanes: [Progress; 4],
     /// Cycles at which tokens are there.
     tokens: [VecDeque<u64>; 4],
     /// The instruction that is fetched next.
@@ -181,7 +50,7 @@ struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    fn new(program: &'a Program, timing: &'a Timing, instructions: &'a [Instruction]) -> Clock<'a> {
+    pub(super) fn new(program: &'a Program, timing: &'a Timing, instructions: &'a [Instruction]) -> Clock<'a> {
         Clock {
             program,
             timing,
@@ -195,7 +64,7 @@ impl<'a> Clock<'a> {
     }
 
     /// The lane that can go on first.
-    fn earliest(&self) -> Option<Lane> {
+    pub(super) fn earliest(&self) -> Option<Lane> {
         let ready = Lane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
         // Of lanes at the same cycle the first in the list goes first.
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
@@ -218,7 +87,7 @@ impl<'a> Clock<'a> {
         given.chain([Some(there), Some(*now)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
-    fn step(&mut self, lane: Lane, seen: &mut dyn FnMut(Span)) {
+    pub(super) fn step(&mut self, lane: Lane, seen: &mut dyn FnMut(Span)) {
         if lane == Lane::Fetch {
             return self.fetch();
         }
@@ -281,7 +150,8 @@ impl<'a> Clock<'a> {
                 let inside = u64::from(memory.rows) * u64::from(memory.columns);
                 let zeros = crate::check::on_core(memory) - inside;
                 // Neighbouring rows are one.
-                let is_whole = timing.joins_rows && memory.stride == memory.columns && memory.pads == Default::default();
+                let is_whole =
+                    timing.joins_rows && memory.stride == memory.columns && memory.pads == Default::default();
                 match is_whole {
                     true => (1, bytes * u64::from(memory.rows), 0),
                     false => (u64::from(memory.rows), bytes, zeros * timing.pad),
@@ -348,7 +218,7 @@ impl<'a> Clock<'a> {
         seen(Span { place: work.place, lane, begin: work.begin, end, waited: work.waited });
     }
 
-    fn end(self) -> Result<Timed, TimingError> {
+    pub(super) fn end(self) -> Result<Timed, TimingError> {
         let waits = self.lanes.iter().any(|lane| !lane.queue.is_empty() || lane.work.is_some());
         if waits || self.fetched < self.instructions.len() {
             return Err(TimingError::Standstill);
@@ -370,4 +240,3 @@ fn module_of(lane: Lane) -> Option<Module> {
 fn module_room(instruction: &Instruction, has_room: impl Fn(Module) -> bool) -> bool {
     module(instruction).is_none_or(has_room)
 }
-
