@@ -203,7 +203,8 @@ impl Job<'_> {
                 print(&peak)?;
             }
             if let Some(learnings) = &done.learnings {
-                print(&format!("\n{}\n", learning::render(learnings, &paper())))?;
+                let what = if is_simulated { "all times are simulated\n" } else { "" };
+                print(&format!("\n{what}{}\n", learning::render(learnings, &paper())))?;
             }
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
