@@ -273,20 +273,17 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         *next += 1;
         let shape = task.parameters[place].ty.extents().unwrap_or_default();
         let output = step.output.extents().unwrap_or_default();
-        let is_channels = match layer.tensors {
-            Tensors::Images => {
-                let inner = shape.iter().rev().skip_while(|_| false).copied().collect::<Vec<i64>>();
-                let channels = i64::from(layer.channels_out);
-                inner.iter().product::<i64>() == channels
-                    && (shape.len() == 1 && matches!(step.op, Op::BiasAdd { axis: 1 })
-                        || shape.len() >= 3 && shape[shape.len() - 3] == channels)
-            }
-            Tensors::Matrix { .. } => {
-                shape.last() == Some(&i64::from(layer.channels_out))
-                    && shape.iter().product::<i64>() == i64::from(layer.channels_out)
-                    && output != shape
-            }
-        };
+        let channels = i64::from(layer.channels_out);
+        let is_vector = shape.iter().product::<i64>() == channels;
+        let is_channels = is_vector
+            && match layer.tensors {
+                // Of an image's dimensions the last two are places; a bias says its own.
+                Tensors::Images => match shape.len() {
+                    1 => matches!(step.op, Op::BiasAdd { .. }),
+                    rank => rank >= 3 && shape[rank - 3] == channels,
+                },
+                Tensors::Matrix { .. } => shape.last() == Some(&channels),
+            };
         match () {
             () if shape == output => Ok(vec![Post::Tensor(op)]),
             () if is_channels => Ok(vec![Post::PerChannel(op)]),

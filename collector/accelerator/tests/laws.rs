@@ -98,5 +98,9 @@ fn programs_and_cycles_are_those_of_this_revision() {
             }
         }
     }
-    assert_eq!((accelerator::REVISION, digest), (1, 0xbf05_780d_bde5_6903), "raise the revision, and write down the digest");
+    assert_eq!(
+        (accelerator::REVISION, digest),
+        (1, 0xbf05_780d_bde5_6903),
+        "raise the revision, and write down the digest"
+    );
 }
