@@ -15,6 +15,7 @@ pub const REVISION: u32 = 1;
 
 mod check;
 mod core;
+mod cuts;
 mod driver;
 mod fit;
 mod form;
@@ -29,6 +30,7 @@ mod timing;
 
 pub use check::{CheckError, check};
 pub use core::{Board, Buffer, Core, CoreError, boards};
+pub use cuts::{choices, default_knobs};
 pub use driver::{Block, Bus, DriveError, Driver, registers};
 pub use fit::{Misfit, fits};
 pub use form::{CpuReason, in_core_form, layer_of};
@@ -37,7 +39,7 @@ pub use generate::generate;
 pub use instruction::{
     Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
 };
-pub use knobs::{Knobs, choices, default_knobs};
+pub use knobs::Knobs;
 pub use layer::{Kind, Layer, Operand, Post, Tensors};
 pub use layout::{LayoutError, pack, unpack};
 pub use program::{Program, Region, Role};
