@@ -43,7 +43,7 @@ fn a_sweep_makes_simulated_records_and_knows_them_again() {
 #[test]
 fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
     let bench = Bench::new();
-    let ran = run(bench.opcollect("--modelsource local --modelname lenet-5 --target pynq --schedules 2 --store s")).expect(0);
+    let ran = run(bench.opcollect("--modelsource local --modelname resnet-18:hw=32 --target pynq --schedules 1 --store s")).expect(0);
     assert!(ran.stdout.contains("simulated: core 1x16 of pynq-z1"), "{ran}");
     assert!(ran.stdout.contains("each at its best: simulated "), "{ran}");
     assert!(!ran.stdout.contains("median"), "{ran}");
