@@ -43,7 +43,9 @@ fn a_sweep_makes_simulated_records_and_knows_them_again() {
 #[test]
 fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
     let bench = Bench::new();
-    let ran = run(bench.opcollect("--modelsource local --modelname resnet-18:hw=32 --target pynq --schedules 1 --store s")).expect(0);
+    let ran =
+        run(bench.opcollect("--modelsource local --modelname resnet-18:hw=32 --target pynq --schedules 1 --store s"))
+            .expect(0);
     assert!(ran.stdout.contains("simulated: core 1x16 of pynq-z1"), "{ran}");
     assert!(ran.stdout.contains("each at its best: simulated "), "{ran}");
     assert!(!ran.stdout.contains("median"), "{ran}");
@@ -53,10 +55,9 @@ fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
 #[test]
 fn a_search_works_on_the_simulator_and_what_does_not_fit_is_never_tried() {
     let bench = Bench::new();
-    let ran = run(bench.opcollect(&format!(
-        "{CONV} --target pynq --iftune true --tuner ga --trials 12 --store s --json"
-    )))
-    .expect(0);
+    let ran =
+        run(bench.opcollect(&format!("{CONV} --target pynq --iftune true --tuner ga --trials 12 --store s --json")))
+            .expect(0);
     let told = document(&ran.stdout);
     assert!(told["outcomes"]["counts"]["ok"].as_u64().expect("a count") >= 12, "{ran}");
     assert_eq!(told["searches"].as_array().map(Vec::len), Some(1), "{ran}");

@@ -1,6 +1,6 @@
 //! Fits the parameters of the timing model to published times, and prints what remains.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 #[path = "../tests/common/published.rs"]
 #[allow(dead_code)]

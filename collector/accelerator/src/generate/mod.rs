@@ -90,7 +90,7 @@ struct Writer<'a> {
     instructions: Vec<Instruction>,
     micro_ops: Vec<MicroOp>,
     /// Micro-operations that are on the core.
-    sequences: HashMap<Vec<(u16, u16, u16)>, (u16, u16)>,
+    sequences: HashMap<Vec<MicroOp>, (u16, u16)>,
     threads: Vec<Thread>,
 }
 
@@ -179,8 +179,7 @@ impl Writer<'_> {
 
     /// The range of these micro-operations on the core; they are loaded where they were not.
     fn sequence(&mut self, micro_ops: &[MicroOp]) -> (u16, u16) {
-        let name: Vec<(u16, u16, u16)> = micro_ops.iter().map(|op| (op.sum, op.data, op.weight)).collect();
-        if let Some(&range) = self.sequences.get(&name) {
+        if let Some(&range) = self.sequences.get(micro_ops) {
             return range;
         }
         let first = u32::try_from(self.micro_ops.len()).expect("no more than fit on the core");
@@ -189,7 +188,7 @@ impl Writer<'_> {
         let place = (short(first), self.micro_ops_at + first);
         self.push(Instruction::Load(memory(Buffer::MicroOps, place, [1, count, count])));
         let range = (short(first), short(first + count));
-        self.sequences.insert(name, range);
+        self.sequences.insert(micro_ops.to_vec(), range);
         range
     }
 

@@ -138,7 +138,7 @@ impl AluOp {
 }
 
 /// Places of one step: a sum, and an element of data (of sums, for what works on sums) and of weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub struct MicroOp {
     pub sum: u16,
