@@ -4,17 +4,20 @@
 //! what was [`Done`]. [`Workers`] are the bench of this machine: its CPUs, its GPU, its libraries. [`Boards`] run elsewhere what
 //! was built here. [`Prebuilt`] stands in
 //! front of another bench, answers the builds it knows and passes on the rest; [`Remembering`] knows what it built before.
+//! A [`Simulator`] computes what a core on a board would, and says how long that would take.
 
 mod boards;
 mod builders;
 mod prebuilt;
 mod remembering;
+mod simulator;
 mod workers;
 
 pub use boards::{Access, At, Boards, Device, LinkError, Linker};
 pub use builders::Build;
 pub use prebuilt::Prebuilt;
 pub use remembering::Remembering;
+pub use simulator::Simulator;
 pub use workers::{WorkerLimits, Workers, library_program, worker_program};
 
 use job::{BuildJob, LibraryJob, NetworkJob, RunJob, RunReply};

@@ -294,7 +294,7 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
         Ok(RunReply::WrongResult(_)) => true,
         Ok(RunReply::Failed(_)) => is_device,
         Ok(RunReply::Measured(measured)) => measured.is_runner_spent,
-        Ok(RunReply::Unsupported(_) | RunReply::Profiled(_)) | Err(_) => false,
+        Ok(RunReply::Unsupported(_) | RunReply::Profiled(_) | RunReply::Simulated(_)) | Err(_) => false,
     }
 }
 

@@ -186,6 +186,8 @@ impl ModuleJob {
 pub enum RunReply {
     /// Times, with the comparison when one was asked for.
     Measured(Box<Measured>),
+    /// What a simulator says; nothing was measured.
+    Simulated(Box<Simulated>),
     /// The artifact computes something else than the task says; no time is given.
     WrongResult(Check),
     /// The artifact could not be loaded or called; the text says why.
@@ -312,6 +314,17 @@ impl Measured {
     pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured { measurement, check, peak_memory_bytes, tvm_seconds: Vec::new(), is_runner_spent: false }
     }
+}
+
+/// A simulated run. It is no measurement, and nothing makes one of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The time on the device, without the host's part.
+    pub time_ns: f64,
+    /// What the simulator counted, by name.
+    pub counts: BTreeMap<String, f64>,
+    /// The comparison with the reference.
+    pub check: Check,
 }
 
 /// How far a result is from the reference computation.

@@ -76,13 +76,18 @@ impl TunerName {
     pub fn misfit(self, target: Kind) -> Option<String> {
         let needs_loops = self.view().is_some_and(|view| view != View::Knobs) && self != TunerName::Draft;
         match target {
+            Kind::Pynq if needs_loops || self == TunerName::Metaschedule => Some(format!(
+                "`{}` learns from code that TVM makes, and a core on a board's fabric runs our own; `draft`, `xgb_knob`, `ga`, \
+                 `random` and `gridsearch` search there",
+                self.name()
+            )),
             Kind::Cuda if needs_loops => Some(format!(
                 "`{}` learns from loops as templates for CPUs make them, and the target is `cuda`; `draft`, `xgb_knob`, \
                  `ga`, `random`, `gridsearch` and `metaschedule` search there",
                 self.name()
             )),
             Kind::Torch => Some(format!("`{}` searches schedules, and a library has none", self.name())),
-            Kind::Cuda | Kind::Llvm => None,
+            Kind::Cuda | Kind::Llvm | Kind::Pynq => None,
         }
     }
 }

@@ -32,6 +32,7 @@ fn device(machine: &Machine) -> Device {
     let (units, flops_per_cycle) = match machine {
         Machine::Cpu(cpu) => (cpu.cores as f64, cpu.vector_lanes as f64 * MULTIPLY_ADDS),
         Machine::Gpu(gpu) => (1.0, gpu.block_threads as f64),
+        Machine::Core(core) => (1.0, 2.0 * core.macs_per_cycle() as f64),
     };
     Device {
         units: units.max(1.0),

@@ -3,7 +3,7 @@
 use super::tune::Tune;
 use datasets::CacheState;
 use job::device::Architecture;
-use job::target::{Kind, composite, cuda_text, is_cuda, is_llvm};
+use job::target::{Kind, composite, cuda_text, fabric_text, is_cuda, is_fabric, is_llvm};
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::fuse::Fuse;
@@ -40,6 +40,14 @@ pub struct RawConfig {
     pub backend: Option<Backend>,
     /// GPU architectures for the target `cuda`, such as `sm_90`.
     pub arch: Option<Vec<String>>,
+    /// The part of a board for the target `pynq`: `fpga`.
+    pub unit: Option<String>,
+    /// The board for the target `pynq`, such as `pynq-z1`.
+    pub board: Option<String>,
+    /// The configuration of the core on its fabric, such as `1x16`.
+    pub fpga_config: Option<String>,
+    /// The parameters that its times are simulated with, such as `pynq-hls-100`.
+    pub sim_params: Option<String>,
     /// Thread counts.
     pub threads: Option<Vec<usize>>,
     /// Where schedules come from: `template`, `metaschedule`.
@@ -356,7 +364,13 @@ impl RawConfig {
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
         let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
         let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
-        let target = target(composite.rest, self.arch)?;
+        let board = [
+            ("unit", self.unit),
+            ("board", self.board),
+            ("fpga_config", self.fpga_config),
+            ("sim_params", self.sim_params),
+        ];
+        let target = target(composite.rest, self.arch, board)?;
         // A GPU is fed by one thread.
         let threads =
             self.threads.unwrap_or_else(|| if is_llvm(&target) { default_threads(allowed_cpus) } else { vec![1] });
@@ -414,8 +428,32 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// The target's text; architectures become part of a GPU's description.
-fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, ConfigError> {
+fn target(
+    text: String,
+    architectures: Option<Vec<String>>,
+    of_board: [(&'static str, Option<String>); 4],
+) -> Result<String, ConfigError> {
     check_target(&text)?;
+    if text == PYNQ {
+        let [(_, unit), (_, board), core, timing] = of_board;
+        if unit.as_deref() == Some("fpga") {
+            let text = fabric_text(board.as_deref(), core.1.as_deref(), timing.1.as_deref());
+            return text.map_err(ConfigError::Target);
+        }
+        if let Some(found) = unit.filter(|unit| unit != "arm") {
+            let allowed = "`arm`, its cores, and `fpga`, a core on its fabric".to_owned();
+            return Err(ConfigError::OutOfRange { field: "unit", found, allowed });
+        }
+        if let Some((field, Some(found))) = [core, timing].into_iter().find(|(_, given)| given.is_some()) {
+            let allowed = "only the unit `fpga` takes it".to_owned();
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
+        return Ok(text);
+    }
+    if let Some((field, Some(found))) = of_board.into_iter().find(|(_, given)| given.is_some()) {
+        let allowed = "only the target `pynq` takes it".to_owned();
+        return Err(ConfigError::OutOfRange { field, found, allowed });
+    }
     match architectures {
         Some(names) if text == "cuda" => {
             each("arch", &names, "they are written like `sm_90`", |name| Architecture::read(name).is_ok())?;
@@ -430,8 +468,9 @@ fn target(text: String, architectures: Option<Vec<String>>) -> Result<String, Co
 }
 
 fn check_target(text: &String) -> Result<(), ConfigError> {
-    let allowed = "give `llvm`, `cuda`, `pynq`, or TVM's JSON of a target of the first two";
-    each("target", std::slice::from_ref(text), allowed, |text| is_llvm(text) || is_cuda(text) || text == PYNQ)
+    let allowed = "give `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target";
+    let is_known = |text: &str| is_llvm(text) || is_cuda(text) || text == PYNQ || is_fabric(text);
+    each("target", std::slice::from_ref(text), allowed, |text| is_known(text))
 }
 
 /// The target whose code is for the cores of a board.
@@ -603,9 +642,13 @@ impl Config {
         };
         let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
         each("backend", &[self.backend], allowed, is_served)?;
+        if is_fabric(&self.target) {
+            self.check_fabric()?;
+        }
         let kind = match self.backend {
             Backend::Torch => Kind::Torch,
             Backend::Tvm if is_cuda(&self.target) => Kind::Cuda,
+            Backend::Tvm if is_fabric(&self.target) => Kind::Pynq,
             Backend::Tvm => Kind::Llvm,
         };
         let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));
@@ -613,6 +656,35 @@ impl Config {
             Some((field, found, allowed)) => Err(ConfigError::OutOfRange { field, found, allowed }),
             None => Ok(()),
         }
+    }
+
+    /// What a core on a board's fabric has no meaning for.
+    fn check_fabric(&self) -> Result<(), ConfigError> {
+        let only = |is: bool, field: &'static str, found: String, allowed: &str| match is {
+            true => Ok(()),
+            false => Err(ConfigError::OutOfRange { field, found, allowed: allowed.to_owned() }),
+        };
+        let core = "of a core on a board's fabric";
+        only(
+            self.threads == [1],
+            "threads",
+            shown(&self.threads),
+            &format!("the threads {core} are knobs: leave it out"),
+        )?;
+        only(
+            self.samplers == [Sampler::Template],
+            "samplers",
+            shown(&self.samplers),
+            &format!("the space {core} is `template`"),
+        )?;
+        only(self.cache == [CacheChoice::Warm], "cache", shown(&self.cache), &format!("there is no cache {core}"))?;
+        only(
+            self.executor == Executor::Default,
+            "executor",
+            shown(&self.executor),
+            &format!("programs {core} have one size: leave it out"),
+        )?;
+        only(self.partners.is_empty(), "target", self.partners.join(", "), "`pynq` has no partners")
     }
 
     /// Everything that was asked for, as the text that a store keeps.

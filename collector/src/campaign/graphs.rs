@@ -3,6 +3,8 @@
 use super::config::{AttentionChoice, Backend, Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
+use accelerator::{CpuReason, in_core_form};
+use job::target::{Fabric, is_fabric};
 use models::fuse::plan_with;
 use models::partner::{CPU_VENDOR, partner};
 use models::{Graph, Plan, TaskUse};
@@ -45,7 +47,7 @@ pub fn load_with_notes(request: &ModelRequest) -> Result<Loaded, PlanningError> 
 pub fn notes(config: &Config) -> Result<Vec<String>, PlanningError> {
     let has_notes =
         |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
-    let mut notes = Vec::new();
+    let mut notes = fabric_notes(config)?;
     for model in config.models.iter().filter(has_notes) {
         for note in load_with_notes(model)?.notes {
             if !notes.contains(&note) {
@@ -137,7 +139,45 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
         let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
         tasks.extend(new);
     }
-    Ok(tasks)
+    Ok(if is_fabric(&config.target) { on_core(tasks).0 } else { tasks })
+}
+
+/// Tasks in the form in which a board's core computes them, and those that are the CPU's with the reason.
+fn on_core(tasks: Vec<TaskUse>) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
+    let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
+    for found in tasks {
+        match in_core_form(&found.task) {
+            Ok(task) => match computed.iter_mut().find(|known| known.task == task) {
+                Some(known) => known.places.extend(found.places),
+                None => computed.push(TaskUse { task, ..found }),
+            },
+            Err(why) => left.push((found, why)),
+        }
+    }
+    (computed, left)
+}
+
+/// What of each model a board's core computes, and what is the CPU's.
+fn fabric_notes(config: &Config) -> Result<Vec<String>, PlanningError> {
+    if !is_fabric(&config.target) {
+        return Ok(Vec::new());
+    }
+    let fabric = Fabric::read(&config.target).map(|fabric| fabric.describe()).unwrap_or_default();
+    let mut notes = vec![format!("{fabric}; no time of it was measured")];
+    for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
+        let failed = |source| PlanningError::Model { name: model.name.clone(), source };
+        let all = Config { target: "llvm".to_owned(), ..config.clone() };
+        let (computed, left) = on_core(tasks_of(&load(model)?, &all).map_err(failed)?);
+        notes.push(format!(
+            "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
+             such a model would be is not said, and {} tasks are the CPU's and in no sum",
+            model.label(),
+            computed.len(),
+            left.len()
+        ));
+        notes.extend(left.iter().map(|(found, why)| format!("the CPU's: {}: {why}", found.task.describe())));
+    }
+    Ok(notes)
 }
 
 /// The ways to cut a graph into calls that the configuration asks for, each with the graph that is cut.

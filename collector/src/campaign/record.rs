@@ -6,8 +6,8 @@ use super::planned::{Attempt, Code, PlannedTask, PlanningError};
 use bench::Versions;
 use datasets::{Json, Outcome, Record, RowError, Source};
 use job::space::Schedule;
-use job::target::{Kind, Target};
-use job::{Artifact, Check, Measured, RunReply};
+use job::target::{Fabric, Kind, Target};
+use job::{Artifact, Check, Measured, RunReply, Simulated};
 use measure::counters::{CounterValue, Coverage};
 use measure::host::Facts;
 use models::{Class, Op, Task, TensorType};
@@ -27,7 +27,7 @@ pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &
         run_id: run_id.to_owned(),
         target: word(target.kind),
         target_text: Some(target.text.clone()),
-        source: Source::Measured,
+        source: if target.kind == Kind::Pynq { Source::Simulated } else { Source::Measured },
         thread_mode: Some("one CPU per thread".to_owned()),
         host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
         host_class: facts.host_class(),
@@ -52,12 +52,35 @@ pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &
     }
 }
 
+/// The same of a simulated core: nothing of this machine is in its times but its name.
+pub fn of_fabric(fabric: &Fabric, target: &Target, facts: &Facts, run_id: &str) -> Record {
+    Record {
+        board: Some(fabric.board.clone()),
+        device: Some(format!("{} {}", fabric.board, fabric.core)),
+        thread_mode: Some("threads of the schedule".to_owned()),
+        host_class: "simulated".to_owned(),
+        cpu_model: None,
+        cpu_arch: None,
+        logical_cpus: None,
+        physical_cores: None,
+        l1d_bytes: None,
+        l2_bytes: None,
+        l3_bytes: None,
+        memory_bytes: None,
+        clock_policy: None,
+        is_virtual_machine: None,
+        kernel: None,
+        ..of_machine(target, facts, &Versions::new(), run_id)
+    }
+}
+
 /// The dataset's word for a kind of target.
 fn word(kind: Kind) -> datasets::Target {
     match kind {
         Kind::Llvm => datasets::Target::Llvm,
         Kind::Cuda => datasets::Target::Cuda,
         Kind::Torch => datasets::Target::Torch,
+        Kind::Pynq => datasets::Target::Pynq,
     }
 }
 
@@ -183,6 +206,7 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
 pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> Result<(), RowError> {
     match reply {
         Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
+        Ok(RunReply::Simulated(simulated)) => describe_simulated(record, simulated)?,
         Ok(RunReply::WrongResult(check)) => {
             describe_check(record, check);
             let why = format!(
@@ -199,7 +223,28 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
     Ok(())
 }
 
+/// What a simulator said. There is one number and no doubt about what the simulator says: its interval is empty.
+fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), RowError> {
+    if record.source != Source::Simulated {
+        fail(record, Outcome::RunFailed, format!("a simulated time is none of the source `{}`", record.source));
+        return Ok(());
+    }
+    let time = simulated.time_ns;
+    record.outcome = Outcome::Ok;
+    record.n = 1;
+    (record.median_ns, record.mean_ns, record.min_ns, record.p95_ns) = (Some(time), Some(time), Some(time), Some(time));
+    record.median_interval_ns = Some(0.0);
+    record.samples_ns = vec![time];
+    record.counters = Some(Json::new(&simulated.counts)?);
+    describe_check(record, &simulated.check);
+    Ok(())
+}
+
 fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
+    if record.source != Source::Measured {
+        fail(record, Outcome::RunFailed, format!("a measured time is none of the source `{}`", record.source));
+        return Ok(());
+    }
     let m = &measured.measurement;
     record.outcome = Outcome::Ok;
     record.n = i64::from(m.n);

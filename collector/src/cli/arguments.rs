@@ -1,5 +1,6 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
+use super::board::BoardCommand;
 use super::trace::TraceCommand;
 use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
@@ -106,12 +107,6 @@ pub struct Boards {
     /// A file with the secret that the servers were started with
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// The board of the target `pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
-    #[arg(long, value_name = "NAME")]
-    pub board: Option<String>,
-    /// The part of the board that computes [default: arm]
-    #[arg(long, value_enum, value_name = "UNIT")]
-    pub unit: Option<UnitArgument>,
     /// The command that links code for the board [default: the usual cross compiler of its architecture]
     #[arg(long, value_name = "COMMAND")]
     pub cross_cc: Option<String>,
@@ -124,23 +119,8 @@ pub struct Boards {
     pub board_wait: u64,
 }
 
-/// Parts of a board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UnitArgument {
-    /// Its ARM cores, reached over RPC
-    Arm,
-}
-
-/// What is done for boards.
-#[derive(Debug, Subcommand)]
-pub enum BoardCommand {
-    /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
-    #[command(after_help = "Example: opcollect board serve --port 9090")]
-    Serve(BoardServe),
-}
-
 /// How a board is served.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct BoardServe {
     /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -337,7 +317,7 @@ pub struct Models {
     /// between the shapes of known networks.
     #[arg(long, value_name = "N")]
     pub variations: Option<usize>,
-    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of a target of the first two [default: llvm]
+    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target [default: llvm]
     ///
     /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
     /// `cpu-vendor` is PyTorch's library (see `--backend`).
@@ -353,6 +333,19 @@ pub struct Models {
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub arch: Vec<String>,
+    /// Which part of a board computes, for `--target pynq`: `arm`, its cores, reached over RPC, or `fpga`, a core on its
+    /// fabric, whose times are simulated here [default: arm]
+    #[arg(long, value_name = "UNIT")]
+    pub unit: Option<String>,
+    /// Which board, for `--target pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
+    #[arg(long, value_name = "NAME")]
+    pub board: Option<String>,
+    /// Which configuration of the core, for `--unit fpga`: 1x16, 4x8 [default: 1x16]
+    #[arg(long, value_name = "NAME")]
+    pub fpga_config: Option<String>,
+    /// Which parameters of the timing model, for `--unit fpga` [default: those of the board]
+    #[arg(long, value_name = "NAME")]
+    pub sim_params: Option<String>,
     /// Read settings from this TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -916,7 +909,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Serve a board
+    /// Serve a board, or look at what a core on its fabric would do
     Board {
         #[command(subcommand)]
         command: BoardCommand,

@@ -1,6 +1,6 @@
 //! Boards: which one is meant, what it says of itself, and what code is made for it.
 
-use super::arguments::{Boards as Arguments, Collect, UnitArgument};
+use super::arguments::{Boards as Arguments, Collect};
 use super::failure::Failure;
 use super::{Result, fleet, machine, settings};
 use crate::campaign::Config;
@@ -78,13 +78,13 @@ impl Board {
 /// How the board of a command is reached; nothing where it measures on this machine.
 pub fn access(arguments: &Collect) -> Result<Option<Access>> {
     let Arguments { host, port, tracker, key, secret_file, board_wait, .. } = &arguments.boards;
-    let is_pynq = arguments.models.target.as_deref() == Some(PYNQ);
+    let is_pynq = arguments.models.target.as_deref() == Some(PYNQ) && arguments.models.unit.as_deref() != Some("fpga");
     let at = match (host, tracker) {
         (Some(host), _) => At::Server(Address { host: host.clone(), port: port.unwrap_or(SERVER_PORT) }),
         (None, Some(tracker)) => At::Tracker(tracker.parse().map_err(Failure::usage)?),
         (None, None) => match fleet::tracker_of_environment()? {
             Some(tracker) if is_pynq || key.is_some() => At::Tracker(tracker),
-            _ => return refuse_without(&arguments.boards, is_pynq).map(|()| None),
+            _ => return refuse_without(arguments, is_pynq).map(|()| None),
         },
     };
     let secret = secret_file.as_deref().map(|path| {
@@ -92,7 +92,7 @@ pub fn access(arguments: &Collect) -> Result<Option<Access>> {
         text.map(|text| text.trim().to_owned())
             .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
     });
-    let board = arguments.boards.board.clone();
+    let board = arguments.models.board.clone();
     let key = match (key, &at) {
         (Some(key), _) => key.clone(),
         (None, At::Server(_)) => String::new(),
@@ -105,16 +105,16 @@ pub fn access(arguments: &Collect) -> Result<Option<Access>> {
 }
 
 /// Flags that mean nothing where no board is named, and a target that needs one.
-fn refuse_without(boards: &Arguments, is_pynq: bool) -> Result<()> {
-    const HINT: &str =
-        "give `--host` and `--port`, or `--tracker` and `--key`; docs/boards.md says how a board is set up";
-    if is_pynq || boards.unit == Some(UnitArgument::Arm) {
+fn refuse_without(arguments: &Collect, is_pynq: bool) -> Result<()> {
+    const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
+                        docs/boards.md says how a board is set up";
+    let boards = &arguments.boards;
+    if is_pynq {
         return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
     }
     let given = [
         ("--key", boards.key.is_some()),
         ("--secret-file", boards.secret_file.is_some()),
-        ("--board", boards.board.is_some()),
         ("--cross-cc", boards.cross_cc.is_some()),
         ("--on-hardware", boards.on_hardware),
     ];
@@ -169,7 +169,7 @@ pub fn look(
     let board = Board {
         linker,
         devices,
-        name: arguments.boards.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
+        name: arguments.models.board.clone().or_else(|| Some(access.key.clone()).filter(|key| !key.is_empty())),
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         has_agent: device.told.is_some(),
@@ -187,7 +187,7 @@ fn target_of(
     workers: &mut Workers,
 ) -> Result<Target> {
     if config.target == PYNQ {
-        let named = arguments.boards.board.as_deref();
+        let named = arguments.models.board.as_deref();
         let by_key = target::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
         let board = target::board(named.or(by_key).unwrap_or("pynq-z1")).map_err(Failure::usage)?;
         return Ok(board.target());

@@ -15,16 +15,16 @@ use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
 use crate::campaign::{
-    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, Source, Sweep, Tuning, TuningError,
-    attempts, planned_modules, planned_tasks,
+    Attempt, Bases, Campaign, Config, Finals, Ground, ModelRequest, Outcomes, PlannedTask, Source, Sweep, Tuning,
+    TuningError, attempts, planned_modules, planned_tasks,
 };
 use crate::report::learning::{self, Learning, learnings};
 use crate::report::learning_page::learning_page;
 use crate::report::operators::{Summary, render, summarise};
-use bench::{Bench, Boards, Remembering, Versions};
+use bench::{Bench, Boards, Remembering, Simulator, Versions};
 use datasets::{Choose, KNOWN_WELL, Key, Outcome, Output, Peaks, Reached, Record, Shard, Store};
 use job::revision::Revisions;
-use job::target::{Kind, Target};
+use job::target::{self, Fabric, Kind, Target};
 use measure::host::{Facts, Load, LoadReading};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -83,6 +83,13 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     }
     let library = machine::library_versions(&tasks, &modules, &mut workers)?;
     tell(&notes(&config).map_err(|error| Failure::usage(chain(&error)))?);
+    if target::is_fabric(&config.target) {
+        if access.is_some() {
+            return Err(Failure::usage("a core on a board's fabric is simulated here, on no board")
+                .with_hint("leave out `--host` and `--tracker`, or ask for the board's cores with `--unit arm`"));
+        }
+        return simulate(arguments, &config, &tasks, (shard, repeat), start);
+    }
     let (target, ground) = match (&access, config.backend) {
         (Some(access), _) => boards::look(access, arguments, &config, &mut workers)?,
         (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
@@ -109,6 +116,43 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         }
         None => job.run(&mut workers),
     }
+}
+
+/// Collects simulated times: nothing is measured, so nobody is kept from measuring meanwhile.
+fn simulate(
+    arguments: &Collect,
+    config: &Config,
+    tasks: &[PlannedTask],
+    (shard, repeat): (Option<Shard>, Repeat),
+    start: Instant,
+) -> Result<u8> {
+    if arguments.ifcompare {
+        return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
+    }
+    let target = target::fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
+    if tasks.is_empty() {
+        return Err(Failure::usage("no task of these models is one that the core computes")
+            .with_hint("`opcollect tasks` without `--target pynq` lists them"));
+    }
+    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
+    let store = open_store(arguments.store.as_deref())?;
+    let campaign = Campaign { tasks, modules: &[], target: &target, config };
+    let job = Job {
+        campaign,
+        versions: Versions::new(),
+        revisions: Revisions::own().clone(),
+        store,
+        shard,
+        repeat,
+        measuring: &arguments.measuring,
+        compares: false,
+        as_json: arguments.json,
+        curves,
+        start,
+        on: Standing::here()?,
+    };
+    job.run(&mut Simulator::new(fabric))
 }
 
 /// A campaign with where its records go, on a machine where nobody else measures.
@@ -150,7 +194,9 @@ impl Job<'_> {
             tell(&board.notes());
         }
         let base = &bases.compiled;
-        let cpus = self.on.cpus.clone();
+        let is_simulated = target.kind == Kind::Pynq;
+        // What is simulated runs on no CPU of this machine, and is the same on every one.
+        let cpus = if is_simulated { vec![0] } else { self.on.cpus.clone() };
         let ground = Ground {
             tasks,
             modules,
@@ -161,7 +207,7 @@ impl Job<'_> {
             flush_bytes: facts.cold_cache_bytes(),
         };
         let work = self.work(&ground)?;
-        if self.on.board.is_none() {
+        if !is_simulated && self.on.board.is_none() {
             tell_of_others();
         }
         self.store.keep_config(&config.text()).map_err(failed)?;
@@ -170,7 +216,8 @@ impl Job<'_> {
             keep_curves(learnings, config, file)?;
         }
         // Who interrupts wants an end, not a roofline; of a GPU or a board none is measured.
-        let peaks = match done.signal == 0 && target.kind != Kind::Cuda && self.on.board.is_none() {
+        let has_peaks = matches!(target.kind, Kind::Llvm | Kind::Torch) && self.on.board.is_none();
+        let peaks = match done.signal == 0 && has_peaks {
             true => peaks::of_host(&self.store, base, (config, target), (&facts, &done.reached), bench)?,
             false => Peaks::default(),
         };
@@ -187,7 +234,8 @@ impl Job<'_> {
                 print(&peak)?;
             }
             if let Some(learnings) = &done.learnings {
-                print(&format!("\n{}\n", learning::render(learnings, &paper())))?;
+                let what = if is_simulated { "all times are simulated\n" } else { "" };
+                print(&format!("\n{what}{}\n", learning::render(learnings, &paper())))?;
             }
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
@@ -272,7 +320,8 @@ impl Job<'_> {
                 (outcomes, Some(learnings))
             }
         };
-        let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
+        let is_measured = self.campaign.target.kind != Kind::Pynq;
+        let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
                 None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
@@ -396,10 +445,18 @@ pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Version
         seed: i64::try_from(config.seed).ok(),
         // A GPU's work is started by one thread, which waits for nobody.
         spin_count: Some(if target.kind == Kind::Llvm { config.limits.spin_count.into() } else { 0 }),
-        ..record::of_machine(target, facts, versions, &run_id())
+        ..machine_record(target, facts, versions)?
     };
     let library = record::of_library(&compiled, &machine::library_target(versions)?);
     Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
+}
+
+fn machine_record(target: &Target, facts: &Facts, versions: &Versions) -> Result<Record> {
+    if target.kind == Kind::Pynq {
+        let fabric = Fabric::read(&target.text).map_err(Failure::usage)?;
+        return Ok(record::of_fabric(&fabric, target, facts, &run_id()));
+    }
+    Ok(record::of_machine(target, facts, versions, &run_id()))
 }
 
 fn run_id() -> String {
@@ -446,8 +503,13 @@ fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
 
 fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks) -> Vec<Summary> {
     let models = campaign.config.models.iter().enumerate();
+    let simulated = Fabric::read(&campaign.target.text).ok().map(|fabric| fabric.describe());
     models
-        .map(|model| summarise((campaign.tasks, campaign.modules), model, records, &campaign.target.machine, peaks))
+        .map(|model| {
+            let tasks = (campaign.tasks, campaign.modules);
+            let summary = summarise(tasks, model, records, &campaign.target.machine, peaks);
+            Summary { simulated: simulated.clone(), ..summary }
+        })
         .collect()
 }
 

@@ -4,7 +4,7 @@ use super::Result;
 use super::failure::Failure;
 use super::settings::allowed_cpus;
 use crate::campaign::PlannedModule;
-use crate::campaign::config::Limits;
+use crate::campaign::config::{Limits, PYNQ};
 use crate::campaign::planned::PlannedTask;
 use bench::{Ability, Bench, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;
@@ -103,6 +103,15 @@ pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     if target::is_cuda(description) {
         return gpu_target(description, bench);
     }
+    if target::is_fabric(description) {
+        return Err(Failure::usage("no whole model or artifact is made for a core on a board's fabric").with_hint(
+            "collect its operators by `opcollect --target pynq --unit fpga`, or look at one by `opcollect board trace`",
+        ));
+    }
+    if description == PYNQ {
+        return Err(Failure::usage("which cores a board has, it says itself when operators are collected on it")
+            .with_hint("give TVM's JSON of its processor as `--target`"));
+    }
     let versions = versions(bench)?;
     let cpu = versions.get("cpu").map_or("generic", String::as_str);
     let host = target::llvm(cpu, &Facts::read().vector_extensions, allowed_cpus()?.len());
@@ -199,6 +208,9 @@ fn worker_missing(fault: Fault) -> Failure {
 
 /// The facts a space needs, without starting a worker.
 pub fn guess(description: &str) -> Result<Machine> {
+    if target::is_fabric(description) {
+        return Ok(target::fabric(description).map_err(Failure::usage)?.machine);
+    }
     if target::is_cuda(description) {
         // The limits of a space are the same on all architectures.
         let any = target::cuda_text(&["sm_80".to_owned()]);

@@ -7,6 +7,7 @@
 mod appearing;
 mod arguments;
 mod artifacts;
+mod board;
 mod boards;
 mod collect;
 mod compare;
@@ -38,7 +39,7 @@ mod trace;
 mod values;
 mod whole;
 
-use arguments::{Arguments, BoardCommand, Command, FleetCommand, ModelCommand};
+use arguments::{Arguments, Command, FleetCommand, ModelCommand};
 use clap::{CommandFactory, Parser};
 use failure::Failure;
 use report::Paper;
@@ -94,7 +95,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
-        Some(Command::Board { command: BoardCommand::Serve(serve) }) => fleet::serve(&serve),
+        Some(Command::Board { command }) => board::run(&command),
         Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
             fleet::status(tracker.as_deref(), json)
         }

@@ -134,7 +134,13 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
         // The least disturbed batch: a peak is what is possible.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
-        Ok(RunReply::WrongResult(_) | RunReply::Failed(_) | RunReply::Unsupported(_) | RunReply::Profiled(_))
+        Ok(
+            RunReply::WrongResult(_)
+            | RunReply::Failed(_)
+            | RunReply::Unsupported(_)
+            | RunReply::Profiled(_)
+            | RunReply::Simulated(_),
+        )
         | Err(_) => None,
     }
 }

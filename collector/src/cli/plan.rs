@@ -130,7 +130,7 @@ fn check_target(target: &Target) -> Result<(), String> {
     let is_kind = match target.kind {
         Kind::Llvm => is_llvm(&target.text) && matches!(target.machine, Machine::Cpu(_)),
         Kind::Cuda => is_cuda(&target.text) && matches!(target.machine, Machine::Gpu(_)),
-        Kind::Torch => false,
+        Kind::Torch | Kind::Pynq => false,
     };
     if !is_kind {
         return Err(format!("its target is of the kind `{}` and says something else", target.kind));
@@ -141,6 +141,7 @@ fn check_target(target: &Target) -> Result<(), String> {
             ("vector_registers", vector_registers, 1..=1024),
             ("cores", cores, 1..=65_536),
         ],
+        Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
         Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
             ("block_threads", block_threads, 32..=65_536),
             ("shared_bytes", shared_bytes, 1024..=1 << 30),

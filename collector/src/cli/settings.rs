@@ -125,6 +125,10 @@ fn take_models(raw: &mut RawConfig, models: &Models) -> Result<()> {
     if !models.arch.is_empty() {
         raw.arch = Some(models.arch.clone());
     }
+    raw.unit = models.unit.clone().or(raw.unit.take());
+    raw.board = models.board.clone().or(raw.board.take());
+    raw.fpga_config = models.fpga_config.clone().or(raw.fpga_config.take());
+    raw.sim_params = models.sim_params.clone().or(raw.sim_params.take());
     if let Some(fuse) = models.fuse {
         raw.fuse = Some(match fuse {
             FuseArgument::Epilogue => FuseChoice::Epilogue,

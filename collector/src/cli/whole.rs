@@ -195,7 +195,7 @@ impl Whole {
     pub fn engine(&self) -> Engine {
         match self.target.kind {
             Kind::Cuda => Engine::Cuda,
-            Kind::Llvm | Kind::Torch => Engine::Program,
+            Kind::Llvm | Kind::Torch | Kind::Pynq => Engine::Program,
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod attention;
 mod axes;
+mod core;
 mod declare;
 pub mod dots;
 pub mod gpu;
@@ -16,6 +17,7 @@ mod taps;
 mod template;
 mod winograd;
 
+pub use self::core::core_knobs;
 pub use attention::Sight;
 pub use sample::{canonical, point, sample};
 pub use schedule::{ByTaps, Functions, Knobs, Layout, Schedule, ScheduleError, Setting};
@@ -31,6 +33,7 @@ pub fn space(task: &Task, machine: &Machine) -> Space {
     match machine {
         Machine::Cpu(machine) => declare::cpu_space(&task.with_sizes(|_| 1), machine),
         Machine::Gpu(machine) => gpu::space(task, machine),
+        Machine::Core(machine) => core::space(task, machine),
     }
 }
 
@@ -69,7 +72,7 @@ pub enum Template {
 }
 
 /// Bounds that a single axis cannot state.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Limits {
     /// Those of a CPU's registers and of the time a build may take.
     Registers {
@@ -84,6 +87,8 @@ enum Limits {
     },
     /// Those of a GPU.
     Device(gpu::Limits),
+    /// Those of a board's core.
+    Core(core::CoreLimits),
 }
 
 /// How much longer an element takes to compile by itself than as part of a vector.
@@ -109,6 +114,7 @@ impl Space {
     pub fn allows(&self, knobs: &Knobs) -> bool {
         let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
             Limits::Device(limits) => return limits.allow(knobs),
+            Limits::Core(limits) => return limits.allow(knobs),
             Limits::Registers { tile_elements, unrolled_elements, tiles, sums } => {
                 (*tile_elements, *unrolled_elements, *tiles, *sums)
             }

@@ -2,9 +2,11 @@
 
 mod board;
 mod composite;
+mod core;
 mod cuda;
 mod llvm;
 
+pub use self::core::{Fabric, fabric, fabric_text, is_fabric};
 pub use board::{BOARDS, Board, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text, is_cuda};
@@ -34,6 +36,8 @@ pub enum Kind {
     Cuda,
     /// PyTorch's library, which compiles nothing.
     Torch,
+    /// Programs for a core on a board's fabric, by our own generator.
+    Pynq,
 }
 
 impl Kind {
@@ -43,6 +47,7 @@ impl Kind {
             Kind::Llvm => "llvm",
             Kind::Cuda => "cuda",
             Kind::Torch => "torch",
+            Kind::Pynq => "pynq",
         }
     }
 }
@@ -61,6 +66,8 @@ pub enum Machine {
     Cpu(Cpu),
     /// Blocks of threads.
     Gpu(Gpu),
+    /// Products of blocks of bytes.
+    Core(accelerator::Core),
 }
 
 /// Facts of a GPU that a space depends on.

@@ -4,7 +4,7 @@ use super::TuningError;
 use crate::campaign::attempt::{attempt, source_of};
 use crate::campaign::planned::{Attempt, Code};
 use crate::campaign::tune::Tune;
-use datasets::{CacheState, Outcome, Record, Source};
+use datasets::{CacheState, Outcome, Record};
 use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Target;
@@ -113,7 +113,7 @@ impl Search {
     /// The schedule of a record that tells of the code that this search would try, here.
     pub fn usable(&self, record: &Record) -> Option<Schedule> {
         let base = &self.default.with_task;
-        let is_alike = record.source == Source::Measured
+        let is_alike = record.source == base.source
             && record.is_alone()
             && record.symbolic_task.is_none()
             && record.target_text == base.target_text

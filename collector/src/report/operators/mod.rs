@@ -54,6 +54,9 @@ pub struct Summary {
     pub model: String,
     /// Its batch size, where it has one.
     pub batch: Option<i64>,
+    /// What its times were simulated of and by; nothing where they were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<String>,
     /// Its tasks, in graph order.
     pub rows: Vec<Row>,
     /// Tasks without any time.
@@ -109,7 +112,17 @@ pub fn summarise(
     rows.iter_mut().for_each(|row| row.share = row.time_ns() / total_ns);
     let uncertain = rows.iter().filter(|row| !row.is_known_well());
     let uncertain_share = sum(uncertain.map(|row| row.share));
-    Summary { model: model.1.label(), batch: model.1.batch, rows, missing, total_ns, total_spread, uncertain_share }
+    let simulated = None;
+    Summary {
+        model: model.1.label(),
+        batch: model.1.batch,
+        simulated,
+        rows,
+        missing,
+        total_ns,
+        total_spread,
+        uncertain_share,
+    }
 }
 
 /// Not `Iterator::sum`, which makes a negative zero of nothing.
@@ -231,7 +244,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
         words("operator").least(24),
         figures("×").drops(2),
         figures("threads").drops(3),
-        figures("median"),
+        figures(if summary.simulated.is_some() { "simulated" } else { "median" }),
         figures("±"),
         figures("GFLOP/s").drops(5),
         figures("roofline").drops(1),
@@ -245,10 +258,12 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{}{}\n{}\ntotal of {calls} operators, each at its best: {} ± {}",
+        "{}{}{}\n{}\ntotal of {calls} operators, each at its best: {}{} ± {}",
         summary.model,
         summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})")),
+        summary.simulated.as_ref().map_or_else(String::new, |what| format!(", {what}")),
         table.on(paper),
+        if summary.simulated.is_some() { "simulated " } else { "" },
         duration(summary.total_ns),
         or_unknown(summary.total_spread, percent),
     );
@@ -256,7 +271,9 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
         let (share, known) = (percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
         text.push_str(&format!("\n{share} of it are medians known to no better than {known} %"));
     }
-    text.push_str("\nbest: the interval of the median ends lowest");
+    if summary.simulated.is_none() {
+        text.push_str("\nbest: the interval of the median ends lowest");
+    }
     text.push_str(&above_roofline(summary));
     for task in &summary.missing {
         text.push_str(&format!("\nno time for {task}"));

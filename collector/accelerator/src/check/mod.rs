@@ -1,0 +1,193 @@
+//! Whether a program would go wrong on the fabric, where nothing says so: it would hang, or compute something else.
+//!
+//! The three queues are run as far as their order matters: which token an instruction waits for does not depend on how long
+//! anything takes, since each kind of token has one giver and one taker. So it is known of each instruction what of the
+//! other modules has surely ended before it, and whoever writes an element has to know that its last reader has, and
+//! whoever reads one that its last writer has.
+
+mod run;
+
+use crate::core::Buffer;
+use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Steps, Tokens, decode};
+use crate::program::{Program, Role};
+use run::Run;
+use std::collections::VecDeque;
+
+/// What is wrong with a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("instruction {place}: {why}")]
+pub struct CheckError {
+    /// Which instruction.
+    pub place: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// The modules, in the order of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Module {
+    Load,
+    Compute,
+    Store,
+}
+
+/// Refuses a program that would go wrong.
+pub fn check(program: &Program) -> Result<(), CheckError> {
+    let core = &program.core;
+    let fail = |place: usize, why: String| CheckError { place, why };
+    core.check().map_err(|error| fail(0, error.to_string()))?;
+    let decoded = program
+        .instructions
+        .iter()
+        .enumerate()
+        .map(|(place, bits)| decode(core, *bits).map_err(|error: DecodeError| fail(place, error.to_string())));
+    let instructions = decoded.collect::<Result<Vec<Instruction>, CheckError>>()?;
+    let Some((Instruction::Finish, body)) = instructions.split_last() else {
+        return Err(fail(instructions.len(), "the program does not end".to_owned()));
+    };
+    let mut queues: [VecDeque<usize>; 3] = Default::default();
+    for (place, instruction) in body.iter().enumerate() {
+        let module = module(instruction).ok_or_else(|| fail(place, "it ends before its end".to_owned()))?;
+        alone(program, module, instruction).map_err(|why| fail(place, why))?;
+        queues[module as usize].push_back(place);
+    }
+    let mut run = Run::new(program);
+    loop {
+        let ready = [Module::Load, Module::Compute, Module::Store].into_iter().find(|&module| {
+            let next = queues[module as usize].front();
+            next.is_some_and(|&place| run.is_ready(module, tokens(&body[place])))
+        });
+        let Some(module) = ready else { break };
+        let place = queues[module as usize].pop_front().expect("what is ready is there");
+        run.step(module, &body[place]).map_err(|why| fail(place, why))?;
+    }
+    if let Some(&place) = queues.iter().filter_map(VecDeque::front).min() {
+        return Err(fail(place, "it waits for a token that nobody gives".to_owned()));
+    }
+    match run.tokens.iter().map(VecDeque::len).sum::<usize>() {
+        0 => Ok(()),
+        left => Err(fail(body.len(), format!("{left} tokens are left and would spoil the next program"))),
+    }
+}
+
+/// The module that does an instruction; none does the end.
+pub(crate) fn module(instruction: &Instruction) -> Option<Module> {
+    match instruction {
+        Instruction::Load(Memory { buffer: Buffer::Data | Buffer::Weights, .. }) => Some(Module::Load),
+        Instruction::Load(_) | Instruction::Multiply(_) | Instruction::Alu(_) => Some(Module::Compute),
+        Instruction::Store(_) => Some(Module::Store),
+        Instruction::Finish => None,
+    }
+}
+
+pub(crate) fn tokens(instruction: &Instruction) -> Tokens {
+    match instruction {
+        Instruction::Load(memory) | Instruction::Store(memory) => memory.tokens,
+        Instruction::Multiply(multiply) => multiply.tokens,
+        Instruction::Alu(alu) => alu.tokens,
+        Instruction::Finish => Tokens::default(),
+    }
+}
+
+/// The queues of tokens that an instruction takes from and gives to. Queue 0 leads from loads to computing, 1 back, 2 from
+/// computing to stores, 3 back.
+pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
+    let (from_previous, from_next, to_previous, to_next) = match module {
+        Module::Load => (None, Some(1), None, Some(0)),
+        Module::Compute => (Some(0), Some(3), Some(1), Some(2)),
+        Module::Store => (Some(2), None, Some(3), None),
+    };
+    let some = |wanted: [(bool, Option<usize>); 2]| wanted.into_iter().filter_map(|(is, queue)| queue.filter(|_| is));
+    (
+        some([(tokens.pop_previous, from_previous), (tokens.pop_next, from_next)]).collect(),
+        some([(tokens.push_previous, to_previous), (tokens.push_next, to_next)]).collect(),
+    )
+}
+
+/// What can be said of an instruction by itself.
+fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result<(), String> {
+    let given = tokens(instruction);
+    let is_wrong = match module {
+        Module::Load => given.pop_previous || given.push_previous,
+        Module::Compute => false,
+        Module::Store => given.pop_next || given.push_next,
+    };
+    if is_wrong {
+        return Err("it waits for or tells a module that is not there".to_owned());
+    }
+    match instruction {
+        Instruction::Load(memory) => transfer(program, memory, true),
+        Instruction::Store(memory) => transfer(program, memory, false),
+        Instruction::Multiply(_) | Instruction::Alu(_) | Instruction::Finish => Ok(()),
+    }
+}
+
+/// Elements on the core of a rectangle with its zeros.
+pub(crate) fn on_core(memory: &Memory) -> u64 {
+    let rows = u64::from(memory.rows) + u64::from(memory.pads.top) + u64::from(memory.pads.bottom);
+    rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))
+}
+
+/// Whether it only passes tokens.
+pub(crate) fn is_empty(memory: &Memory) -> bool {
+    memory.rows == 0 || memory.columns == 0
+}
+
+fn transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(), String> {
+    if is_empty(memory) {
+        return Ok(());
+    }
+    let (core, buffer) = (&program.core, memory.buffer);
+    if is_load == (buffer == Buffer::Results) {
+        let verb = if is_load { "loaded" } else { "stored" };
+        return Err(format!("{} cannot be {verb}", buffer.name()));
+    }
+    let can_pad = is_load && matches!(buffer, Buffer::Data | Buffer::Sums);
+    if !can_pad && memory.pads != crate::instruction::Pads::default() {
+        return Err(format!("{} have no zeros around them", buffer.name()));
+    }
+    let end = u64::from(memory.on_core) + on_core(memory);
+    if end > u64::from(core.depth(buffer)) {
+        return Err(format!("{} end at {end}, and the core has {}", buffer.name(), core.depth(buffer)));
+    }
+    let bytes = core.element_bytes(buffer);
+    let first = u64::from(memory.in_memory) * bytes;
+    let last =
+        u64::from(memory.in_memory) + u64::from(memory.rows - 1) * u64::from(memory.stride) + u64::from(memory.columns);
+    let is_inside = program.regions.iter().any(|region| {
+        let is_own = region.buffer == buffer && (buffer != Buffer::Results || region.role == Role::Result);
+        is_own && first >= region.begin && last * bytes <= region.begin + region.bytes
+    });
+    if is_inside {
+        Ok(())
+    } else {
+        Err(format!("bytes {first} to {} are no {} of the program", last * bytes, buffer.name()))
+    }
+}
+
+/// The places of all steps of these micro-operations, in order.
+pub(crate) fn each_step(
+    steps: Steps,
+    micro_ops: &[MicroOp],
+    factors: [[u16; 2]; 3],
+    mut visit: impl FnMut(usize, usize, usize),
+) {
+    for outer in 0..usize::from(steps.outer) {
+        for inner in 0..usize::from(steps.inner) {
+            let [sum, data, weight] =
+                factors.map(|[of_outer, of_inner]| outer * usize::from(of_outer) + inner * usize::from(of_inner));
+            for micro_op in micro_ops {
+                visit(
+                    usize::from(micro_op.sum) + sum,
+                    usize::from(micro_op.data) + data,
+                    usize::from(micro_op.weight) + weight,
+                );
+            }
+        }
+    }
+}
+
+/// Steps that an instruction makes.
+pub(crate) fn count(steps: Steps) -> u64 {
+    u64::from(steps.end.saturating_sub(steps.begin)) * u64::from(steps.outer) * u64::from(steps.inner)
+}

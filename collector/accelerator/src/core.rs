@@ -1,0 +1,206 @@
+//! What a core has: blocks, widths and buffers, and the boards it is known on.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one micro-operation.
+pub(crate) const MICRO_OP_BYTES: u64 = 4;
+
+/// A configuration. Elements of data and weights have 8 bits, sums 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// Rows of data in one element.
+    pub batch: u32,
+    /// Channels in one element, of data and of results.
+    pub block: u32,
+    /// Micro-operations that fit on it.
+    pub micro_ops: u32,
+    /// Elements of data that fit.
+    pub data: u32,
+    /// Elements of weights that fit.
+    pub weights: u32,
+    /// Elements of sums that fit; results have as much room of their own.
+    pub sums: u32,
+    /// Steps from one product into a sum to the next into the same: the pipeline reads no sum that it is about to write.
+    pub distance: u32,
+}
+
+/// The memories of a core, by the numbers that instructions give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Buffer {
+    MicroOps,
+    Weights,
+    Data,
+    Sums,
+    Results,
+}
+
+/// A configuration that instructions cannot be written for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no core: {1}")]
+pub struct CoreError(pub String, pub String);
+
+/// A board with a core that is known to fit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Board {
+    /// Its name.
+    pub name: &'static str,
+    /// The chip.
+    pub chip: &'static str,
+    /// Clock of the core, in MHz.
+    pub clock_mhz: u32,
+    /// Width of the port to memory, in bits.
+    pub port_bits: u32,
+    /// Names of the configurations that bitstreams were published of.
+    pub cores: &'static [&'static str],
+    /// The parameters that times are simulated with when nothing is said.
+    pub timing: &'static str,
+    /// Address of the first block of registers.
+    pub registers: u64,
+}
+
+/// All boards.
+pub fn boards() -> &'static [Board] {
+    const ZYNQ: Board = Board {
+        name: "pynq-z1",
+        chip: "xc7z020",
+        clock_mhz: 100,
+        port_bits: 64,
+        cores: &["1x16", "4x8"],
+        timing: "pynq-hls-100",
+        registers: 0x43C0_0000,
+    };
+    const ULTRASCALE: Board = Board {
+        name: "ultra96",
+        chip: "xczu3eg",
+        clock_mhz: 333,
+        port_bits: 128,
+        cores: &["1x16"],
+        timing: "ultra96-hls-333",
+        registers: 0xA000_0000,
+    };
+    &[ZYNQ, Board { name: "pynq-z2", ..ZYNQ }, ULTRASCALE, Board { name: "zcu104", chip: "xczu7ev", ..ULTRASCALE }]
+}
+
+impl Core {
+    /// Names of the published configurations.
+    pub const NAMES: [&str; 2] = ["1x16", "4x8"];
+
+    /// A published configuration.
+    pub fn named(name: &str) -> Result<Core, CoreError> {
+        let core = Core { batch: 1, block: 16, micro_ops: 8192, data: 2048, weights: 1024, sums: 2048, distance: 3 };
+        match name {
+            "1x16" => Ok(core),
+            "4x8" => Ok(Core { batch: 4, block: 8, ..core }),
+            _ => Err(CoreError(
+                name.to_owned(),
+                format!("known are {}", Core::NAMES.map(|n| format!("`{n}`")).join(", ")),
+            )),
+        }
+    }
+
+    /// That instructions can be written for it.
+    pub fn check(&self) -> Result<(), CoreError> {
+        let refuse = |why: String| Err(CoreError(format!("{}x{}", self.batch, self.block), why));
+        for (name, number) in [
+            ("batch", self.batch),
+            ("block", self.block),
+            ("micro_ops", self.micro_ops),
+            ("data", self.data),
+            ("weights", self.weights),
+            ("sums", self.sums),
+        ] {
+            if !number.is_power_of_two() || number > 1 << 16 {
+                return refuse(format!("`{name}` is {number}, and has to be a power of two of at most 65536"));
+            }
+        }
+        let [micro_op, sum, data, weight] = [self.micro_ops, self.sums, self.data, self.weights].map(bits);
+        let words = [
+            (8 + micro_op + micro_op + 1 + 28, 64, "the loops of an instruction"),
+            (2 * (sum + data + weight), 64, "the factors of a product"),
+            (4 * sum + 20, 64, "the factors of an operation on sums"),
+            (sum + data + weight, 32, "a micro-operation"),
+        ];
+        match words.into_iter().find(|(bits, room, _)| bits > room) {
+            Some((bits, room, what)) => refuse(format!("{what} would need {bits} bits, and there are {room}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Elements of a memory.
+    pub fn depth(&self, buffer: Buffer) -> u32 {
+        match buffer {
+            Buffer::MicroOps => self.micro_ops,
+            Buffer::Weights => self.weights,
+            Buffer::Data => self.data,
+            Buffer::Sums | Buffer::Results => self.sums,
+        }
+    }
+
+    /// Bytes of one element of a memory.
+    pub fn element_bytes(&self, buffer: Buffer) -> u64 {
+        let (batch, block) = (u64::from(self.batch), u64::from(self.block));
+        match buffer {
+            Buffer::MicroOps => MICRO_OP_BYTES,
+            Buffer::Weights => block * block,
+            Buffer::Data | Buffer::Results => batch * block,
+            Buffer::Sums => 4 * batch * block,
+        }
+    }
+
+    /// Multiply-adds of one cycle.
+    pub fn macs_per_cycle(&self) -> u64 {
+        u64::from(self.batch) * u64::from(self.block) * u64::from(self.block)
+    }
+
+    /// Bits that say which micro-operation, sum, element of data and weight.
+    pub(crate) fn index_bits(&self) -> [u32; 4] {
+        [self.micro_ops, self.sums, self.data, self.weights].map(bits)
+    }
+}
+
+fn bits(depth: u32) -> u32 {
+    depth.trailing_zeros()
+}
+
+impl Buffer {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Buffer; 5] = [Buffer::MicroOps, Buffer::Weights, Buffer::Data, Buffer::Sums, Buffer::Results];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Buffer::MicroOps => "micro-operations",
+            Buffer::Weights => "weights",
+            Buffer::Data => "data",
+            Buffer::Sums => "sums",
+            Buffer::Results => "results",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_cores_are_cores_and_others_say_why_not() {
+        for name in Core::NAMES {
+            let core = Core::named(name).unwrap();
+            core.check().unwrap();
+            assert_eq!(core.macs_per_cycle(), 256);
+        }
+        assert_eq!(Core::named("2x2").unwrap_err().to_string(), "`2x2` is no core: known are `1x16`, `4x8`");
+        let wide = Core { micro_ops: 1 << 16, ..Core::named("1x16").unwrap() };
+        assert!(wide.check().unwrap_err().to_string().contains("would need 69 bits"));
+        let odd = Core { data: 1000, ..Core::named("1x16").unwrap() };
+        assert!(odd.check().unwrap_err().to_string().contains("`data` is 1000"));
+    }
+
+    #[test]
+    fn boards_have_cores_that_exist() {
+        for board in boards() {
+            assert!(board.cores.iter().all(|name| Core::named(name).is_ok()), "{}", board.name);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The cuts that a layer may have, and the one that it gets when nobody asks for another.
+
+use crate::core::Core;
+use crate::fit::fits;
+use crate::knobs::Knobs;
+use crate::layer::{Kind, Layer};
+
+/// What each knob may be, whether or not all go together.
+pub fn choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
+    let [height, width] = layer.output();
+    let [batches, _, blocks_out] = layer.blocks(core);
+    let summed = layer.summed_blocks(core).max(1);
+    let threads = |tiles: u32| if tiles.is_multiple_of(2) { vec![1, 2] } else { vec![1] };
+    [
+        divisors(batches),
+        divisors(height),
+        divisors(width),
+        divisors(summed),
+        divisors(blocks_out),
+        threads(blocks_out),
+        threads(height),
+    ]
+}
+
+/// A cut that fits and keeps the core busy: two threads where there can be, then the largest tile, then the deepest loads.
+/// Nothing where nothing fits.
+pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
+    let [batches, heights, widths, depths, blocks, oc_threads, h_threads] = choices(core, layer);
+    let mut best: Option<((u64, u64, u64, u64), Knobs)> = None;
+    // Whole rows make long bursts, so the widest that fits is looked for first.
+    for &tile_w in widths.iter().rev() {
+        for (&tile_h, &tile_co) in heights.iter().flat_map(|h| blocks.iter().map(move |c| (h, c))) {
+            for (&oc, &h) in oc_threads.iter().flat_map(|o| h_threads.iter().map(move |h| (o, h))) {
+                let threads = oc * h;
+                if threads > 2 {
+                    continue;
+                }
+                for (&tile_ci, &tile_b) in depths.iter().flat_map(|d| batches.iter().map(move |b| (d, b))) {
+                    let knobs = Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads: oc, h_threads: h };
+                    if fits(core, layer, &knobs).is_err() {
+                        continue;
+                    }
+                    let score = score(layer, &knobs);
+                    if best.as_ref().is_none_or(|(known, _)| score > *known) {
+                        best = Some((score, knobs));
+                    }
+                }
+            }
+        }
+    }
+    best.map(|(_, knobs)| knobs)
+}
+
+/// The order of preference: work in pairs of threads, the sums of a tile for each element it loads, its sums, its depth.
+fn score(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
+    let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
+    let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);
+    let sums = places * u64::from(tile_co);
+    let taps = u64::from(layer.kernel[0] * layer.kernel[1]);
+    // An element of weights is 16 vectors of data.
+    let loaded = match layer.kind {
+        Kind::Elementwise => 4 * sums,
+        Kind::Depthwise => sums + 16 * u64::from(tile_co) * taps,
+        Kind::Convolution => places + 16 * u64::from(tile_co) * taps,
+    };
+    (u64::from(oc_threads * h_threads), 1000 * sums / loaded.max(1), sums, u64::from(tile_ci))
+}
+
+fn divisors(extent: u32) -> Vec<u32> {
+    (1..=extent.max(1)).filter(|number| extent.max(1).is_multiple_of(*number)).collect()
+}

@@ -1,0 +1,196 @@
+//! Whether a cut fits on a core, and what lies where if it does.
+
+use crate::core::{Buffer, Core};
+use crate::knobs::Knobs;
+use crate::layer::{Kind, Layer, Post};
+use crate::layout::{operand_bytes, result_bytes};
+
+/// Instructions that one program may have: a buffer has at most 2^25 bytes.
+pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
+/// Memory that a board is asked for.
+const MOST_BYTES: u64 = 1 << 30;
+/// Zeros that an instruction can put on one side.
+const MOST_PADS: u32 = 15;
+
+/// Why a cut does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Misfit {
+    #[error("`{knob}` is {value}, which does not divide {extent}")]
+    Divides { knob: &'static str, value: u32, extent: u32 },
+    #[error("{threads} threads would need {needed} elements of {buffer}, and the core has {room}")]
+    Room { threads: u32, buffer: &'static str, needed: u64, room: u32 },
+    #[error("its pads are {0:?}, and an instruction puts at most 15 zeros on a side, fewer than the window")]
+    Pads([u32; 4]),
+    #[error("rows lie {0} elements apart, and an instruction can say at most 65535")]
+    Stride(u64),
+    #[error("its program would have {0} instructions, and at most 2097152 fit into one buffer")]
+    Instructions(u64),
+    #[error("its operands would need {0} bytes of memory, and at most 1073741824 are asked of a board")]
+    Memory(u64),
+    #[error("it has no elements, or a window larger than its image")]
+    Empty,
+}
+
+/// What lies where, for one thread; the next thread's begins where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Rows and places of data under a tile.
+    pub under: [u32; 2],
+    /// Blocks of data of a tile.
+    pub data_blocks: u32,
+    /// Elements of data.
+    pub data: u32,
+    /// Elements of weights.
+    pub weights: u32,
+    /// Sums of the tile itself.
+    pub tile: u32,
+    /// Sums, with what steps after the sum read and with fillers.
+    pub sums: u32,
+    /// Whether a tile has so few sums that all windows of a row are between two products into one.
+    pub is_narrow: bool,
+    /// Products into sums that nobody reads, so that the same sum comes late enough again.
+    pub fillers: u32,
+    /// Threads.
+    pub threads: u32,
+}
+
+/// Whether a cut fits.
+pub fn fits(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<(), Misfit> {
+    plan(core, layer, knobs).map(|_| ())
+}
+
+/// What lies where.
+pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Misfit> {
+    let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
+    let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
+    check_shape(layer)?;
+    let summed = layer.summed_blocks(core).max(1);
+    for (knob, value, extent) in [
+        ("tile_b", tile_b, batches),
+        ("tile_h", tile_h, height),
+        ("tile_w", tile_w, width),
+        ("tile_ci", tile_ci, summed),
+        ("tile_co", tile_co, blocks_out),
+        ("oc_nthread", oc_threads, blocks_out / tile_co.max(1)),
+        ("h_nthread", h_threads, height / tile_h.max(1)),
+    ] {
+        if value == 0 || !extent.is_multiple_of(value) {
+            return Err(Misfit::Divides { knob, value, extent });
+        }
+    }
+    let threads = oc_threads * h_threads;
+    let under = [(tile_h - 1) * layer.strides[0] + layer.kernel[0], (tile_w - 1) * layer.strides[1] + layer.kernel[1]];
+    let taps = u64::from(layer.kernel[0]) * u64::from(layer.kernel[1]);
+    let depth = if layer.kind == Kind::Depthwise { tile_co } else { tile_ci };
+    let wide = u64::from;
+    let (data, weights) = match layer.kind {
+        Kind::Elementwise => (0, 0),
+        Kind::Convolution | Kind::Depthwise => {
+            (wide(tile_b) * wide(depth) * wide(under[0]) * wide(under[1]), wide(tile_co) * wide(tile_ci) * taps)
+        }
+    };
+    let tile = wide(tile_b) * wide(tile_co) * wide(tile_h) * wide(tile_w);
+    let rows = wide(tile_b) * wide(tile_co) * wide(tile_h);
+    let sums_products = layer.kind != Kind::Elementwise;
+    let is_narrow = sums_products && rows < wide(core.distance);
+    let fillers = if is_narrow { wide(core.distance).div_ceil(wide(tile_w)).saturating_sub(rows) } else { 0 };
+    let (mut sums, mut micro_ops) = (tile + fillers * wide(tile_w), 1);
+    for post in &layer.post {
+        match post {
+            Post::Immediate(..) => {}
+            Post::PerChannel(_) => (sums, micro_ops) = (sums + wide(tile_co), micro_ops + wide(tile_co)),
+            Post::Tensor(_) => (sums, micro_ops) = (sums + tile, micro_ops + 1),
+        }
+    }
+    if sums_products {
+        micro_ops += wide(tile_ci) * wide(layer.kernel[0]) * (rows + fillers);
+    }
+    for (buffer, needed) in
+        [(Buffer::Data, data), (Buffer::Weights, weights), (Buffer::Sums, sums), (Buffer::MicroOps, micro_ops)]
+    {
+        if needed.saturating_mul(wide(threads)) > wide(core.depth(buffer)) {
+            let needed = needed.saturating_mul(wide(threads));
+            return Err(Misfit::Room { threads, buffer: buffer.name(), needed, room: core.depth(buffer) });
+        }
+    }
+    for stride in [wide(layer.width), wide(height) * wide(width), wide(summed) * taps] {
+        if stride > u64::from(u16::MAX) {
+            return Err(Misfit::Stride(stride));
+        }
+    }
+    let operands = layer.operands().into_iter();
+    let bytes = operands
+        .fold(result_bytes(core, layer), |sum, operand| sum.saturating_add(operand_bytes(core, layer, operand)));
+    if bytes > MOST_BYTES {
+        return Err(Misfit::Memory(bytes));
+    }
+    let instructions = instructions(core, layer, knobs);
+    if instructions > MOST_INSTRUCTIONS {
+        return Err(Misfit::Instructions(instructions));
+    }
+    let small = |number: u64| u32::try_from(number).expect("no more than a buffer has");
+    Ok(Plan {
+        under,
+        data_blocks: depth,
+        data: small(data),
+        weights: small(weights),
+        tile: small(tile),
+        sums: small(sums),
+        is_narrow,
+        fillers: small(fillers),
+        threads,
+    })
+}
+
+fn check_shape(layer: &Layer) -> Result<(), Misfit> {
+    let [top, left, bottom, right] = layer.pads;
+    let reaches = |extent: u32, kernel: u32, pads: u32| kernel > 0 && kernel <= extent.saturating_add(pads);
+    let counts = [layer.images, layer.channels_in, layer.channels_out, layer.height, layer.width];
+    let is_small = |kernel: [u32; 2]| kernel.iter().all(|&extent| extent <= 1 << 12);
+    if counts.contains(&0)
+        || layer.strides.contains(&0)
+        || !is_small(layer.kernel)
+        || !reaches(layer.height, layer.kernel[0], top.saturating_add(bottom))
+        || !reaches(layer.width, layer.kernel[1], left.saturating_add(right))
+    {
+        return Err(Misfit::Empty);
+    }
+    let is_far = |pad: u32, kernel: u32| pad > MOST_PADS || pad >= kernel.max(1) && pad > 0;
+    let [rows, columns] = layer.kernel;
+    if is_far(top, rows) || is_far(bottom, rows) || is_far(left, columns) || is_far(right, columns) {
+        return Err(Misfit::Pads(layer.pads));
+    }
+    Ok(())
+}
+
+/// At most so many instructions has the program.
+fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
+    let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.numbers().map(u64::from).into();
+    let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
+    let tiles = (u64::from(batches) / tile_b)
+        .saturating_mul(u64::from(height) / tile_h)
+        .saturating_mul(u64::from(width) / tile_w)
+        .saturating_mul(u64::from(blocks_out) / tile_co);
+    let depths = u64::from(layer.summed_blocks(core)) / tile_ci;
+    let data = if layer.kind == Kind::Depthwise { tile_co } else { tile_ci };
+    let products =
+        if tile_b * tile_co * tile_h < u64::from(core.distance) { tile_ci * u64::from(layer.kernel[0]) } else { 1 };
+    let of_tile = depths * (tile_b * data + 1 + products) + (layer.post.len() as u64 + 1) * (tile_b * tile_co + 1) + 1;
+    tiles.saturating_mul(of_tile)
+}
+
+/// Knobs as 64-bit numbers.
+struct Wide {
+    tile_b: u64,
+    tile_h: u64,
+    tile_w: u64,
+    tile_ci: u64,
+    tile_co: u64,
+}
+
+impl From<[u64; 7]> for Wide {
+    fn from([tile_b, tile_h, tile_w, tile_ci, tile_co, _, _]: [u64; 7]) -> Wide {
+        Wide { tile_b, tile_h, tile_w, tile_ci, tile_co }
+    }
+}

@@ -1,0 +1,314 @@
+//! Tasks that a core computes: bytes in, sums of 32 bits, shifts in place of scales, bytes out.
+
+use crate::instruction::AluOp;
+use crate::layer::{Kind, Layer, Post, Tensors};
+use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, UnaryOp};
+
+/// Why a task is the CPU's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CpuReason(String);
+
+fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
+    Err(CpuReason(why.into()))
+}
+
+/// The same layer in numbers of the core: bytes that stand for scaled numbers around zero, and scales that are powers of two.
+/// Shapes and work are those of the task; how good its answers would be is not said.
+pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
+    if layer_of(task).is_ok() {
+        return Ok(task.clone());
+    }
+    let anchor = &task.steps[0];
+    let (op, is_sum) = match &anchor.op {
+        Op::Conv { strides, pads, dilations, groups } | Op::QConv { strides, pads, dilations, groups, .. } => {
+            let (strides, pads, dilations) = (strides.clone(), pads.clone(), dilations.clone());
+            (Op::Conv { strides, pads, dilations, groups: *groups }, true)
+        }
+        Op::Dense | Op::QDense { .. } => (Op::Dense, true),
+        op => (op.clone(), false),
+    };
+    let mut form = Form { parameters: Vec::new(), steps: Vec::new() };
+    let operands = anchor.inputs.iter().map(|operand| {
+        let parameter = parameter(task, *operand)?;
+        Ok(form.parameter(parameter, if is_sum { DType::I8 } else { DType::I32 }))
+    });
+    let operands = operands.collect::<Result<Vec<Operand>, CpuReason>>()?;
+    form.step(op, operands, &anchor.output);
+    let rest = &task.steps[1..];
+    let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize { .. }));
+    let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd { .. }, .. }));
+    if is_sum && !is_requantised && !has_bias {
+        form.shift(&anchor.output);
+    }
+    for (place, step) in rest.iter().enumerate() {
+        match &step.op {
+            Op::Requantize { to, low, high, .. } => {
+                if *to == DType::U8 {
+                    return cpu("its result has no sign, and the core's have one");
+                }
+                form.shift(&step.output);
+                form.then(Op::Clip { low: *low as f64, high: *high as f64 }, &step.output);
+            }
+            Op::Clip { low, .. } => {
+                let low = if *low < 0.0 { -128.0 } else { 0.0 };
+                form.then(Op::Clip { low, high: 127.0 }, &step.output);
+            }
+            Op::Cast { .. } => {}
+            op @ (Op::BiasAdd { .. } | Op::Binary { .. } | Op::Unary { .. }) => {
+                let other = step.inputs.iter().find(|operand| matches!(operand, Operand::Parameter(_)));
+                let other = other.map(|operand| parameter(task, *operand)).transpose()?;
+                let before = Operand::Step(form.steps.len() - 1);
+                let other = other.map(|parameter| form.parameter(parameter, DType::I32));
+                form.step(op.clone(), [before].into_iter().chain(other).collect(), &step.output);
+            }
+            op => return cpu(format!("`{}` is no operation of the core", op.name())),
+        }
+        if place == 0 && has_bias && is_sum && !is_requantised {
+            form.shift(&step.output);
+        }
+    }
+    let last = task.steps[task.steps.len() - 1].output.clone();
+    let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip { .. }, .. }));
+    if !is_clipped {
+        form.then(Op::Clip { low: -128.0, high: 127.0 }, &last);
+    }
+    form.then(Op::Cast { to: DType::I8 }, &last);
+    let task = Task { parameters: form.parameters, steps: form.steps };
+    layer_of(&task)?;
+    task.check().map_err(|error| CpuReason(error.to_string()))?;
+    Ok(task)
+}
+
+struct Form {
+    parameters: Vec<Parameter>,
+    steps: Vec<Step>,
+}
+
+impl Form {
+    fn parameter(&mut self, like: &Parameter, dtype: DType) -> Operand {
+        let ty = TensorType { dtype, shape: like.ty.shape.clone() };
+        self.parameters.push(Parameter { ty, is_constant: like.is_constant });
+        Operand::Parameter(self.parameters.len() - 1)
+    }
+
+    fn step(&mut self, op: Op, inputs: Vec<Operand>, like: &TensorType) {
+        let dtype = if let Op::Cast { to } = &op { *to } else { DType::I32 };
+        self.steps.push(Step { op, inputs, output: TensorType { dtype, shape: like.shape.clone() } });
+    }
+
+    fn then(&mut self, op: Op, like: &TensorType) {
+        let before = Operand::Step(self.steps.len() - 1);
+        self.step(op, vec![before], like);
+    }
+
+    /// A scale of each channel, as a shift.
+    fn shift(&mut self, like: &TensorType) {
+        let extents = like.extents().unwrap_or_default();
+        let shape = match extents.len() {
+            0..=3 => vec![extents.last().copied().unwrap_or(1)],
+            _ => vec![extents[1], 1, 1],
+        };
+        let shifts = Parameter { ty: TensorType::new(DType::I32, &shape), is_constant: true };
+        let (before, by) = (Operand::Step(self.steps.len() - 1), self.parameter(&shifts, DType::I32));
+        self.step(Op::Binary { function: BinaryOp::ShiftRight }, vec![before, by], like);
+    }
+}
+
+fn parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
+    match operand {
+        Operand::Parameter(place) if place < task.parameters.len() => Ok(&task.parameters[place]),
+        Operand::Parameter(_) | Operand::Step(_) => cpu("it reads something that is no parameter"),
+    }
+}
+
+/// The layer that a task in the core's form is.
+pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
+    let anchor = &task.steps[0];
+    let extents = |operand: usize| {
+        let types = anchor.inputs.get(operand).and_then(|operand| task.operand_type(*operand).ok());
+        let extents = types.and_then(TensorType::extents).ok_or(CpuReason("its sizes are open".to_owned()))?;
+        let small = extents.iter().map(|&extent| u32::try_from(extent).ok().filter(|&extent| extent < 1 << 20));
+        small.collect::<Option<Vec<u32>>>().ok_or(CpuReason("it is too large".to_owned()))
+    };
+    let mut layer = match &anchor.op {
+        Op::Conv { strides, pads, dilations, groups } => {
+            convolution(&extents(0)?, &extents(1)?, [strides, pads, dilations], *groups)?
+        }
+        Op::Dense => {
+            let (data, weights) = (extents(0)?, extents(1)?);
+            matrix(Kind::Convolution, &data, weights[0])?
+        }
+        Op::Binary { .. } | Op::Unary { .. } | Op::Clip { .. } => {
+            let data = extents(0)?;
+            match data.as_slice() {
+                &[images, channels, height, width] => elementwise([images, channels, height, width]),
+                _ => matrix(Kind::Elementwise, &data, data.last().copied().unwrap_or(1))?,
+            }
+        }
+        op => return cpu(format!("`{}` is no operation of the core", op.name())),
+    };
+    check_types(task, &layer)?;
+    let (mut next, first) = if layer.kind == Kind::Elementwise { (1, 0) } else { (2, 1) };
+    for step in &task.steps[first..task.steps.len() - 1] {
+        layer.post.extend(posts(task, step, &layer, &mut next)?);
+    }
+    if next != task.parameters.len() {
+        return cpu("it reads a parameter twice");
+    }
+    Ok(layer)
+}
+
+/// That data and weights are bytes, sums have 32 bits, and the result is bytes.
+fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
+    let bytes = if layer.kind == Kind::Elementwise { 0 } else { 2 };
+    for (place, parameter) in task.parameters.iter().enumerate() {
+        let wanted = if place < bytes { DType::I8 } else { DType::I32 };
+        if parameter.ty.dtype != wanted {
+            return cpu(format!("its parameter {place} is {}, and the core's are {wanted}", parameter.ty.dtype));
+        }
+    }
+    let (last, before) = task.steps.split_last().expect("a task has a step");
+    if last.op != (Op::Cast { to: DType::I8 }) || before.iter().any(|step| step.output.dtype != DType::I32) {
+        return cpu("its result has no 8 bits, and the core writes bytes");
+    }
+    Ok(())
+}
+
+fn convolution(
+    data: &[u32],
+    weights: &[u32],
+    [strides, pads, dilations]: [&Vec<i64>; 3],
+    groups: i64,
+) -> Result<Layer, CpuReason> {
+    let (&[images, channels_in, height, width], &[channels_out, depth, rows, columns]) = (data, weights) else {
+        return cpu(format!("it has {} spatial dimensions, and the core has 2", data.len().saturating_sub(2)));
+    };
+    if dilations.iter().any(|&dilation| dilation != 1) {
+        return cpu(format!("its windows have gaps (dilations {dilations:?})"));
+    }
+    let kind = match groups {
+        1 => Kind::Convolution,
+        _ if depth == 1 && channels_in == channels_out => Kind::Depthwise,
+        _ => return cpu(format!("it has {groups} groups of {depth} channels; the core sums all channels, or one")),
+    };
+    let small = |number: &i64| u32::try_from(*number).ok().filter(|&number| number < 1 << 12);
+    let strides: Option<Vec<u32>> = strides.iter().map(small).collect();
+    let pads: Option<Vec<u32>> = pads.iter().map(small).collect();
+    let (Some(&[down, along]), Some(&[top, left, bottom, right])) = (strides.as_deref(), pads.as_deref()) else {
+        return cpu("its strides or pads are none that the core has");
+    };
+    let (kernel, strides, pads) = ([rows, columns], [down, along], [top, left, bottom, right]);
+    let tensors = Tensors::Images;
+    Ok(Layer {
+        kind,
+        tensors,
+        images,
+        channels_in,
+        height,
+        width,
+        channels_out,
+        kernel,
+        strides,
+        pads,
+        post: Vec::new(),
+    })
+}
+
+fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
+    Layer {
+        kind: Kind::Elementwise,
+        tensors: Tensors::Images,
+        images,
+        channels_in: channels,
+        height,
+        width,
+        channels_out: channels,
+        kernel: [1, 1],
+        strides: [1, 1],
+        pads: [0; 4],
+        post: Vec::new(),
+    }
+}
+
+/// Rows of channels, in one row of places: the rows fill whole elements of any core's batch.
+fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
+    /// What the rows in one element are a multiple of, where there are enough.
+    const BATCH: u32 = 4;
+    let Some((&channels_in, rows)) = data.split_last() else { return cpu("it has no dimensions") };
+    let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));
+    let Some(rows) = rows.filter(|rows| (1..1 << 20).contains(rows)) else { return cpu("it has no rows, or too many") };
+    let images = rows.min(BATCH);
+    let width = rows.div_ceil(images);
+    let (kernel, strides, pads) = ([1, 1], [1, 1], [0; 4]);
+    let tensors = Tensors::Matrix { rows };
+    Ok(Layer {
+        kind,
+        tensors,
+        images,
+        channels_in,
+        height: 1,
+        width,
+        channels_out,
+        kernel,
+        strides,
+        pads,
+        post: Vec::new(),
+    })
+}
+
+/// What a step does to sums.
+fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
+    let per = |op: AluOp, next: &mut usize| {
+        // Of an elementwise task's first step the first operand is the data itself.
+        let reads = step.inputs.iter().filter_map(|operand| match operand {
+            Operand::Parameter(place) => Some(*place),
+            Operand::Step(_) => None,
+        });
+        let reads: Vec<usize> = reads.filter(|place| *place >= *next).collect();
+        let [place] = reads[..] else { return cpu("it reads a parameter twice") };
+        if place != *next || step.inputs.last() != Some(&Operand::Parameter(place)) && op == AluOp::ShiftRight {
+            return cpu("its parameters stand in another order");
+        }
+        *next += 1;
+        let shape = task.parameters[place].ty.extents().unwrap_or_default();
+        let output = step.output.extents().unwrap_or_default();
+        let channels = i64::from(layer.channels_out);
+        let is_vector = shape.iter().product::<i64>() == channels;
+        let is_channels = is_vector
+            && match layer.tensors {
+                // Of an image's dimensions the last two are places; a bias says its own.
+                Tensors::Images => match shape.len() {
+                    1 => matches!(step.op, Op::BiasAdd { .. }),
+                    rank => rank >= 3 && shape[rank - 3] == channels,
+                },
+                Tensors::Matrix { .. } => shape.last() == Some(&channels),
+            };
+        match () {
+            () if shape == output => Ok(vec![Post::Tensor(op)]),
+            () if is_channels => Ok(vec![Post::PerChannel(op)]),
+            () => cpu(format!("an operand of shape {shape:?} is neither of channels nor of elements")),
+        }
+    };
+    match &step.op {
+        Op::BiasAdd { axis } => {
+            let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
+            if *axis != channel { cpu("its bias is none of channels") } else { per(AluOp::Add, next) }
+        }
+        Op::Binary { function: BinaryOp::Add } => per(AluOp::Add, next),
+        Op::Binary { function: BinaryOp::Max } => per(AluOp::Max, next),
+        Op::Binary { function: BinaryOp::Min } => per(AluOp::Min, next),
+        Op::Binary { function: BinaryOp::ShiftRight } => per(AluOp::ShiftRight, next),
+        Op::Unary { function: UnaryOp::Relu } => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
+        Op::Clip { low, high } => match (whole(*low), whole(*high)) {
+            (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
+            _ => cpu(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
+        },
+        op => cpu(format!("`{}` is no operation of the core", op.name())),
+    }
+}
+
+fn whole(number: f64) -> Option<i16> {
+    let rounded = number as i16;
+    (f64::from(rounded) == number).then_some(rounded)
+}

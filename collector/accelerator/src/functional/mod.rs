@@ -1,0 +1,250 @@
+//! What a program computes, bit by bit, from its instructions as the core reads them.
+//!
+//! Modules go on in an order that a seed draws, within what tokens allow: a token that is missing shows as a wrong result or
+//! as a standstill for some seed.
+
+mod steps;
+
+use crate::check::{Module, count, is_empty, module, queues_of, tokens};
+use crate::core::Buffer;
+use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Pads, Steps, decode};
+use crate::layout::{LayoutError, pack, unpack};
+use crate::program::{Program, Role};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
+
+/// A program of more steps is refused.
+const MOST_STEPS: u64 = 1 << 33;
+/// Memory of more bytes is refused.
+const MOST_BYTES: u64 = 1 << 31;
+
+/// Why a program computes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum FunctionalError {
+    #[error("instruction {place}: {why}")]
+    Decode { place: usize, why: DecodeError },
+    #[error("instruction {place} leaves {what}")]
+    Leaves { place: usize, what: &'static str },
+    #[error("the modules wait for each other, first at instruction {0}")]
+    Standstill(usize),
+    #[error("the program does not end")]
+    Endless,
+    #[error("it has more than {MOST_STEPS} steps or {MOST_BYTES} bytes of memory")]
+    Large,
+    #[error("it takes {wanted} operands, got {given}")]
+    Operands { wanted: usize, given: usize },
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// What a program did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Instructions.
+    pub instructions: u64,
+    /// Products of an element of data and one of weights.
+    pub products: u64,
+    /// Sums made zero.
+    pub resets: u64,
+    /// Changes of sums.
+    pub changes: u64,
+    /// Bytes moved, by memory of the core.
+    pub bytes: [u64; 5],
+}
+
+/// A core with its memories, and memory beside it.
+pub struct Machine<'a> {
+    program: &'a Program,
+    instructions: Vec<Instruction>,
+    memory: Vec<u8>,
+    micro_ops: Vec<MicroOp>,
+    data: Vec<i8>,
+    weights: Vec<i8>,
+    sums: Vec<i32>,
+    totals: Totals,
+}
+
+impl<'a> Machine<'a> {
+    /// A core with this program before it begins, everything zero.
+    pub fn new(program: &'a Program) -> Result<Machine<'a>, FunctionalError> {
+        let core = &program.core;
+        let decoded = program.instructions.iter().enumerate();
+        let decoded =
+            decoded.map(|(place, bits)| decode(core, *bits).map_err(|why| FunctionalError::Decode { place, why }));
+        let bytes = program.memory_bytes();
+        if bytes > MOST_BYTES {
+            return Err(FunctionalError::Large);
+        }
+        let size = |buffer: Buffer, element: u64| {
+            usize::try_from(u64::from(core.depth(buffer)) * core.element_bytes(buffer) / element)
+                .expect("a core is small")
+        };
+        let mut machine = Machine {
+            program,
+            instructions: decoded.collect::<Result<_, FunctionalError>>()?,
+            memory: vec![0; usize::try_from(bytes).expect("within the bound")],
+            micro_ops: vec![MicroOp::default(); core.micro_ops as usize],
+            data: vec![0; size(Buffer::Data, 1)],
+            weights: vec![0; size(Buffer::Weights, 1)],
+            sums: vec![0; size(Buffer::Sums, 4)],
+            totals: Totals::default(),
+        };
+        machine.write(Role::MicroOps, &program.micro_op_bytes());
+        Ok(machine)
+    }
+
+    /// Computes the result of these operands, as they lie outside of the core.
+    pub fn compute(program: &Program, operands: &[&[u8]], seed: u64) -> Result<(Vec<u8>, Totals), FunctionalError> {
+        let wanted = program.layer.operands();
+        if wanted.len() != operands.len() {
+            return Err(FunctionalError::Operands { wanted: wanted.len(), given: operands.len() });
+        }
+        let mut machine = Machine::new(program)?;
+        for (place, (operand, bytes)) in wanted.into_iter().zip(operands).enumerate() {
+            let packed = pack(&program.core, &program.layer, operand, bytes)?;
+            machine.write(Role::Operand(place), &packed);
+        }
+        let totals = machine.run(seed)?;
+        Ok((unpack(&program.core, &program.layer, machine.read(Role::Result))?, totals))
+    }
+
+    /// Writes a part of memory.
+    pub fn write(&mut self, role: Role, bytes: &[u8]) {
+        let range = self.range(role);
+        if let Some(memory) = self.memory.get_mut(range) {
+            let length = memory.len().min(bytes.len());
+            memory[..length].copy_from_slice(&bytes[..length]);
+        }
+    }
+
+    /// Reads a part of memory.
+    pub fn read(&self, role: Role) -> &[u8] {
+        self.memory.get(self.range(role)).unwrap_or_default()
+    }
+
+    fn range(&self, role: Role) -> std::ops::Range<usize> {
+        let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        self.program.region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
+    }
+
+    /// Runs the program; the seed draws which module goes on where several can.
+    pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut queues: [VecDeque<usize>; 3] = Default::default();
+        let mut given = [0u32; 4];
+        if !matches!(self.instructions.last(), Some(Instruction::Finish)) {
+            return Err(FunctionalError::Endless);
+        }
+        for (place, instruction) in self.instructions.iter().enumerate() {
+            if let Some(module) = module(instruction) {
+                queues[module as usize].push_back(place);
+            }
+        }
+        loop {
+            let ready = [Module::Load, Module::Compute, Module::Store].map(|module| {
+                let next = queues[module as usize].front();
+                next.is_some_and(|&place| {
+                    let (takes, _) = queues_of(module, tokens(&self.instructions[place]));
+                    takes.into_iter().all(|queue| given[queue] > 0)
+                })
+            });
+            let count = ready.iter().filter(|&&is| is).count();
+            if count == 0 {
+                break;
+            }
+            let chosen = random.random_range(0..count);
+            let modules = [Module::Load, Module::Compute, Module::Store].into_iter().zip(ready);
+            let module = modules.filter(|(_, is)| *is).nth(chosen).expect("one of those that are ready").0;
+            let place = queues[module as usize].pop_front().expect("what is ready is there");
+            let instruction = self.instructions[place];
+            let (takes, gives) = queues_of(module, tokens(&instruction));
+            takes.into_iter().for_each(|queue| given[queue] -= 1);
+            self.step(&instruction).map_err(|what| match what {
+                "" => FunctionalError::Large,
+                what => FunctionalError::Leaves { place, what },
+            })?;
+            self.totals.instructions += 1;
+            gives.into_iter().for_each(|queue| given[queue] += 1);
+        }
+        match queues.iter().filter_map(VecDeque::front).min() {
+            Some(&place) => Err(FunctionalError::Standstill(place)),
+            None => Ok(self.totals),
+        }
+    }
+
+    /// Does one; the error is what it leaves, or nothing where there are too many steps.
+    fn step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
+        match instruction {
+            Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),
+            Instruction::Load(memory) => self.load(memory),
+            Instruction::Store(memory) => self.store(memory),
+            Instruction::Multiply(multiply) => self.multiply(multiply),
+            Instruction::Alu(alu) => self.alu(alu),
+            Instruction::Finish => Ok(()),
+        }
+    }
+
+    fn load(&mut self, load: &Memory) -> Result<(), &'static str> {
+        let element = usize::try_from(self.program.core.element_bytes(load.buffer)).expect("small");
+        let Pads { top, bottom, left, right } = load.pads;
+        let [rows, columns] = [load.rows, load.columns].map(usize::from);
+        let width = columns + usize::from(left) + usize::from(right);
+        let height = rows + usize::from(top) + usize::from(bottom);
+        let mut bytes = vec![0; height * width * element];
+        for row in 0..rows {
+            let from = (load.in_memory as usize + row * usize::from(load.stride)) * element;
+            let to = ((row + usize::from(top)) * width + usize::from(left)) * element;
+            let source = self.memory.get(from..from + columns * element).ok_or("memory")?;
+            bytes[to..to + source.len()].copy_from_slice(source);
+        }
+        self.totals.bytes[load.buffer as usize] += (rows * columns * element) as u64;
+        let first = usize::from(load.on_core) * element;
+        let bytes_at = |size: usize| first / size..(first + bytes.len()) / size;
+        match load.buffer {
+            Buffer::Data | Buffer::Weights => {
+                let target = if load.buffer == Buffer::Data { &mut self.data } else { &mut self.weights };
+                let target = target.get_mut(bytes_at(1)).ok_or("the core's memory")?;
+                target.iter_mut().zip(&bytes).for_each(|(to, from)| *to = from.cast_signed());
+            }
+            Buffer::Sums | Buffer::Results => {
+                let target = self.sums.get_mut(bytes_at(4)).ok_or("the core's memory")?;
+                let (numbers, _) = bytes.as_chunks::<4>();
+                target.iter_mut().zip(numbers).for_each(|(to, from)| *to = i32::from_le_bytes(*from));
+            }
+            Buffer::MicroOps => {
+                let target = self.micro_ops.get_mut(bytes_at(4)).ok_or("the core's memory")?;
+                let (numbers, _) = bytes.as_chunks::<4>();
+                let core = self.program.core;
+                let ops = numbers.iter().map(|bits| MicroOp::decode(&core, u32::from_le_bytes(*bits)));
+                target.iter_mut().zip(ops).for_each(|(to, from)| *to = from);
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, store: &Memory) -> Result<(), &'static str> {
+        let element = usize::try_from(self.program.core.element_bytes(Buffer::Results)).expect("small");
+        let columns = usize::from(store.columns) * element;
+        for row in 0..usize::from(store.rows) {
+            let from = usize::from(store.on_core) * element + row * columns;
+            let to = (store.in_memory as usize + row * usize::from(store.stride)) * element;
+            let sums = self.sums.get(from..from + columns).ok_or("the core's memory")?;
+            let target = self.memory.get_mut(to..to + columns).ok_or("memory")?;
+            // The lowest byte, whatever stands above it.
+            target.iter_mut().zip(sums).for_each(|(to, sum)| *to = (*sum as i8).cast_unsigned());
+        }
+        self.totals.bytes[Buffer::Results as usize] += (usize::from(store.rows) * columns) as u64;
+        Ok(())
+    }
+
+    fn sequence(&mut self, steps: Steps) -> Result<Vec<MicroOp>, &'static str> {
+        let done = self.totals.products + self.totals.resets + self.totals.changes;
+        if done.saturating_add(count(steps)) > MOST_STEPS {
+            return Err("");
+        }
+        let range = usize::from(steps.begin)..usize::from(steps.end);
+        Ok(self.micro_ops.get(range).ok_or("the micro-operations")?.to_vec())
+    }
+}

@@ -1,0 +1,96 @@
+//! What is done on the core many times: products, and changes of sums.
+
+use super::Machine;
+use crate::check::{count, each_step};
+use crate::core::Core;
+use crate::instruction::{Alu, AluOp, Multiply};
+
+impl Machine<'_> {
+    pub(super) fn multiply(&mut self, multiply: &Multiply) -> Result<(), &'static str> {
+        let ops = self.sequence(multiply.steps)?;
+        let factors = [multiply.sum, multiply.data, multiply.weight];
+        let Core { batch, block, .. } = self.program.core;
+        let (batch, block) = (batch as usize, block as usize);
+        let vector = batch * block;
+        let Machine { data, weights, sums, totals, .. } = self;
+        let mut left = false;
+        if multiply.is_reset {
+            totals.resets += count(multiply.steps);
+            each_step(multiply.steps, &ops, factors, |sum, _, _| {
+                match sums.get_mut(sum * vector..(sum + 1) * vector) {
+                    Some(sums) => sums.fill(0),
+                    None => left = true,
+                }
+            });
+        } else {
+            totals.products += count(multiply.steps);
+            each_step(multiply.steps, &ops, factors, |sum, at, weight| {
+                let sums = sums.get_mut(sum * vector..(sum + 1) * vector);
+                let data = data.get(at * vector..(at + 1) * vector);
+                let weights = weights.get(weight * block * block..(weight + 1) * block * block);
+                let (Some(sums), Some(data), Some(weights)) = (sums, data, weights) else {
+                    left = true;
+                    return;
+                };
+                for (sums, data) in sums.chunks_exact_mut(block).zip(data.chunks_exact(block)) {
+                    match block {
+                        16 => product::<16>(sums, data, weights),
+                        8 => product::<8>(sums, data, weights),
+                        _ => any_product(sums, data, weights, block),
+                    }
+                }
+            });
+        }
+        if left { Err("the core's memory") } else { Ok(()) }
+    }
+
+    pub(super) fn alu(&mut self, alu: &Alu) -> Result<(), &'static str> {
+        let ops = self.sequence(alu.steps)?;
+        self.totals.changes += count(alu.steps);
+        let vector = (self.program.core.batch * self.program.core.block) as usize;
+        let sums = &mut self.sums;
+        let mut left = false;
+        each_step(alu.steps, &ops, [alu.sum, alu.other, [0, 0]], |sum, other, _| {
+            let is_inside = |place: usize| (place + 1) * vector <= sums.len();
+            if !is_inside(sum) || alu.immediate.is_none() && !is_inside(other) {
+                left = true;
+                return;
+            }
+            for lane in 0..vector {
+                let by = alu.immediate.map_or_else(|| sums[other * vector + lane], i32::from);
+                let sum = &mut sums[sum * vector + lane];
+                *sum = match alu.op {
+                    AluOp::Min => (*sum).min(by),
+                    AluOp::Max => (*sum).max(by),
+                    AluOp::Add => sum.wrapping_add(by),
+                    AluOp::ShiftRight => shifted(*sum, by),
+                };
+            }
+        });
+        if left { Err("the core's memory") } else { Ok(()) }
+    }
+}
+
+/// Shifted right; by less than nothing is to the left.
+fn shifted(sum: i32, by: i32) -> i32 {
+    match u32::try_from(by) {
+        Ok(by) => sum >> by.min(31),
+        Err(_) => sum.checked_shl(by.unsigned_abs()).unwrap_or(0),
+    }
+}
+
+/// Adds the products of a row of data with each row of weights.
+fn product<const N: usize>(sums: &mut [i32], data: &[i8], weights: &[i8]) {
+    let (Some(data), (rows, _)) = (data.first_chunk::<N>(), weights.as_chunks::<N>()) else { return };
+    for (sum, row) in sums.iter_mut().zip(rows) {
+        let products = data.iter().zip(row).map(|(x, w)| i32::from(i16::from(*x) * i16::from(*w)));
+        *sum = sum.wrapping_add(products.sum());
+    }
+}
+
+fn any_product(sums: &mut [i32], data: &[i8], weights: &[i8], block: usize) {
+    for (sum, row) in sums.iter_mut().zip(weights.chunks_exact(block)) {
+        let products = data.iter().zip(row).map(|(x, w)| i32::from(*x) * i32::from(*w));
+        *sum = sum.wrapping_add(products.sum());
+    }
+}

@@ -1,0 +1,105 @@
+//! What becomes of the sums of a tile, and how tiles of sums and results move.
+
+use super::{Tile, Writer, memory, short};
+use crate::core::Buffer;
+use crate::instruction::{Alu, AluOp, Instruction, Memory, MicroOp, Pads, Steps, Tokens};
+use crate::knobs::Knobs;
+use crate::layer::{Kind, Post};
+
+impl Writer<'_> {
+    /// What becomes of the sums of a tile, and where they go.
+    pub(super) fn end(&mut self, thread: usize, tile: Tile) {
+        let mut operand = if self.layer.kind == Kind::Elementwise { 1 } else { 2 };
+        let mut free = self.sums_of(thread) + short(self.plan.tile + self.plan.fillers * self.knobs.tile_w);
+        for post in self.layer.post.clone() {
+            match post {
+                Post::Immediate(op, number) => self.alu(op, self.one(thread, 0), self.plan.tile, 0, Some(number)),
+                Post::PerChannel(op) => {
+                    self.push(Instruction::Load(Memory {
+                        tokens: Tokens::default(),
+                        buffer: Buffer::Sums,
+                        on_core: free,
+                        in_memory: self.at[operand] + tile.block,
+                        rows: 1,
+                        columns: short(self.knobs.tile_co),
+                        stride: short(self.knobs.tile_co),
+                        pads: Pads::default(),
+                    }));
+                    let places = self.plan.tile / self.knobs.tile_co;
+                    let channels = (0..self.knobs.tile_co).map(|co| MicroOp {
+                        sum: self.sums_of(thread) + short(co * places),
+                        data: free + short(co),
+                        weight: 0,
+                    });
+                    self.alu(op, channels.collect(), places, 0, None);
+                    (operand, free) = (operand + 1, free + short(self.knobs.tile_co));
+                }
+                Post::Tensor(op) => {
+                    self.load_tile(tile, self.at[operand], free);
+                    self.alu(op, self.one(thread, free), self.plan.tile, 1, None);
+                    (operand, free) = (operand + 1, free + short(self.plan.tile));
+                }
+            }
+        }
+        let computed = match self.layer.post.is_empty() {
+            true => self.threads[thread].computed,
+            false => self.instructions.len() - 1,
+        };
+        self.tokens(computed).push_next = true;
+        let (first, last) = self.store(thread, tile);
+        self.tokens(first).pop_previous = true;
+        self.threads[thread].stored = Some(last);
+    }
+
+    fn one(&self, thread: usize, other: u16) -> Vec<MicroOp> {
+        vec![MicroOp { sum: self.sums_of(thread), data: other, weight: 0 }]
+    }
+
+    fn alu(&mut self, op: AluOp, micro_ops: Vec<MicroOp>, places: u32, step: u16, immediate: Option<i16>) {
+        let (begin, end) = self.sequence(&micro_ops);
+        self.push(Instruction::Alu(Alu {
+            tokens: Tokens::default(),
+            op,
+            steps: Steps { begin, end, outer: 1, inner: short(places) },
+            sum: [0, 1],
+            other: [0, step],
+            immediate,
+        }));
+    }
+
+    /// Rectangles of a tile: first element on the core and in memory, rows, columns, stride.
+    fn rectangles(&self, tile: Tile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
+        let Knobs { tile_b, tile_h, tile_w, tile_co, .. } = *self.knobs;
+        let ([height, width], [_, _, blocks]) = (self.layer.output(), self.layer.blocks(self.core));
+        let places = tile_h * tile_w;
+        let begin = |image: u32, co: u32| {
+            at + (((tile.image + image) * blocks + tile.block + co) * height + tile.row) * width + tile.place
+        };
+        // Whole rows of neighbouring channels lie a constant distance apart.
+        if tile_w == width && tile_b == 1 {
+            return vec![(on_core, begin(0, 0), tile_co, places, height * width)];
+        }
+        let parts = (0..tile_co).flat_map(|co| (0..tile_b).map(move |image| (co, image)));
+        parts
+            .map(|(co, image)| {
+                (on_core + short((co * tile_b + image) * places), begin(image, co), tile_h, tile_w, width)
+            })
+            .collect()
+    }
+
+    /// Reads a tile of sums.
+    pub(super) fn load_tile(&mut self, tile: Tile, at: u32, on_core: u16) {
+        for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, at, on_core) {
+            self.push(Instruction::Load(memory(Buffer::Sums, (on_core, in_memory), [rows, columns, stride])));
+        }
+    }
+
+    /// Writes a tile of results; says which instructions are the first and the last.
+    fn store(&mut self, thread: usize, tile: Tile) -> (usize, usize) {
+        let first = self.instructions.len();
+        for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, self.result, self.sums_of(thread)) {
+            self.push(Instruction::Store(memory(Buffer::Results, (on_core, in_memory), [rows, columns, stride])));
+        }
+        (first, self.instructions.len() - 1)
+    }
+}

@@ -1,0 +1,116 @@
+//! What a thread loads of data and weights, and how it multiplies them.
+
+use super::{Tile, Writer, short};
+use crate::core::Buffer;
+use crate::fit::Plan;
+use crate::instruction::{Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens};
+use crate::knobs::Knobs;
+use crate::layer::{Kind, Layer};
+
+impl Writer<'_> {
+    pub(super) fn load_data(&mut self, thread: usize, tile: Tile, depth: u32) {
+        let Layer { height, width, strides, pads: [top, left, ..], .. } = *self.layer;
+        let Plan { under: [rows, columns], data_blocks, .. } = self.plan;
+        let blocks = self.layer.blocks(self.core)[1];
+        let (first_row, first_column) = (tile.row * strides[0], tile.place * strides[1]);
+        // What lies before the image, in it, and behind it.
+        let cut = |first: u32, count: u32, pad: u32, extent: u32| {
+            let before = pad.saturating_sub(first).min(count);
+            let begin = (first + before).saturating_sub(pad);
+            let inside = (count - before).min(extent.saturating_sub(begin));
+            (begin, before, inside, count - before - inside)
+        };
+        let (row, above, inside_rows, below) = cut(first_row, rows, top, height);
+        let (column, before, inside_columns, behind) = cut(first_column, columns, left, width);
+        let byte = |pad: u32| u8::try_from(pad).expect("at most 15 zeros on a side");
+        let depth = if self.layer.kind == Kind::Depthwise { tile.block } else { depth };
+        for image in 0..self.knobs.tile_b {
+            for block in 0..data_blocks {
+                let plane = (tile.image + image) * blocks + depth + block;
+                let on_core = self.data_of(thread) + short((image * data_blocks + block) * rows * columns);
+                self.push(Instruction::Load(Memory {
+                    tokens: Tokens::default(),
+                    buffer: Buffer::Data,
+                    on_core,
+                    in_memory: self.at[0] + (plane * height + row) * width + column,
+                    rows: short(inside_rows),
+                    columns: short(inside_columns),
+                    stride: short(width),
+                    pads: Pads { top: byte(above), bottom: byte(below), left: byte(before), right: byte(behind) },
+                }));
+            }
+        }
+    }
+
+    pub(super) fn load_weights(&mut self, thread: usize, tile: Tile, depth: u32) -> usize {
+        let taps = self.layer.kernel[0] * self.layer.kernel[1];
+        let stride = self.layer.summed_blocks(self.core) * taps;
+        self.push(Instruction::Load(Memory {
+            tokens: Tokens::default(),
+            buffer: Buffer::Weights,
+            on_core: self.weights_of(thread),
+            in_memory: self.at[1] + tile.block * stride + depth * taps,
+            rows: short(self.knobs.tile_co),
+            columns: short(self.knobs.tile_ci * taps),
+            stride: short(stride),
+            pads: Pads::default(),
+        }))
+    }
+
+    /// The products of what a thread has loaded; says which instructions are the first and the last.
+    pub(super) fn multiply(&mut self, thread: usize) -> (usize, usize) {
+        let Knobs { tile_w, tile_ci, .. } = *self.knobs;
+        let [kernel_rows, kernel_columns] = self.layer.kernel;
+        let stride = short(self.layer.strides[1]);
+        let windows: Vec<(u32, u32)> = (0..tile_ci).flat_map(|ci| (0..kernel_rows).map(move |row| (ci, row))).collect();
+        let groups: Vec<Vec<MicroOp>> = windows.iter().map(|&(ci, row)| self.products(thread, ci, row)).collect();
+        // Wide tiles take all rows of windows in one instruction: place by place, column of the window by column. Of a
+        // narrow one the places come innermost, which needs an instruction for each row of the window.
+        let (groups, outer, inner, sum, data, weight) = match self.plan.is_narrow {
+            false => (vec![groups.concat()], tile_w, kernel_columns, [1, 0], [stride, 1], [0, 1]),
+            true => (groups, kernel_columns, tile_w, [0, 1], [1, stride], [1, 0]),
+        };
+        let mut pushed = Vec::new();
+        for group in groups {
+            let (begin, end) = self.sequence(&group);
+            pushed.push(self.push(Instruction::Multiply(Multiply {
+                tokens: Tokens::default(),
+                is_reset: false,
+                steps: Steps { begin, end, outer: short(outer), inner: short(inner) },
+                sum,
+                data,
+                weight,
+            })));
+        }
+        (pushed[0], pushed[pushed.len() - 1])
+    }
+
+    /// The products of one row of a window over one block of channels of the data, for all rows of a tile.
+    fn products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
+        let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, .. } = *self.knobs;
+        let Plan { under: [rows, columns], data_blocks, fillers, tile, .. } = self.plan;
+        let [kernel_rows, kernel_columns] = self.layer.kernel;
+        let mut products = Vec::new();
+        for co in 0..tile_co {
+            let block = if self.layer.kind == Kind::Depthwise { co } else { ci };
+            let weight = ((co * tile_ci + ci) * kernel_rows + kernel_row) * kernel_columns;
+            for image in 0..tile_b {
+                for row in 0..tile_h {
+                    let sum = ((co * tile_b + image) * tile_h + row) * tile_w;
+                    let data_row = row * self.layer.strides[0] + kernel_row;
+                    let data = ((image * data_blocks + block) * rows + data_row) * columns;
+                    products.push(MicroOp {
+                        sum: self.sums_of(thread) + short(sum),
+                        data: self.data_of(thread) + short(data),
+                        weight: self.weights_of(thread) + short(weight),
+                    });
+                }
+            }
+        }
+        for filler in 0..fillers {
+            let sum = self.sums_of(thread) + short(tile + filler * tile_w);
+            products.push(MicroOp { sum, ..products[0] });
+        }
+        products
+    }
+}

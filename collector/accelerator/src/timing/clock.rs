@@ -1,0 +1,242 @@
+//! The lanes of a core as time goes on: the one that can go on first does its next step.
+
+use super::{Lane, Span, Timed, Timing, TimingError};
+use crate::check::{Module, count, is_empty, module, queues_of, tokens};
+use crate::instruction::{AluOp, Instruction};
+use crate::program::Program;
+use std::collections::VecDeque;
+
+/// Bytes of an instruction.
+const INSTRUCTION_BYTES: u64 = 16;
+/// Instructions that a queue holds.
+const QUEUE: usize = 512;
+
+/// How far a lane is.
+#[derive(Default)]
+pub(super) struct Progress {
+    pub(super) now: u64,
+    work: Option<Work>,
+    /// Instructions that wait for it, with the cycle from which each is there.
+    queue: VecDeque<(usize, u64)>,
+}
+
+/// An instruction under way.
+struct Work {
+    place: usize,
+    begin: u64,
+    waited: u64,
+    /// Bytes of a row, rows that are left, bytes of this row that are left.
+    row: u64,
+    rows: u64,
+    left: u64,
+    /// Cycles beside all bursts, at the end.
+    beside: u64,
+    /// Cycles before each row.
+    row_start: u64,
+}
+
+/// The lanes, the tokens between them and the port.
+pub(super) struct Clock<'a> {
+    program: &'a Program,
+    timing: &'a Timing,
+    instructions: &'a [Instruction],
+    pub(super) lanes: [Progress; 4],
+    /// Cycles at which tokens are there.
+    tokens: [VecDeque<u64>; 4],
+    /// The instruction that is fetched next.
+    fetched: usize,
+    port_free: u64,
+    timed: Timed,
+}
+
+impl<'a> Clock<'a> {
+    pub(super) fn new(program: &'a Program, timing: &'a Timing, instructions: &'a [Instruction]) -> Clock<'a> {
+        Clock {
+            program,
+            timing,
+            instructions,
+            lanes: Default::default(),
+            tokens: Default::default(),
+            fetched: 0,
+            port_free: 0,
+            timed: Timed::default(),
+        }
+    }
+
+    /// The lane that can go on first.
+    pub(super) fn earliest(&self) -> Option<Lane> {
+        let ready = Lane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
+        // Of lanes at the same cycle the first in the list goes first.
+        ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
+    }
+
+    /// When a lane can go on; nothing where it waits for others.
+    fn when(&self, lane: Lane) -> Option<u64> {
+        let Progress { now, work, queue } = &self.lanes[lane as usize];
+        if work.is_some() {
+            return Some(*now);
+        }
+        let Some(module) = module_of(lane) else {
+            let has_room = |module: Module| self.lanes[module as usize].queue.len() < QUEUE;
+            let next = self.instructions.get(self.fetched)?;
+            return module_room(next, has_room).then_some(*now);
+        };
+        let &(place, there) = queue.front()?;
+        let (takes, _) = queues_of(module, tokens(&self.instructions[place]));
+        let given = takes.into_iter().map(|queue| self.tokens[queue].front().copied());
+        given.chain([Some(there), Some(*now)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+
+    pub(super) fn step(&mut self, lane: Lane, seen: &mut dyn FnMut(Span)) {
+        if lane == Lane::Fetch {
+            return self.fetch();
+        }
+        let when = self.when(lane).unwrap_or(self.lanes[lane as usize].now);
+        match self.lanes[lane as usize].work.take() {
+            None => self.begin(lane, when),
+            Some(work) if work.rows > 0 => self.burst(lane, work),
+            Some(work) => self.finish(lane, &work, seen),
+        }
+    }
+
+    /// Reads instructions up to the end of a burst, and puts them into their queues.
+    fn fetch(&mut self) {
+        let most = (self.timing.burst_beats * self.timing.beat_bytes / INSTRUCTION_BYTES).max(1);
+        let first = self.fetched;
+        while ((self.fetched - first) as u64) < most {
+            let next = self.instructions.get(self.fetched);
+            let has_room = |module: Module| self.lanes[module as usize].queue.len() < QUEUE;
+            if !next.is_some_and(|next| module_room(next, has_room)) {
+                break;
+            }
+            self.fetched += 1;
+        }
+        let now = self.lanes[Lane::Fetch as usize].now;
+        let bytes = (self.fetched - first) as u64 * INSTRUCTION_BYTES;
+        let (end, _) = self.transfer(Lane::Fetch, (now, self.timing.burst), bytes);
+        self.lanes[Lane::Fetch as usize].now = end;
+        self.timed.busy[Lane::Fetch as usize] += end - now;
+        self.timed.instructions += (self.fetched - first) as u64;
+        for place in first..self.fetched {
+            if let Some(module) = module(&self.instructions[place]) {
+                self.lanes[module as usize].queue.push_back((place, end));
+            }
+        }
+    }
+
+    fn begin(&mut self, lane: Lane, when: u64) {
+        let (place, _) = self.lanes[lane as usize].queue.pop_front().expect("a lane that can go on has an instruction");
+        let instruction = &self.instructions[place];
+        let module = module_of(lane).expect("a lane of a module");
+        for queue in queues_of(module, tokens(instruction)).0 {
+            self.tokens[queue].pop_front();
+        }
+        let Timing { instruction: start, .. } = *self.timing;
+        let (rows, row, beside) = self.cost(instruction);
+        let row_start = if lane == Lane::Store { self.timing.store_row } else { self.timing.row };
+        let now = when + start + if rows > 0 { row_start } else { 0 };
+        let progress = &mut self.lanes[lane as usize];
+        progress.now = now;
+        progress.work = Some(Work { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
+    }
+
+    /// Rows and bytes of a row that an instruction moves, and its cycles beside.
+    fn cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
+        let timing = self.timing;
+        match instruction {
+            Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => (0, 0, 0),
+            Instruction::Load(memory) | Instruction::Store(memory) => {
+                let bytes = u64::from(memory.columns) * self.program.core.element_bytes(memory.buffer);
+                let inside = u64::from(memory.rows) * u64::from(memory.columns);
+                let zeros = crate::check::on_core(memory) - inside;
+                // Neighbouring rows are one.
+                let is_whole =
+                    timing.joins_rows && memory.stride == memory.columns && memory.pads == Default::default();
+                match is_whole {
+                    true => (1, bytes * u64::from(memory.rows), 0),
+                    false => (u64::from(memory.rows), bytes, zeros * timing.pad),
+                }
+            }
+            Instruction::Multiply(multiply) => {
+                let step = if multiply.is_reset { 1 } else { timing.multiply_step };
+                (0, 0, timing.multiply_fill + step * count(multiply.steps))
+            }
+            Instruction::Alu(alu) => {
+                let step = match alu.op {
+                    AluOp::ShiftRight | AluOp::Add | AluOp::Min | AluOp::Max => timing.alu_step,
+                };
+                (0, 0, timing.alu_fill + step * count(alu.steps))
+            }
+            Instruction::Finish => (0, 0, 0),
+        }
+    }
+
+    fn burst(&mut self, lane: Lane, mut work: Work) {
+        let now = self.lanes[lane as usize].now;
+        let bytes = work.left.min(self.timing.burst_beats * self.timing.beat_bytes);
+        let delay = if work.left == work.row { self.timing.burst } else { self.timing.next_burst };
+        let (end, waited) = self.transfer(lane, (now, delay), bytes);
+        work.waited += waited;
+        work.left -= bytes;
+        let mut now = end;
+        if work.left == 0 {
+            work.rows -= 1;
+            work.left = work.row;
+            now += if work.rows > 0 { work.row_start } else { 0 };
+        }
+        let progress = &mut self.lanes[lane as usize];
+        progress.now = now;
+        progress.work = Some(work);
+    }
+
+    /// One burst with the delay before its first beat: when it ends, and how long it waited for others.
+    fn transfer(&mut self, lane: Lane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
+        let timing = self.timing;
+        let beats = bytes.div_ceil(timing.beat_bytes);
+        // Memory that serves one burst at a time is only slow to begin where it was idle.
+        let is_hidden = timing.is_one_at_a_time && now < self.port_free;
+        let asked = if timing.is_one_at_a_time { now } else { now + delay };
+        let begin = asked.max(self.port_free);
+        let held = if timing.is_one_at_a_time && !is_hidden { delay + beats } else { beats };
+        self.port_free = begin + held;
+        self.timed.port += held;
+        self.timed.bytes += bytes;
+        self.timed.waited[lane as usize] += begin - asked;
+        (begin + held, begin - asked)
+    }
+
+    fn finish(&mut self, lane: Lane, work: &Work, seen: &mut dyn FnMut(Span)) {
+        let progress = &mut self.lanes[lane as usize];
+        progress.now += work.beside;
+        let end = progress.now;
+        let module = module_of(lane).expect("a lane of a module");
+        for queue in queues_of(module, tokens(&self.instructions[work.place])).1 {
+            self.tokens[queue].push_back(end);
+        }
+        self.timed.busy[lane as usize] += end - work.begin;
+        self.timed.cycles = self.timed.cycles.max(end);
+        seen(Span { place: work.place, lane, begin: work.begin, end, waited: work.waited });
+    }
+
+    pub(super) fn end(self) -> Result<Timed, TimingError> {
+        let waits = self.lanes.iter().any(|lane| !lane.queue.is_empty() || lane.work.is_some());
+        if waits || self.fetched < self.instructions.len() {
+            return Err(TimingError::Standstill);
+        }
+        Ok(self.timed)
+    }
+}
+
+fn module_of(lane: Lane) -> Option<Module> {
+    match lane {
+        Lane::Load => Some(Module::Load),
+        Lane::Compute => Some(Module::Compute),
+        Lane::Store => Some(Module::Store),
+        Lane::Fetch => None,
+    }
+}
+
+/// Whether there is room in the queue of whoever does an instruction.
+fn module_room(instruction: &Instruction, has_room: impl Fn(Module) -> bool) -> bool {
+    module(instruction).is_none_or(has_room)
+}

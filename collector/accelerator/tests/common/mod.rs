@@ -1,0 +1,68 @@
+//! Tasks, values of the whole range, and one comparison with the reference.
+
+use accelerator::{Core, Knobs, Machine, check, choices, fits, generate, layer_of};
+use models::{DType, Task, TensorType};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use reference::Tensor;
+
+/// A generator of a seed.
+pub fn random(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// Values for all parameters: bytes of the whole range, shifts of a few bits, other numbers of 32 bits up to thousands.
+pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
+    let is_shift = |place: usize| {
+        let text = serde_json::to_string(
+            &task
+                .steps
+                .iter()
+                .filter(|step| step.inputs.contains(&models::Operand::Parameter(place)))
+                .map(|step| &step.op)
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
+        text.contains("shift_right")
+    };
+    let parameters = task.parameters.iter().enumerate();
+    parameters
+        .map(|(place, parameter)| {
+            let TensorType { dtype, .. } = parameter.ty;
+            let count = parameter.ty.elements().unwrap();
+            let numbers: Vec<f64> = (0..count)
+                .map(|_| match dtype {
+                    DType::I8 => f64::from(random.random_range(-128i32..128)),
+                    _ if is_shift(place) => f64::from(random.random_range(0i32..13)),
+                    _ => f64::from(random.random_range(-5000i32..5000)),
+                })
+                .collect();
+            Tensor::from_numbers(parameter.ty.clone(), &numbers).unwrap()
+        })
+        .collect()
+}
+
+/// A cut that fits, drawn.
+pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
+    let layer = layer_of(task).unwrap_or_else(|why| panic!("{}: {why}", task.to_text()));
+    let choices = choices(core, &layer);
+    (0..200).find_map(|_| {
+        let numbers = choices.each_ref().map(|settings| settings[random.random_range(0..settings.len())]);
+        let knobs = Knobs::of(numbers);
+        fits(core, &layer, &knobs).is_ok().then_some(knobs)
+    })
+}
+
+/// That the program of a cut is right in every order of modules that is tried.
+pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orders: u64) {
+    let what = format!("{} by {knobs:?}", task.to_text());
+    let layer = layer_of(task).unwrap();
+    let program = generate(core, &layer, knobs).unwrap_or_else(|why| panic!("{what}: {why}"));
+    check(&program).unwrap_or_else(|why| panic!("{what}: {why}"));
+    let wanted = reference::evaluate(task, inputs).unwrap();
+    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    for order in 0..orders {
+        let (bytes, _) = Machine::compute(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(bytes == wanted.bytes(), "{what}: differs in order {order}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Every layer of a network that the core computes, by its default cut, bit by bit.
+
+#[allow(dead_code)]
+mod common;
+
+use accelerator::{Core, default_knobs, in_core_form, layer_of};
+use common::{is_exact, random, values};
+use models::Task;
+use models::fuse::{Fuse, tasks};
+
+fn tasks_of(name: &str) -> Vec<Task> {
+    let graph = passes::simplify(&zoo::build(name, 1).unwrap()).unwrap();
+    tasks(&graph, Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
+}
+
+fn exact_layers(name: &str, most_macs: u64) -> (usize, Vec<String>) {
+    let core = Core::named("1x16").unwrap();
+    let (mut exact, mut left) = (0, Vec::new());
+    for task in tasks_of(name) {
+        let task = match in_core_form(&task) {
+            Ok(task) => task,
+            Err(why) => {
+                left.push(format!("{}: {why}", task.name()));
+                continue;
+            }
+        };
+        let layer = layer_of(&task).unwrap();
+        if layer.macs() > most_macs {
+            continue;
+        }
+        let knobs = default_knobs(&core, &layer).unwrap_or_else(|| panic!("nothing fits for {}", task.describe()));
+        let inputs = values(&task, &mut random(7));
+        is_exact(&core, &task, &knobs, &inputs, 1);
+        exact += 1;
+    }
+    (exact, left)
+}
+
+#[test]
+fn every_layer_of_resnet_18_is_exact() {
+    let (exact, left) = exact_layers("resnet-18", u64::MAX);
+    assert_eq!(exact, 16);
+    assert_eq!(
+        left,
+        [
+            "max_pool: `pool` is no operation of the core",
+            "global_average_pool: `global_pool` is no operation of the core"
+        ]
+    );
+}
+
+#[test]
+fn layers_of_mobilenet_are_exact_depthwise_ones_too() {
+    // The largest are like those of the network above and would take seconds.
+    let (exact, left) = exact_layers("mobilenet-v2", 4_000_000);
+    assert!(exact >= 8, "{exact} {left:?}");
+}

@@ -1,0 +1,175 @@
+//! The bench of a core that is not there: programs are generated, computed bit by bit and timed by a model, here and at once.
+//!
+//! It answers with [`RunReply::Simulated`], of which nothing makes a measurement.
+
+use crate::{Ability, Bench, Build, Done, Ran, Ticket, Versions, Work};
+use accelerator::{Core, Machine, Program, Timing, check, generate, layer_of, simulate};
+use job::space::{Schedule, core_knobs};
+use job::target::Fabric;
+use job::{Artifact, BuildJob, Check, RunJob, RunReply, Simulated};
+use models::Task;
+use reference::{Tensor, evaluate, random_inputs};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Instant, SystemTime};
+use worker::Fault;
+
+/// A core and the model of its times.
+pub struct Simulator {
+    fabric: Fabric,
+    queue: VecDeque<(Ticket, Work)>,
+    /// The last task with its inputs and what the reference computes of them: schedules of a task come together.
+    known: Option<Known>,
+}
+
+struct Known {
+    task: String,
+    seed: u64,
+    inputs: Vec<Tensor>,
+    result: Tensor,
+}
+
+impl Simulator {
+    /// A simulator of such a core.
+    pub fn new(fabric: Fabric) -> Simulator {
+        Simulator { fabric, queue: VecDeque::new(), known: None }
+    }
+
+    fn run(&mut self, job: &RunJob) -> RunReply {
+        match self.simulated(job) {
+            Ok(simulated) if simulated.check.is_right => RunReply::Simulated(Box::new(simulated)),
+            Ok(simulated) => RunReply::WrongResult(simulated.check),
+            Err(why) => RunReply::Failed(why),
+        }
+    }
+
+    fn simulated(&mut self, job: &RunJob) -> Result<Simulated, String> {
+        let program: Program =
+            postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
+        let known = self.known(job)?;
+        let operands: Vec<&[u8]> = known.inputs.iter().map(Tensor::bytes).collect();
+        let (bytes, totals) = Machine::compute(&program, &operands, job.seed).map_err(|error| error.to_string())?;
+        let check = compared(&bytes, known.result.bytes());
+        let set = self.fabric.timing();
+        let timed = simulate(&program, &set.timing).map_err(|error| error.to_string())?;
+        let Timing { host_instruction_ns, host_call_ns, .. } = set.timing;
+        let [load, compute, store, fetch] = timed.busy;
+        let mut counts = BTreeMap::new();
+        for (name, count) in [
+            ("cycles", timed.cycles),
+            ("load_cycles", load),
+            ("compute_cycles", compute),
+            ("store_cycles", store),
+            ("fetch_cycles", fetch),
+            ("port_wait_cycles", timed.waited.iter().sum()),
+            ("port_bytes", timed.bytes),
+            ("products", totals.products),
+            ("changes", totals.changes),
+            ("host_ns", host_call_ns + host_instruction_ns * timed.instructions),
+        ] {
+            counts.insert(name.to_owned(), count as f64);
+        }
+        let time_ns = timed.cycles as f64 * 1e3 / f64::from(self.fabric.clock_mhz);
+        Ok(Simulated { time_ns, counts, check })
+    }
+
+    fn known(&mut self, job: &RunJob) -> Result<&Known, String> {
+        let is_known = |known: &Known| known.task == job.task && known.seed == job.seed;
+        if !self.known.as_ref().is_some_and(is_known) {
+            let task: Task = serde_json::from_str(&job.task).map_err(|error| error.to_string())?;
+            let inputs = random_inputs(&task, job.seed).map_err(|error| error.to_string())?;
+            let result = evaluate(&task, &inputs).map_err(|error| error.to_string())?;
+            self.known = Some(Known { task: job.task.clone(), seed: job.seed, inputs, result });
+        }
+        self.known.as_ref().ok_or_else(|| "nothing is known of the task".to_owned())
+    }
+}
+
+/// How far bytes are from those of the reference. Bytes of integers are equal or wrong.
+fn compared(given: &[u8], wanted: &[u8]) -> Check {
+    let number = |byte: u8| f64::from(byte.cast_signed());
+    let pairs = given.iter().zip(wanted).map(|(given, wanted)| (number(*given), number(*wanted)));
+    let (max_abs_error, max_rel_error) = pairs.fold((0.0f64, 0.0f64), |(most, part), (given, wanted)| {
+        let error = (given - wanted).abs();
+        (most.max(error), part.max(error / wanted.abs().max(1.0)))
+    });
+    Check { max_abs_error, max_rel_error, is_right: given == wanted }
+}
+
+/// The program of a schedule; what does not fit is rejected.
+fn build(core: &Core, job: &BuildJob) -> Build {
+    let begin = Instant::now();
+    let program = match program(core, job) {
+        Ok(program) => program,
+        Err(rejected) => return rejected,
+    };
+    let generated = begin.elapsed();
+    if let Err(error) = check(&program) {
+        return Build::Failed(format!("the generated program is wrong: {error}"));
+    }
+    let object = match postcard::to_stdvec(&program) {
+        Ok(object) => object,
+        Err(error) => return Build::Failed(error.to_string()),
+    };
+    let (instructions, micro_ops) = (program.instructions.len() as f64, program.micro_ops.len() as f64);
+    let features =
+        [("instructions", instructions), ("micro_ops", micro_ops), ("memory_bytes", program.memory_bytes() as f64)];
+    Build::Built(Box::new(Artifact {
+        object,
+        instruction_sets: Vec::new(),
+        device: None,
+        code_bytes: 16 * program.instructions.len() as u64 + 4 * program.micro_ops.len() as u64,
+        packings: Vec::new(),
+        trace: None,
+        schedule_ms: generated.as_secs_f64() * 1e3,
+        lower_ms: (begin.elapsed() - generated).as_secs_f64() * 1e3,
+        codegen_ms: 0.0,
+        features: features.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    }))
+}
+
+fn program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
+    let failed = |why: String| Build::Failed(why);
+    let task: Task = serde_json::from_str(&job.task).map_err(|error| failed(error.to_string()))?;
+    task.check().map_err(|error| failed(error.to_string()))?;
+    let layer = layer_of(&task).map_err(|why| Build::Rejected(format!("it is the CPU's: {why}")))?;
+    let schedule = Schedule::from_json(&job.schedule).map_err(|error| failed(error.to_string()))?;
+    let Schedule::Template { knobs } = &schedule else {
+        return Err(Build::Rejected("the core's space has knobs and no traces".to_owned()));
+    };
+    let knobs = core_knobs(knobs).ok_or_else(|| failed("the schedule is of another space".to_owned()))?;
+    generate(core, &layer, &knobs).map_err(|misfit| Build::Rejected(format!("it does not fit: {misfit}")))
+}
+
+impl Bench for Simulator {
+    fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
+        match of {
+            Ability::Build => Ok(Versions::from([("device".to_owned(), self.fabric.describe())])),
+            _ => Err(Fault::CannotStart { why: "a simulated core runs operators of its own alone".to_owned() }),
+        }
+    }
+
+    fn submit(&mut self, ticket: Ticket, work: Work) {
+        self.queue.push_back((ticket, work));
+    }
+
+    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        if !goes_on() {
+            return None;
+        }
+        let (ticket, work) = self.queue.pop_front()?;
+        let began = SystemTime::now();
+        let done = match work {
+            Work::Build(job) => Done::Built(build(&self.fabric.core(), &job)),
+            Work::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.run(&job)) }),
+            Work::Library(..) | Work::Network(..) => {
+                let why = "a simulated core runs operators of its own alone".to_owned();
+                Done::Ran(Ran { began, reply: Ok(RunReply::Unsupported(why)) })
+            }
+        };
+        Some((ticket, done))
+    }
+
+    fn abandon(&mut self) {
+        self.queue.clear();
+    }
+}

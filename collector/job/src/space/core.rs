@@ -1,0 +1,61 @@
+//! The space of a task on a board's core: how its extents are cut, and which of its parts take turns.
+
+use super::axes::numbers;
+use super::{Knobs, Limits, Setting, Space, Template};
+use accelerator::{Core, Layer, choices, default_knobs, fits, layer_of};
+use models::Task;
+
+const MEANINGS: [&str; 7] = [
+    "elements of batch that are on the core together",
+    "rows of the result that are on the core together",
+    "places of a row that are on the core together",
+    "blocks of channels of the data that are loaded together",
+    "blocks of channels of the result that are on the core together",
+    "threads over channels of the result, which take turns",
+    "threads over rows of the result, which take turns",
+];
+
+/// What has to fit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CoreLimits {
+    core: Core,
+    layer: Option<Layer>,
+}
+
+/// The space; of a task that is the CPU's it has one point, which is refused.
+pub(super) fn space(task: &Task, core: &Core) -> Space {
+    let layer = layer_of(task).ok();
+    let (axes, default) = match &layer {
+        None => (Vec::new(), Knobs::default()),
+        Some(layer) => {
+            let settings = choices(core, layer).into_iter().zip(accelerator::Knobs::NAMES).zip(MEANINGS);
+            let axes =
+                settings.map(|((settings, name), meaning)| numbers(name, meaning, settings.into_iter().map(i64::from)));
+            (axes.collect(), knobs_of(&default_knobs(core, layer).unwrap_or(accelerator::Knobs::LEAST)))
+        }
+    };
+    let limits = Limits::Core(CoreLimits { core: *core, layer });
+    // Of a core all tasks are cut by the template of products, which no compiler applies there.
+    Space { template: Template::Contraction, axes, default, limits }
+}
+
+impl CoreLimits {
+    pub(super) fn allow(&self, knobs: &Knobs) -> bool {
+        let cut = core_knobs(knobs).zip(self.layer.as_ref());
+        cut.is_some_and(|(knobs, layer)| fits(&self.core, layer, &knobs).is_ok())
+    }
+}
+
+/// A cut as a point of the space.
+fn knobs_of(knobs: &accelerator::Knobs) -> Knobs {
+    let numbers = accelerator::Knobs::NAMES.into_iter().zip(knobs.numbers());
+    Knobs(numbers.map(|(name, number)| (name.to_owned(), Setting::Number(number.into()))).collect())
+}
+
+/// The cut that a point of the space is; nothing where it is a point of another.
+pub fn core_knobs(knobs: &Knobs) -> Option<accelerator::Knobs> {
+    let number = |name: &str| u32::try_from(knobs.number(name)?).ok();
+    let numbers = accelerator::Knobs::NAMES.map(number);
+    let is_own = knobs.0.len() == numbers.len() && numbers.iter().all(Option::is_some);
+    is_own.then(|| accelerator::Knobs::of(numbers.map(|number| number.unwrap_or(1))))
+}

@@ -1,0 +1,128 @@
+//! Cores on a board's fabric.
+
+use super::{Kind, Machine, Target};
+use accelerator::{Board, Core, REVISION, TimingSet, boards, timing_sets};
+use serde::{Deserialize, Serialize};
+
+/// A core on a board, and the parameters that its times are simulated with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fabric {
+    kind: String,
+    unit: String,
+    /// The board.
+    pub board: String,
+    /// The configuration of the core.
+    pub core: String,
+    /// Clock in MHz.
+    pub clock_mhz: u32,
+    /// Parameters of the timing model, with their version.
+    pub timing: String,
+    /// Which programs the generator makes.
+    pub revision: u32,
+    /// Whether times of such hardware were compared with them.
+    pub calibrated: bool,
+}
+
+/// Whether a text describes a core: JSON of the kind `pynq` and the unit `fpga`.
+pub fn is_fabric(text: &str) -> bool {
+    let is_described = |json: serde_json::Value| json["kind"] == "pynq" && json["unit"] == "fpga";
+    serde_json::from_str(text).is_ok_and(is_described)
+}
+
+/// The text of a core on a board; what is not said is usual there.
+pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
+    let list =
+        |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+    let board_name = board.unwrap_or("pynq-z1");
+    let board: &Board = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
+        format!(
+            "no core is known for the board `{board_name}`; known are {}",
+            list(&mut boards().iter().map(|b| b.name))
+        )
+    })?;
+    let core = core.unwrap_or(board.cores[0]);
+    Core::named(core).map_err(|error| error.to_string())?;
+    if !board.cores.contains(&core) {
+        return Err(format!("`{core}` is on no `{board_name}`; it has {}", list(&mut board.cores.iter().copied())));
+    }
+    let timing = timing.unwrap_or(board.timing);
+    let set = TimingSet::named(timing).ok_or_else(|| {
+        format!(
+            "no parameters are called `{timing}`; there are {}",
+            list(&mut timing_sets().iter().map(|set| set.name))
+        )
+    })?;
+    let fabric = Fabric {
+        kind: "pynq".to_owned(),
+        unit: "fpga".to_owned(),
+        board: board.name.to_owned(),
+        core: core.to_owned(),
+        clock_mhz: board.clock_mhz,
+        timing: set.label(),
+        revision: REVISION,
+        calibrated: set.is_calibrated && set.name == board.timing,
+    };
+    Ok(serde_json::to_string(&fabric).expect("words and numbers"))
+}
+
+impl Fabric {
+    /// Reads the text of a target; it is one that this program writes.
+    pub fn read(text: &str) -> Result<Fabric, String> {
+        let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
+        let name = fabric.timing.split('@').next().unwrap_or_default();
+        let written = fabric_text(Some(&fabric.board), Some(&fabric.core), Some(name))?;
+        if written != text {
+            return Err(format!("target `{text}` is not what this program simulates, which is `{written}`"));
+        }
+        Ok(fabric)
+    }
+
+    /// Its core.
+    pub fn core(&self) -> Core {
+        Core::named(&self.core).expect("it was read")
+    }
+
+    /// The parameters of its times.
+    pub fn timing(&self) -> &'static TimingSet {
+        let name = self.timing.split('@').next().unwrap_or_default();
+        TimingSet::named(name).expect("it was read")
+    }
+
+    /// What it is, in words, with the word that belongs to every one of its times.
+    pub fn describe(&self) -> String {
+        let doubt = if self.calibrated { "" } else { ", not calibrated" };
+        format!("simulated: core {} of {} at {} MHz by {}{doubt}", self.core, self.board, self.clock_mhz, self.timing)
+    }
+}
+
+/// The target of such a text.
+pub fn fabric(text: &str) -> Result<Target, String> {
+    let fabric = Fabric::read(text)?;
+    Ok(Target { kind: Kind::Pynq, text: text.to_owned(), machine: Machine::Core(fabric.core()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fabric, fabric, fabric_text, is_fabric};
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let text = fabric_text(None, None, None).unwrap();
+        assert!(is_fabric(&text) && is_fabric("pynq") && !is_fabric("llvm") && !is_fabric(r#"{"kind": "pynq"}"#));
+        assert!(Fabric::read(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz"));
+        assert!(fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates"));
+        assert!(fabric("{").is_err());
+        let other = fabric_text(Some("ultra96"), None, None).unwrap();
+        assert!(Fabric::read(&other).unwrap().describe().ends_with("not calibrated"));
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_refused_with_those_that_do() {
+        let refused = |board, core, timing| fabric_text(board, core, timing).unwrap_err();
+        assert!(refused(Some("kv260"), None, None).contains("known are `pynq-z1`"));
+        assert!(refused(Some("ultra96"), Some("4x8"), None).contains("it has `1x16`"));
+        assert!(refused(None, Some("2x2"), None).contains("`2x2` is no core"));
+        assert!(refused(None, None, Some("fast")).contains("there are `pynq-hls-100`"));
+    }
+}
