@@ -20,7 +20,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds { false_discoveries: 0.01, threshold: 0.01 }
+        Bounds { false_discoveries: 0.02, threshold: 0.01 }
     }
 }
 
