@@ -104,3 +104,16 @@ pub struct History {
     /// What to know of the records.
     pub notes: Vec<String>,
 }
+
+impl History {
+    /// Leaves out all nights before but the last ones.
+    pub fn keep_last(&mut self, nights: usize) {
+        let before = self.nights.iter().filter(|night| night.side == Side::Before).count();
+        let left_out = before.saturating_sub(nights);
+        self.nights.drain(..left_out);
+        for line in &mut self.lines {
+            line.points.retain(|point| point.night >= left_out);
+            line.points.iter_mut().for_each(|point| point.night -= left_out);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::arguments::DatasetCommand;
 use super::failure::{Failure, chain};
+use super::{best, query, sharing};
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
 use datasets::sql::Dialect;
 use datasets::store::{Damage, ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
@@ -23,6 +24,12 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
         DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
         DatasetCommand::Compact { store, json } => compact(&store, json),
         DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
+        DatasetCommand::Best(question) => best::run(&question),
+        DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
+            query::run(&store, &sql, choose, (seconds, memory_mib), json)
+        }
+        DatasetCommand::Push { store, address, json } => sharing::push(&store, &address, json),
+        DatasetCommand::Pull { store, address, json } => sharing::pull(&store, &address, json),
         DatasetCommand::Schema { sql } => schema(sql.as_deref()),
     }
 }
