@@ -78,7 +78,9 @@ pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
         }
         all
     };
-    differences(&of(Side::Before), &of(Side::After))
+    let (before, after) = (of(Side::Before), of(Side::After));
+    // Beside a side without nights everything would differ.
+    if before.is_empty() || after.is_empty() { Vec::new() } else { differences(&before, &after) }
 }
 
 /// Columns whose values differ.

@@ -31,7 +31,8 @@ pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
     let sentinels: Vec<&Line> = history.lines.iter().filter(|line| line.aspect.is_some()).filter(has_two).collect();
     if sentinels.is_empty() {
         let lines: Vec<&Line> = history.lines.iter().filter(has_two).collect();
-        return (by_middle(&lines, nights), vec![without_sentinels(lines.len())]);
+        let notes = if nights > 1 { vec![without_sentinels(lines.len())] } else { Vec::new() };
+        return (by_middle(&lines, nights), notes);
     }
     let of = |aspect: Aspect| -> Vec<&Line> {
         sentinels.iter().copied().filter(|line| line.aspect == Some(aspect)).collect()

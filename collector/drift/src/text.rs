@@ -141,6 +141,9 @@ pub(super) fn describe_turn(turn: &Turn) -> String {
 
 /// The sum of it.
 pub fn verdict(drift: &Drift) -> String {
+    if drift.nights.len() < 2 {
+        return "one night alone: there is nothing to compare it with yet".to_owned();
+    }
     let count = |verdict: Verdict| drift.count(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
     let machine = match drift.machine.sentinels {

@@ -35,7 +35,6 @@ const GRACE: f64 = 60.0;
 /// A night under way.
 struct Job {
     run: NightRun,
-    raw: RawConfig,
     settings: Night,
     id: String,
     end: Instant,
@@ -75,7 +74,7 @@ pub fn run(run: &NightRun) -> Result<u8> {
     let sentinels = Sentinels::new(&run.store, &raw, &Facts::read());
     let id = format!("night-{}", stamp(now));
     let (run, phases) = (run.clone(), Vec::new());
-    let mut job = Job { run, raw, settings, id, end, start, signal, sentinels, phases, has_losses: false };
+    let mut job = Job { run, settings, id, end, start, signal, sentinels, phases, has_losses: false };
     job.work()?;
     tell(&store.seal(SealOptions::default()).map_err(failed)?.damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     job.report(pages)
