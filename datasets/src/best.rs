@@ -76,7 +76,9 @@ pub fn best(records: impl IntoIterator<Item = Record>, question: &Question, here
         found.entry(place).or_default().push(candidate);
     }
     let mut best: Vec<Best> = found.into_values().filter_map(nearest).collect();
-    best.sort_by(|one, other| other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash)));
+    best.sort_by(|one, other| {
+        other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash))
+    });
     best
 }
 
@@ -189,10 +191,17 @@ mod tests {
         let here = record("a", "", "", 0.0, None);
         let ask = |question: Question| best(records.clone(), &question, &here);
         let all = ask(Question::default());
-        let told: Vec<_> = all.iter().map(|best| (best.task_hash.as_str(), best.median_ns, best.host.as_str(), best.schedules)).collect();
+        let told: Vec<_> = all
+            .iter()
+            .map(|best| (best.task_hash.as_str(), best.median_ns, best.host.as_str(), best.schedules))
+            .collect();
         assert_eq!(told, [("1", 100.0, "a", 2), ("2", 20.0, "b", 1)]);
         assert!(all[0].distance == 0.0 && all[1].distance > 0.0);
-        let on_b = ask(Question { host: Some("class of b".to_owned()), task: Some("matmul 1".to_owned()), ..Question::default() });
+        let on_b = ask(Question {
+            host: Some("class of b".to_owned()),
+            task: Some("matmul 1".to_owned()),
+            ..Question::default()
+        });
         assert_eq!((on_b.len(), on_b[0].median_ns), (1, 10.0));
         for nothing in [
             Question { operator: Some("conv2d".to_owned()), ..Question::default() },

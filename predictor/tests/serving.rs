@@ -2,8 +2,8 @@
 
 mod common;
 
-use predictor::bundle;
 use datasets::{Origin, Outcome, Record, Source, Store};
+use predictor::bundle;
 use predictor::serve::{Known, Service, serve};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,8 +41,18 @@ fn known() -> Known {
             schedule_hash: Some(median_ns.to_string()),
             source: Source::Measured,
             outcome: Outcome::Ok,
+            started_at_us: 1,
+            run_id: "run".to_owned(),
+            op_name: "relu".to_owned(),
+            op_text: "relu f32[8]".to_owned(),
+            program_version: "0".to_owned(),
             n: 1,
             median_ns: Some(median_ns),
+            min_ns: Some(median_ns),
+            mean_ns: Some(median_ns),
+            p95_ns: Some(median_ns),
+            attempt: 1,
+            samples_ns: vec![median_ns],
             ..Record::default()
         };
         record.key = record.experiment_key();
@@ -59,12 +69,16 @@ fn what_a_store_knows_is_told() {
     let tasks: Value = serde_json::from_str(&tasks).expect("JSON");
     assert_eq!((status, &tasks["tasks"][0]["hosts"]), (200, &json!(["one", "two"])), "{tasks}");
     let ask = |body: &str| {
-        let head = format!("POST /best HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /best HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let (status, reply) = send(address, (head + body).as_bytes());
         (status, serde_json::from_str::<Value>(&reply).expect("replies are JSON"))
     };
     let (status, best) = ask(r#"{"host": "one"}"#);
-    let told: Vec<Value> = best["tasks"].as_array().expect("tasks").iter().map(|best| json!([best["host"], best["median_ns"]])).collect();
+    let told: Vec<Value> =
+        best["tasks"].as_array().expect("tasks").iter().map(|best| json!([best["host"], best["median_ns"]])).collect();
     assert_eq!((status, told), (200, vec![json!(["one", 10.0]), json!(["two", 5.0])]), "{best}");
     for wrong in [r#"{"host": "none"}"#, r#"{"hots": "one"}"#, "x"] {
         assert_eq!(ask(wrong).0, 422, "{wrong}");

@@ -32,19 +32,22 @@ fn two_nights_and_what_changed_between_them() {
     let first = run(bench.opcollect(&format!("{night} --html night.html --markdown night.md")));
     assert!([0, 1].contains(&first.code()), "{first}");
     let report = first.json();
-    let phases: Vec<&str> = report["phases"].as_array().expect("phases").iter().filter_map(|phase| phase["name"].as_str()).collect();
+    let phases: Vec<&str> =
+        report["phases"].as_array().expect("phases").iter().filter_map(|phase| phase["name"].as_str()).collect();
     assert_eq!((phases[0], phases.last()), ("default schedules again", Some(&"new work")), "{first}");
     assert!(report["sentinels"].as_u64() >= Some(2), "before and after\n{first}");
     let all = stores::chosen(&bench.path("store"), datasets::Choose::All);
-    assert!(all.iter().all(|record| record.run_id == format!("night-{}", report["night"].as_str().unwrap_or_default())));
+    assert!(
+        all.iter().all(|record| record.run_id == format!("night-{}", report["night"].as_str().unwrap_or_default()))
+    );
     let looks = all.iter().filter(|record| drift::aspect_of(record).is_some()).count() as u64;
     assert_eq!(looks, 4 * report["sentinels"].as_u64().unwrap_or_default(), "each of the sentinels each time");
     assert!(std::fs::read_to_string(bench.path("night.md")).is_ok_and(|text| text.starts_with("## night ")));
     let second = run(bench.opcollect(night)).json();
     let nights = second["drift"]["nights"].as_array().expect("nights");
     assert_eq!(nights.len(), 2, "{second}");
-    // The default schedules were measured again: two tasks on one thread.
-    assert_eq!(second["drift"]["changes"].as_array().map(Vec::len), Some(2), "{second}");
+    // The default schedules were measured again, two tasks on one thread; and what is not known well, which may be all.
+    assert!(second["drift"]["changes"].as_array().is_some_and(|changes| changes.len() >= 2), "{second}");
     let told = run(bench.opcollect("drift store --html drift.html --json")).expect(0);
     assert_eq!(told.json()["nights"].as_array().map(Vec::len), Some(2));
     assert!(std::fs::read_to_string(bench.path("drift.html")).is_ok_and(|page| page.contains("Nights and operators")));
@@ -80,7 +83,8 @@ fn a_night_that_cannot_be_is_refused() {
     night_config(&bench, "nigths = 3\n");
     refused("night --config night.toml", 2, "did you mean `nights`?");
     night_config(&bench, "");
-    let _night = measure::host::Exclusive::night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
+    let _night =
+        measure::host::Exclusive::night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
     refused("night --config night.toml", 3, "another night is under way on this machine: ");
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
@@ -97,6 +101,11 @@ fn drift_tells_what_was_made_slower() {
         let scaled = |ns: Option<f64>| ns.map(|ns| factor * ns);
         Record {
             median_ns: scaled(record.median_ns),
+            mean_ns: scaled(record.mean_ns),
+            min_ns: scaled(record.min_ns),
+            p95_ns: scaled(record.p95_ns),
+            std_ns: scaled(record.std_ns),
+            samples_ns: record.samples_ns.iter().map(|ns| factor * ns).collect(),
             median_interval_ns: scaled(record.median_interval_ns),
             started_at_us: record.started_at_us + 86_400_000_000,
             tvm_version: Some("9.9".to_owned()),
@@ -114,7 +123,8 @@ fn drift_tells_what_was_made_slower() {
         .map(|change| (change["op_kind"].as_str().unwrap_or_default(), change["verdict"].as_str().unwrap_or_default()))
         .collect();
     assert!(verdicts.contains(&("softmax", "slower")) && !verdicts.contains(&("relu", "slower")), "{ran}");
-    let causes: Vec<&str> = report["causes"].as_array().expect("causes").iter().filter_map(|cause| cause["name"].as_str()).collect();
+    let causes: Vec<&str> =
+        report["causes"].as_array().expect("causes").iter().filter_map(|cause| cause["name"].as_str()).collect();
     assert_eq!(causes, ["tvm_version"]);
     run(bench.opcollect("drift before before --fail-on regression")).expect(0);
     run(bench.opcollect("drift before after@op_kind=relu --fail-on regression")).expect(0);
@@ -145,11 +155,19 @@ fn only_named_experiments_are_made() {
 fn who_is_at_work_is_seen_from_another_terminal() {
     let bench = Bench::new();
     let nobody = |bench: &Bench| run(bench.opcollect("status store")).expect(0);
-    let mut running = start(bench.opcollect(&format!("{FEW} --schedules 40 --store store --progress json").replace("--schedules 5 ", "")));
+    let mut running = start(
+        bench.opcollect(&format!("{FEW} --schedules 40 --store store --progress json").replace("--schedules 5 ", "")),
+    );
     let store = bench.path("store");
-    let seen = running.until(|_| Some(Store::open(&store).ok()?.statuses().ok()?).filter(|seen| seen.iter().any(|one| one.status.done > 0)));
+    let seen = running.until(|_| {
+        Some(Store::open(&store).ok()?.statuses().ok()?).filter(|seen| seen.iter().any(|one| one.status.done > 0))
+    });
     let seen = seen.expect("it tells before it ends");
-    assert!(seen[0].is_running && seen[0].status.total > seen[0].status.done && seen[0].status.command.contains("--progress json"));
+    assert!(
+        seen[0].is_running
+            && seen[0].status.total > seen[0].status.done
+            && seen[0].status.command.contains("--progress json")
+    );
     let ran = running.finish();
     let documents: Vec<Value> = ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let last = documents.last().unwrap_or_else(|| panic!("there are documents\n{ran}"));
@@ -175,11 +193,19 @@ fn the_best_that_is_known_and_questions_in_sql() {
         run(command)
     };
     let ran = sql("select op_kind, count(*) as n from records where outcome = 'ok' group by 1 order by 1").expect(0);
-    assert_eq!(ran.json()[0]["n"].as_u64(), Some(records.iter().filter(|record| record.op_kind == ran.json()[0]["op_kind"].as_str().unwrap_or_default()).count() as u64));
+    assert_eq!(
+        ran.json()[0]["n"].as_u64(),
+        Some(
+            records
+                .iter()
+                .filter(|record| record.op_kind == ran.json()[0]["op_kind"].as_str().unwrap_or_default())
+                .count() as u64
+        )
+    );
     assert_eq!(sql("select count(*) as n from records").expect(0).json()[0]["n"].as_u64(), Some(records.len() as u64));
     for (wrong, why) in [
         ("drop table records", "a question can only read"),
-        ("select * from nothing", "no such table"),
+        ("select * from no_such", "no such table"),
         ("select 1; select 2", "one statement"),
     ] {
         let ran = sql(wrong).expect(2);
@@ -201,7 +227,10 @@ fn a_folder_takes_parts_once_and_gives_them_back() {
     std::fs::write(bench.path("shared").join(&part), &content[..content.len() / 2]).expect("a part can be damaged");
     assert_eq!(push(&address).expect(0).json()["parts"], 1);
     run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
-    assert_eq!(stores::keys(&stores::records(&bench.path("other"))), stores::keys(&stores::records(&bench.path("store"))));
+    assert_eq!(
+        stores::keys(&stores::records(&bench.path("other"))),
+        stores::keys(&stores::records(&bench.path("store")))
+    );
     for wrong in ["s3://bucket", "file://relative", "nowhere"] {
         assert!(push(wrong).expect(2).stderr.contains("is no address"), "{wrong}");
     }

@@ -46,7 +46,8 @@ fn our_own_commands() {
     store(&bench);
     for line in blocks("sh").iter().flat_map(|block| block.lines()) {
         let line = line.replace("STORE", "store");
-        let (before, sql) = line.split_once(" --sql ").map_or((line.as_str(), None), |(before, sql)| (before, Some(sql)));
+        let (before, sql) =
+            line.split_once(" --sql ").map_or((line.as_str(), None), |(before, sql)| (before, Some(sql)));
         let mut command = bench.opcollect(before.trim_start_matches("opcollect "));
         if let Some(sql) = sql {
             command.arg("--sql").arg(sql.trim_matches('"'));
@@ -179,7 +180,8 @@ fn postgresql_takes_every_record_once_whatever_dies() {
     }
     // The session is ended by the server while rows are merged: all or nothing is there, and the next push brings the rest.
     server.ask("delete from records").expect("records can be deleted");
-    let slow = "create function wait() returns trigger as $$ begin perform pg_sleep(0.5); return new; end $$ language plpgsql;
+    let slow =
+        "create function wait() returns trigger as $$ begin perform pg_sleep(0.5); return new; end $$ language plpgsql;
                 create trigger slow before insert on records for each row execute function wait()";
     server.ask(slow).expect("a trigger can be made");
     let mut pushing = tests::start(bench.opcollect(&format!("dataset push --store store {}", server.address())));

@@ -44,13 +44,20 @@ impl Cluster {
         }
         let mut cluster = Cluster { daemons: Vec::new(), folder, node };
         let at = |name: &str| cluster.folder.path().join(name).display().to_string();
-        let munge: Vec<String> = [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed")]
-            .iter()
-            .map(|(flag, name)| format!("--{flag}={}", at(name)))
-            .collect();
+        let munge: Vec<String> = [
+            ("key-file", "key"),
+            ("socket", "socket"),
+            ("pid-file", "pid"),
+            ("log-file", "log"),
+            ("seed-file", "seed"),
+        ]
+        .iter()
+        .map(|(flag, name)| format!("--{flag}={}", at(name)))
+        .collect();
         std::fs::write(at("key"), [7u8; 1024]).expect("a key");
         Command::new("chmod").arg("600").arg(at("key")).status().ok()?;
-        let arguments: Vec<&str> = ["--foreground", "--force"].into_iter().chain(munge.iter().map(String::as_str)).collect();
+        let arguments: Vec<&str> =
+            ["--foreground", "--force"].into_iter().chain(munge.iter().map(String::as_str)).collect();
         cluster.daemon("munged", &arguments);
         std::thread::sleep(Duration::from_millis(500));
         cluster.daemon("slurmctld", &["-D"]);
@@ -132,7 +139,10 @@ fn an_array_whose_shard_is_requeued_and_whose_node_is_drained_loses_nothing() {
     let mut submit = cluster.command("sbatch");
     submit.args(["--parsable", "--array=1-2", "--export=ALL"]).arg(root().join("configs/slurm/array.sbatch"));
     submit.args(MODELS.split_whitespace()).current_dir(bench.path("."));
-    submit.env("STORE", bench.path("store")).env("OPCOLLECT", program("opcollect")).env("OPCOLLECT_LOCKS", bench.locks());
+    submit
+        .env("STORE", bench.path("store"))
+        .env("OPCOLLECT", program("opcollect"))
+        .env("OPCOLLECT_LOCKS", bench.locks());
     let submitted = submit.output().expect("sbatch starts");
     let job = String::from_utf8_lossy(&submitted.stdout).trim().to_owned();
     assert!(submitted.status.success(), "{}", String::from_utf8_lossy(&submitted.stderr));
@@ -146,7 +156,11 @@ fn an_array_whose_shard_is_requeued_and_whose_node_is_drained_loses_nothing() {
     let at_rest = stores::chosen(&bench.path("store"), datasets::Choose::All).len();
     assert!(at_rest > 0, "what was measured before the node was drained is kept");
     cluster.ask("scontrol", &["update", &node, "State=RESUME"]);
-    assert!(cluster.waits(240, |cluster| cluster.ask("squeue", &["-h"]).trim().is_empty()), "{}", cluster.ask("squeue", &[]));
+    assert!(
+        cluster.waits(240, |cluster| cluster.ask("squeue", &["-h"]).trim().is_empty()),
+        "{}",
+        cluster.ask("squeue", &[])
+    );
     let all = stores::chosen(&bench.path("store"), datasets::Choose::All);
     let keys: BTreeSet<Key> = stores::keys(&all).into_iter().collect();
     assert_eq!((keys.len(), &keys), (all.len(), &wanted), "nothing is lost, and nothing measured twice");
@@ -162,7 +176,9 @@ fn the_manifest_is_what_the_api_takes() {
     };
     let text = tests::workspace::text("configs/kubernetes/job.yaml");
     // Exit codes that would say the same again are those of bad use and of a machine that cannot do it.
-    for part in ["completionMode: Indexed", "backoffLimitPerIndex", "values: [2, 3]", "restartPolicy: Never", "JOB_COMPLETIONS"] {
+    for part in
+        ["completionMode: Indexed", "backoffLimitPerIndex", "values: [2, 3]", "restartPolicy: Never", "JOB_COMPLETIONS"]
+    {
         assert!(text.contains(part), "{part}");
     }
     let number = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().parse::<u32>().ok());

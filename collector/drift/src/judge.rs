@@ -144,9 +144,11 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         let size = |change: &Change| change.ratio.ln().abs();
         one.verdict.order().cmp(&other.verdict.order()).then(size(other).total_cmp(&size(one)))
     });
-    let mut reaches: Vec<f64> = judged.iter().map(|(variance, freedom)| 2.0 * student_reach(0.05, *freedom) * variance.sqrt()).collect();
+    let mut reaches: Vec<f64> =
+        judged.iter().map(|(variance, freedom)| 2.0 * student_reach(0.05, *freedom) * variance.sqrt()).collect();
     reaches.sort_by(f64::total_cmp);
-    let of = |levels: &[f64]| (side_mean(levels, history, Side::After) - side_mean(levels, history, Side::Before)).exp();
+    let of =
+        |levels: &[f64]| (side_mean(levels, history, Side::After) - side_mean(levels, history, Side::Before)).exp();
     let machine_aspects = machine.aspects.iter().map(|(aspect, levels)| {
         let levels: Vec<f64> = levels.iter().map(|level| level.unwrap_or(f64::NAN)).collect();
         (*aspect, of(&levels))
@@ -183,7 +185,8 @@ fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<
     if before.is_empty() || after.is_empty() {
         return None;
     }
-    let own = |points: &[&Point]| points.iter().map(|point| point.doubt.powi(2)).sum::<f64>() / (points.len() as f64).powi(2);
+    let own =
+        |points: &[&Point]| points.iter().map(|point| point.doubt.powi(2)).sum::<f64>() / (points.len() as f64).powi(2);
     let of_machine = |points: &[&Point]| {
         points.iter().map(|point| machine.doubt[point.night].powi(2)).sum::<f64>() / (points.len() as f64).powi(2)
     };

@@ -103,7 +103,8 @@ fn levels(lines: &[&Line], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Opti
         for (night, rest) in rests.iter().enumerate().filter(|(_, rest)| !rest.is_empty()) {
             (of_nights[night], is_seen[night]) = (centre(rest), true);
         }
-        let seen: Vec<f64> = of_nights.iter().zip(&is_seen).filter(|(_, seen)| **seen).map(|(level, _)| *level).collect();
+        let seen: Vec<f64> =
+            of_nights.iter().zip(&is_seen).filter(|(_, seen)| **seen).map(|(level, _)| *level).collect();
         let usual = middle(&seen);
         of_nights.iter_mut().zip(&is_seen).filter(|(_, seen)| **seen).for_each(|(level, _)| *level -= usual);
     }

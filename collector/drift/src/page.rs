@@ -94,8 +94,7 @@ fn map(history: &History, machine: &Machine) -> String {
     let mut rows: Vec<(String, Vec<Option<f64>>)> =
         rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
     rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));
-    let (width, height) =
-        (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
+    let (width, height) = (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
     let mut out = svg(width, height, "nights and operators");
     for (place, night) in history.nights.iter().enumerate() {
         let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
@@ -109,7 +108,13 @@ fn map(history: &History, machine: &Machine) -> String {
     }
     for (down, (name, row)) in rows.iter().enumerate() {
         let y = MARGIN.1 + CELL.1 * down as f64;
-        let _ = write!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", MARGIN.0 - 8.0, y + 15.0, escaped(name));
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            MARGIN.0 - 8.0,
+            y + 15.0,
+            escaped(name)
+        );
         for (place, value) in row.iter().enumerate() {
             let Some(value) = value else { continue };
             let x = MARGIN.0 + CELL.0 * place as f64;
@@ -117,9 +122,10 @@ fn map(history: &History, machine: &Machine) -> String {
             let _ = write!(
                 out,
                 "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" opacity=\"{strength:.2}\"/>\
-                 <text class=\"cell\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
+                 <text class=\"cell{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
                 CELL.0 - 2.0,
                 CELL.1 - 2.0,
+                if strength > 0.6 { " deep" } else { "" },
                 x + CELL.0 / 2.0,
                 y + 14.0,
                 value.exp(),
@@ -140,7 +146,10 @@ fn curve(line: &Line, history: &History, machine: &Machine) -> String {
     let Some(first) = line.points.first() else { return String::new() };
     let of = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
     let start = of(first);
-    let ends = line.points.iter().flat_map(|point| [of(point) - 2.0 * point.doubt - start, of(point) + 2.0 * point.doubt - start]);
+    let ends = line
+        .points
+        .iter()
+        .flat_map(|point| [of(point) - 2.0 * point.doubt - start, of(point) + 2.0 * point.doubt - start]);
     let (low, high) = ends.fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)));
     let nights = history.nights.len().max(2) as f64 - 1.0;
     let across = Scale { range: (0.0, nights), places: (60.0, CURVE.0 - 20.0), is_log: false };

@@ -124,7 +124,13 @@ pub(super) fn sides(cause: &Cause) -> String {
 }
 
 fn values(values: &BTreeSet<String>) -> String {
-    let short = |text: &String| if text.chars().count() > 48 { format!("{}…", text.chars().take(47).collect::<String>()) } else { text.clone() };
+    let short = |text: &String| {
+        if text.chars().count() > 48 {
+            format!("{}…", text.chars().take(47).collect::<String>())
+        } else {
+            text.clone()
+        }
+    };
     let told: Vec<String> = values.iter().take(4).map(short).collect();
     match (told.is_empty(), values.len() > 4) {
         (true, _) => "not known".to_owned(),

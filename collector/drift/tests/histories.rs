@@ -200,7 +200,8 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     gather.take(&Record { schema_version: 1, ..times(90 * DAY_US) }, Side::After);
     gather.take(&Record { source: Source::Simulated, median_ns: Some(1.0), ..times(0) }, Side::After);
     gather.take(&record(None, 2, 100.0, 0.01, 99 * DAY_US), Side::Before);
-    let crashed = Record { outcome: Outcome::Crashed, median_ns: None, median_interval_ns: None, ..record(None, 2, 1.0, 0.0, 0) };
+    let crashed =
+        Record { outcome: Outcome::Crashed, median_ns: None, median_interval_ns: None, ..record(None, 2, 1.0, 0.0, 0) };
     gather.take(&crashed, Side::After);
     let drift = judge(&gather.finish(), Bounds::default());
     assert_eq!((drift.changes.len(), drift.lost.len(), drift.has_regressed()), (1, 1, true));

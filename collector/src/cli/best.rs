@@ -1,8 +1,8 @@
 //! `dataset best`: the best known schedules and times.
 
 use super::arguments::BestQuestion;
-use super::dataset::{failed, open, tell_damage};
 use super::failure::Failure;
+use super::stores::{failed, open, tell_damage};
 use super::{DONE, Result, paper, print, print_json, tell};
 use crate::campaign::record::of_host;
 use datasets::best::{Best, Question, best, hosts};
@@ -55,7 +55,11 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
     let elsewhere: Vec<&Best> = found.iter().filter(|best| best.distance > 0.0).collect();
     if asked.host.is_none() && !elsewhere.is_empty() {
         let host = &elsewhere[0].host;
-        tell(&[format!("{} of {} tasks were not measured here; the nearest host that was is `{host}`", elsewhere.len(), found.len())]);
+        tell(&[format!(
+            "{} of {} tasks were not measured here; the nearest host that was is `{host}`",
+            elsewhere.len(),
+            found.len()
+        )]);
     }
     Ok(code.max(DONE))
 }

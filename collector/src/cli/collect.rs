@@ -93,7 +93,8 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
     let (compares, as_json, sink) = (arguments.ifcompare, arguments.json, arguments.sink.as_deref());
-    let job = Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, sink, as_json, curves, start };
+    let job =
+        Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, sink, as_json, curves, start };
     job.run(&mut workers)
 }
 

@@ -1,11 +1,12 @@
 //! `dataset`: stores, looked into, moved and cared for.
 
 use super::arguments::DatasetCommand;
-use super::failure::{Failure, chain};
-use super::{best, query, sharing};
+use super::failure::Failure;
+pub use super::stores::{failed, open, tell_damage};
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
+use super::{best, query, sharing};
 use datasets::sql::Dialect;
-use datasets::store::{Damage, ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
+use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, Record, SealOptions, Store};
 use report::{Table, figures, words};
 use serde::Serialize;
@@ -34,17 +35,6 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
     }
 }
 
-/// A store that must exist.
-pub fn open(path: &Path) -> Result<Store> {
-    Store::open(path).map_err(failed)
-}
-
-/// What is wrong with a store or file, and whose turn it is.
-pub fn failed(error: datasets::Error) -> Failure {
-    let text = chain(&error);
-    if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
-}
-
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     let allowed = "csv, parquet or jsonl";
     match name {
@@ -54,12 +44,6 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
-}
-
-/// Says what was left out; anything is a loss.
-pub fn tell_damage(damage: &[Damage]) -> u8 {
-    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
-    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
 }
 
 fn tell_torn(torn: &[TornTail]) {

@@ -137,8 +137,11 @@ fn last(part: &Part, by_task: bool, bounds: Bounds) -> Result<Found> {
     nights.sort();
     let newest = nights.last().map(|(_, night)| night.clone()).unwrap_or_default();
     if nights.len() < 2 {
-        return Err(Failure::usage(format!("`{}` holds one night, `{newest}`, and nothing to compare it with", part.store.display()))
-            .with_hint("name another store, or wait for the next night"));
+        return Err(Failure::usage(format!(
+            "`{}` holds one night, `{newest}`, and nothing to compare it with",
+            part.store.display()
+        ))
+        .with_hint("name another store, or wait for the next night"));
     }
     of_night(part, &newest, None, by_task, bounds)
 }
@@ -209,7 +212,8 @@ fn part(text: &str) -> Result<Part> {
     if Store::open(&whole.store).is_ok() {
         return Ok(whole);
     }
-    let Some((store, (name, value))) = text.rsplit_once('@').and_then(|(store, rest)| Some((store, rest.split_once('=')?)))
+    let Some((store, (name, value))) =
+        text.rsplit_once('@').and_then(|(store, rest)| Some((store, rest.split_once('=')?)))
     else {
         return open(&whole.store).map(|_| whole);
     };

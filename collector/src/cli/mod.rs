@@ -39,6 +39,7 @@ mod runs;
 mod settings;
 mod sharing;
 mod status;
+mod stores;
 mod tpu;
 mod trace;
 mod values;

@@ -1,7 +1,7 @@
 //! `dataset query`: a question in SQL over records, answered by SQLite in memory.
 
-use super::dataset::{failed, open, tell_damage};
 use super::failure::Failure;
+use super::stores::{failed, open, tell_damage};
 use super::trace::{rows, table};
 use super::{Result, print, print_json};
 use capture::trace::bounds::bound_memory;
@@ -21,7 +21,11 @@ pub fn run(store: &Path, sql: &str, choose: Choose, (seconds, memory_mib): (f64,
     bound_memory(&database, &bounds).map_err(Failure::environment)?;
     fill(&database, &asked(sql), records)?;
     let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(told)?;
-    if as_json { print_json(&rows(&answer))? } else { print(&table(&answer))? }
+    if as_json {
+        print_json(&rows(&answer))?
+    } else {
+        print(&table(&answer))?
+    }
     Ok(code)
 }
 

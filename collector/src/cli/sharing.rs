@@ -5,8 +5,8 @@
 //! transaction, so that a client or server that dies leaves all or nothing. The store stays the truth: what could not be
 //! pushed is pushed the next time.
 
-use super::dataset::{failed, open, tell_damage};
 use super::failure::Failure;
+use super::stores::{failed, open, tell_damage};
 use super::{Result, print, print_json};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, SealOptions, Store};
 use serde::Serialize;
@@ -83,7 +83,12 @@ pub fn pull(store: &Path, address: &str, as_json: bool) -> Result<u8> {
 fn copy(from: &Store, to: &Store, address: &str) -> Result<Done> {
     let report = to.merge(from).map_err(failed)?;
     tell_damage(&report.damage);
-    Ok(Done { address: address.to_owned(), parts: report.parts + report.mended, known: report.known, rows: report.journal_rows })
+    Ok(Done {
+        address: address.to_owned(),
+        parts: report.parts + report.mended,
+        known: report.known,
+        rows: report.journal_rows,
+    })
 }
 
 fn answer(done: &Done, as_json: bool) -> Result<()> {

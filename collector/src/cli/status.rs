@@ -1,6 +1,6 @@
 //! `status`: what processes at work on a store say of themselves.
 
-use super::dataset::{failed, open};
+use super::stores::{failed, open};
 use super::{DONE, Result, paper, print, print_json};
 use datasets::store::Seen;
 use report::{Cell, Table, figures, or_unknown, percent, words};

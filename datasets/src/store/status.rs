@@ -102,7 +102,9 @@ impl Store {
             if (&file).take(MOST_BYTES).read_to_string(&mut text).is_err() {
                 continue;
             }
-            let Ok(written) = serde_json::from_str::<Written>(text.trim_end_matches(['\0', ' ', '\n'])) else { continue };
+            let Ok(written) = serde_json::from_str::<Written>(text.trim_end_matches(['\0', ' ', '\n'])) else {
+                continue;
+            };
             let is_running = match file.try_lock() {
                 Err(TryLockError::WouldBlock) => true,
                 Ok(()) if written.boot == here => false,

@@ -14,7 +14,8 @@ pub struct Known(Vec<Record>);
 impl Known {
     /// Reads a store once; what is added later is not seen.
     pub fn read(path: &Path) -> Result<Known> {
-        let lean = |record: Record| Record { samples_ns: Vec::new(), features: None, counters: None, task: None, ..record };
+        let lean =
+            |record: Record| Record { samples_ns: Vec::new(), features: None, counters: None, task: None, ..record };
         let failed = |error: datasets::Error| Error::Data(error.to_string());
         let records = Store::open(path).and_then(|store| store.records(Choose::Middle)).map_err(failed)?;
         Ok(Known(records.map(|record| record.map(lean)).collect::<datasets::Result<_>>().map_err(failed)?))
@@ -23,7 +24,10 @@ impl Known {
     /// The best of each task that is asked about, on the host that is named or the nearest to it.
     pub(super) fn best(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
-            Error::Query(format!("the body is not a question: {}; see /openapi.json", models::names::with_hint(&error.to_string())))
+            Error::Query(format!(
+                "the body is not a question: {}; see /openapi.json",
+                models::names::with_hint(&error.to_string())
+            ))
         })?;
         let named = question.host.clone();
         let here = match &named {

@@ -77,7 +77,9 @@ fn route(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
         }
         ("GET", "/tasks") => of_store(service, |known| Ok(known.tasks())),
         ("POST", "/best") => of_store(service, |known| known.best(body)),
-        (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => refusal(405, "this path is asked with another method"),
+        (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
+            refusal(405, "this path is asked with another method")
+        }
         _ => refusal(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
     }
 }

@@ -83,7 +83,9 @@ impl Exclusive {
         let mut has_told = false;
         loop {
             match take() {
-                Err(busy @ (ExclusiveError::Busy { .. } | ExclusiveError::Night { .. })) if start.elapsed() < patience => {
+                Err(busy @ (ExclusiveError::Busy { .. } | ExclusiveError::Night { .. }))
+                    if start.elapsed() < patience =>
+                {
                     if !has_told {
                         waits(&busy);
                         has_told = true;

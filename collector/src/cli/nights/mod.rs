@@ -76,7 +76,9 @@ pub fn run(run: &NightRun) -> Result<u8> {
     let (run, phases) = (run.clone(), Vec::new());
     let mut job = Job { run, settings, id, end, start, signal, sentinels, phases, has_losses: false };
     job.work()?;
-    tell(&store.seal(SealOptions::default()).map_err(failed)?.damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    tell(
+        &store.seal(SealOptions::default()).map_err(failed)?.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    );
     job.report(pages)
 }
 
@@ -162,8 +164,10 @@ impl Job {
     /// One slice and the sentinels after it: whether nothing is left of its work, and how many attempts were made.
     fn one(&mut self, phase: &mut Phase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
         let begun = Instant::now();
-        let mut arguments: Vec<String> =
-            ["--config".to_owned(), self.run.config.display().to_string()].into_iter().chain(flags.iter().cloned()).collect();
+        let mut arguments: Vec<String> = ["--config".to_owned(), self.run.config.display().to_string()]
+            .into_iter()
+            .chain(flags.iter().cloned())
+            .collect();
         arguments.extend(["--budget".to_owned(), format!("{slice:.3}")]);
         arguments.extend(self.common());
         let deadline = Duration::from_secs_f64((slice + GRACE).min(self.left_for_work().max(SLICE_LEAST)));
@@ -184,7 +188,9 @@ impl Job {
     fn hear(&mut self, phase: &mut Phase, ended: &Ended) -> Result<(u64, u64)> {
         match (&ended.report, ended.code) {
             (_, Some(2)) => return Err(Failure::usage("a slice of the night was refused; what it said stands above")),
-            (_, Some(3)) => return Err(Failure::environment("a slice of the night could not run; what it said stands above")),
+            (_, Some(3)) => {
+                return Err(Failure::environment("a slice of the night could not run; what it said stands above"));
+            }
             (None, code) => {
                 self.has_losses = true;
                 let how = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
@@ -234,7 +240,11 @@ impl Job {
         let name = format!("Night {label}");
         pages.keep(&name, &found, Some(&report.markdown()))?;
         tell(&[found.drift.notes.clone(), self.sentinels.notes.clone()].concat());
-        if judging.json { print_json(&report)? } else { print(&report.render())? }
+        if judging.json {
+            print_json(&report)?
+        } else {
+            print(&report.render())?
+        }
         let signal = self.signal.load(Ordering::Relaxed);
         Ok(match (signal, code(&found.drift, judging)) {
             (0, SLOWER) => SLOWER,

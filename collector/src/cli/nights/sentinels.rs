@@ -78,8 +78,10 @@ impl Sentinels {
             _ if ended.was_told => self.notes.push("the last sentinels ran out of time".to_owned()),
             _ => {
                 let folder = self.folder.display();
-                return Err(Failure::environment(format!("the sentinels in `{folder}` did not run; what they said stands above"))
-                    .with_hint("remove that folder to have them built anew: the machine's course then begins anew, too"));
+                return Err(Failure::environment(format!(
+                    "the sentinels in `{folder}` did not run; what they said stands above"
+                ))
+                .with_hint("remove that folder to have them built anew: the machine's course then begins anew, too"));
             }
         }
         self.seconds = measured.elapsed().as_secs_f64();

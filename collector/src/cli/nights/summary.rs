@@ -77,10 +77,20 @@ impl Report<'_> {
 
     /// What stands above the changes, in Markdown.
     pub fn markdown(&self) -> String {
-        let mut text = format!("## {}\n\n| work | slices | minutes | attempts | left |\n| --- | ---: | ---: | --- | ---: |\n", self.title());
+        let mut text = format!(
+            "## {}\n\n| work | slices | minutes | attempts | left |\n| --- | ---: | ---: | --- | ---: |\n",
+            self.title()
+        );
         for phase in self.phases {
             let minutes = phase.seconds / 60.0;
-            let _ = writeln!(text, "| {} | {} | {minutes:.1} | {} | {} |", phase.name, phase.slices, phase.made(), phase.left);
+            let _ = writeln!(
+                text,
+                "| {} | {} | {minutes:.1} | {} | {} |",
+                phase.name,
+                phase.slices,
+                phase.made(),
+                phase.left
+            );
         }
         text
     }
