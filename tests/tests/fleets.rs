@@ -28,7 +28,7 @@ fn copied(bench: &Bench, name: &str, records: &[Record]) {
 fn two_nights_and_what_changed_between_them() {
     let bench = Bench::new();
     night_config(&bench, "again_share = 0.5\n");
-    let night = "night --config night.toml --store store --json";
+    let night = "night --config night.toml --store store --json --minutes 3";
     let first = run(bench.opcollect(&format!("{night} --html night.html --markdown night.md")));
     assert!([0, 1].contains(&first.code()), "{first}");
     let report = first.json();

@@ -18,7 +18,7 @@ pub fn of_night(run: &NightRun, id: &str, settings: &Night) -> Result<Vec<Key>> 
     let found = night(&run.store, label, settings.nights, bounds(&run.judging))?;
     let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
     let slower: BTreeSet<_> = slower.map(|change| place(&change.identity)).collect();
-    let mut keys: BTreeMap<(u8, Key), ()> = BTreeMap::new();
+    let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
     for record in open(&run.store)?.records(Choose::Latest).map_err(failed)? {
         let record = record.map_err(failed)?;
         if aspect_of(&record).is_some() || !record.is_alone() {
@@ -26,10 +26,10 @@ pub fn of_night(run: &NightRun, id: &str, settings: &Night) -> Result<Vec<Key>> 
         }
         let is_slower = record.run_id == id && slower.contains(&place_of(&record));
         if is_slower || (record.median_ns.is_some() && !record.is_known_well()) {
-            keys.insert((u8::from(!is_slower), record.key), ());
+            keys.insert((u8::from(!is_slower), record.key));
         }
     }
-    Ok(keys.into_keys().map(|(_, key)| key).take(KEYS_MAX).collect())
+    Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
 }
 
 /// Those of some keys that were not made again tonight.
