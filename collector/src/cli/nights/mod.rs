@@ -144,7 +144,8 @@ impl Job {
             let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
             std::fs::write(file.path(), lines).map_err(Failure::environment)?;
             let only = file.path().display().to_string();
-            let (_, made) = self.one(&mut phase, slice, &["--again".to_owned(), "--only".to_owned(), only])?;
+            let (_, made) =
+                self.one(&mut phase, slice, &["--iftune", "false", "--again", "--only", &only].map(str::to_owned))?;
             let left = doubts::not_twice(&self.run, &self.id, &keys)?;
             if made == 0 || left.len() == keys.len() {
                 break;
