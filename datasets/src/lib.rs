@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod best;
 pub mod codec;
 pub mod document;
 pub mod error;

@@ -2,8 +2,9 @@
 
 mod common;
 
+use datasets::{Origin, Outcome, Record, Source, Store};
 use predictor::bundle;
-use predictor::serve::{Service, serve};
+use predictor::serve::{Known, Service, serve};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,9 +19,70 @@ fn server(patience: Duration) -> SocketAddr {
         predictor: bundle::from_bytes(common::trained()).expect("a predictor"),
         mapping: Some(common::samples().1),
         patience,
+        known: Some(known()),
     };
     std::thread::spawn(move || serve(listener, service));
     address
+}
+
+/// What a store of two hosts knows.
+fn known() -> Known {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::create(folder.path()).expect("a new store");
+    let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
+    let mut journal = store.journal(origin).expect("a new store takes journals");
+    for (host, task, median_ns) in [("one", "a", 10.0), ("one", "a", 12.0), ("two", "a", 7.0), ("two", "b", 5.0)] {
+        let mut record = Record {
+            schema_version: datasets::SCHEMA_VERSION,
+            host: host.to_owned(),
+            host_class: format!("class {host}"),
+            op_kind: "relu".to_owned(),
+            task_hash: task.to_owned(),
+            schedule_hash: Some(median_ns.to_string()),
+            source: Source::Measured,
+            outcome: Outcome::Ok,
+            started_at_us: 1,
+            run_id: "run".to_owned(),
+            op_name: "relu".to_owned(),
+            op_text: "relu f32[8]".to_owned(),
+            program_version: "0".to_owned(),
+            n: 1,
+            median_ns: Some(median_ns),
+            min_ns: Some(median_ns),
+            mean_ns: Some(median_ns),
+            p95_ns: Some(median_ns),
+            attempt: 1,
+            samples_ns: vec![median_ns],
+            ..Record::default()
+        };
+        record.key = record.experiment_key();
+        journal.append(&record).expect("the row is sound");
+    }
+    journal.seal().expect("the journal is sound");
+    Known::read(folder.path()).expect("a store")
+}
+
+#[test]
+fn what_a_store_knows_is_told() {
+    let address = server(Duration::from_secs(60));
+    let (status, tasks) = get(address, "/tasks");
+    let tasks: Value = serde_json::from_str(&tasks).expect("JSON");
+    assert_eq!((status, &tasks["tasks"][0]["hosts"]), (200, &json!(["one", "two"])), "{tasks}");
+    let ask = |body: &str| {
+        let head = format!(
+            "POST /best HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let (status, reply) = send(address, (head + body).as_bytes());
+        (status, serde_json::from_str::<Value>(&reply).expect("replies are JSON"))
+    };
+    let (status, best) = ask(r#"{"host": "one"}"#);
+    let told: Vec<Value> =
+        best["tasks"].as_array().expect("tasks").iter().map(|best| json!([best["host"], best["median_ns"]])).collect();
+    assert_eq!((status, told), (200, vec![json!(["one", 10.0]), json!(["two", 5.0])]), "{best}");
+    for wrong in [r#"{"host": "none"}"#, r#"{"hots": "one"}"#, "x"] {
+        assert_eq!(ask(wrong).0, 422, "{wrong}");
+    }
 }
 
 /// Sends bytes as they are; status and body of the reply.

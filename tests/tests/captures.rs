@@ -137,9 +137,9 @@ fn questions_end_in_time_and_memory() {
     assert!(ran.stderr.starts_with("error: no answer after 0.2 s"), "{ran}");
     let growing = "with recursive t(x) as (select 1 union select x + 1 from t) select max(x) from t";
     let ran = ask(growing, &["--memory-mib", "16"]).expect(2);
-    assert!(ran.stderr.starts_with("error: trace and answer need more than 16 MiB of memory"), "{ran}");
+    assert!(ran.stderr.starts_with("error: tables and answer need more than 16 MiB of memory"), "{ran}");
     let ran = ask("attach 'other.db' as other", &[]).expect(2);
-    assert!(ran.stderr.starts_with("error: a question can only read the trace: no other database"), "{ran}");
+    assert!(ran.stderr.starts_with("error: a question can only read: no other database"), "{ran}");
     assert!(!bench.path("other.db").exists());
     for seconds in ["0", "-1", "nan", "1e300"] {
         ask("select 1", &["--seconds", seconds]).expect(2);

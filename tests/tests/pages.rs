@@ -74,7 +74,8 @@ fn the_page_of_the_server_asks_and_shows() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
-    let service = Service { predictor, mapping: Some(common::samples().1), patience: Duration::from_secs(60) };
+    let service =
+        Service { predictor, mapping: Some(common::samples().1), patience: Duration::from_secs(60), known: None };
     std::thread::spawn(move || serve(listener, service));
     let ask = |query: &str| browser::visit(&format!("http://{address}/?{query}")).map(|page| page.text);
     let Some(answered) = ask("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")

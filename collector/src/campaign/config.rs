@@ -1,5 +1,6 @@
 //! What was asked for: `RawConfig` mirrors the file and only parses, `Config` is checked and complete.
 
+use super::night::Night;
 use super::tune::Tune;
 use datasets::CacheState;
 use job::device::Architecture;
@@ -71,6 +72,9 @@ pub struct RawConfig {
     pub counters: CounterRequest,
     /// Bounds of every job.
     pub limits: Limits,
+    /// What `opcollect night` does with all this; nothing else asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub night: Option<Night>,
 }
 
 /// One model as written.
@@ -362,6 +366,9 @@ impl RawConfig {
 
     /// Checks everything against what this machine allows.
     pub fn check(self, allowed_cpus: usize) -> Result<Config, ConfigError> {
+        if let Some(Err((field, found, allowed))) = self.night.as_ref().map(Night::check) {
+            return Err(ConfigError::OutOfRange { field, found, allowed });
+        }
         let composite = composite(self.target.as_deref().unwrap_or("llvm")).map_err(ConfigError::Target)?;
         let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
         let board = [
@@ -747,6 +754,13 @@ mod tests {
         run_memory_mib = 200
         runner_jobs = 5
         spin_count = 6
+        [night]
+        minutes = 60
+        deadline = "06:30"
+        sentinel_minutes = 10
+        again_share = 0.5
+        variations = 2
+        nights = 10
     "#;
 
     fn extremes() -> Vec<Value> {

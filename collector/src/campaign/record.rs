@@ -18,17 +18,29 @@ use worker::Fault;
 
 /// The columns of run, target, host and versions.
 pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Record {
-    let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
-    let cache = |level: u32| {
-        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
-        count(data.map(|cache| cache.size_bytes))
-    };
     Record {
         run_id: run_id.to_owned(),
         target: word(target.kind),
         target_text: Some(target.text.clone()),
         source: if target.kind == Kind::Pynq { Source::Simulated } else { Source::Measured },
         thread_mode: Some("one CPU per thread".to_owned()),
+        device: versions.get("device").cloned(),
+        driver_version: versions.get("driver").cloned(),
+        tvm_version: versions.get("tvm").cloned(),
+        llvm_version: versions.get("llvm").cloned(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..of_host(facts)
+    }
+}
+
+/// The columns of the host alone.
+pub fn of_host(facts: &Facts) -> Record {
+    let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
+    let cache = |level: u32| {
+        let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
+        count(data.map(|cache| cache.size_bytes))
+    };
+    Record {
         host: facts.hostname.clone().unwrap_or_else(|| "unknown".to_owned()),
         host_class: facts.host_class(),
         cpu_model: facts.cpu_model.clone(),
@@ -43,11 +55,6 @@ pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &
         is_virtual_machine: Some(facts.hypervisor.is_some()),
         os: facts.os.clone(),
         kernel: facts.kernel.clone(),
-        device: versions.get("device").cloned(),
-        driver_version: versions.get("driver").cloned(),
-        tvm_version: versions.get("tvm").cloned(),
-        llvm_version: versions.get("llvm").cloned(),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Record::default()
     }
 }

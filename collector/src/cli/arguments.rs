@@ -1,6 +1,8 @@
 //! The command line: what may be typed. Flags that the field's prior art has keep their names.
 
 use super::board::BoardCommand;
+use super::night_arguments::{DRIFT_EXAMPLES, DriftRun, NIGHT_EXAMPLES, NightRun};
+use super::pace::Pace;
 use super::trace::TraceCommand;
 use super::values::some_seconds;
 use crate::campaign::config::{SIMPLE, TRANSFORMERS};
@@ -72,6 +74,11 @@ pub struct Collect {
     /// indexed job says which part this process is.
     #[arg(long, value_name = "I/N", help_heading = "Data")]
     pub shard: Option<String>,
+    /// At the end, also bring the store's records to `file:///folder` or `postgres://user@host/database`
+    ///
+    /// The store stays the truth: a place that is away is told, delays records and loses none.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Data")]
+    pub sink: Option<String>,
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long, help_heading = "Data")]
     pub json: bool,
@@ -240,18 +247,32 @@ pub struct Measuring {
     /// such an experiment once, until it was tried one time more than this.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(i64).range(0..=1000))]
     pub retry_faults: i64,
+    /// Leave out experiments whose keys do not stand in this file, one on a line
+    #[arg(long, value_name = "FILE")]
+    pub only: Option<PathBuf>,
     /// Wait so long when another process measures on the same CPUs, instead of refusing
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub wait: u64,
-    /// Where standard error is no terminal, say how far the work is each so many seconds; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value_t = crate::cli::progress::LINE_SECONDS)]
-    pub progress: u64,
+    /// Where standard error is no terminal, say how far the work is each so many seconds, 0 for never; or `json`, a document on
+    /// a line of standard error every second, for other programs
+    #[arg(long, value_name = "SECONDS", default_value_t = Pace::default())]
+    pub progress: Pace,
+    /// The night that this is part of: what it measured is not measured again.
+    #[arg(long, hide = true)]
+    pub night: Option<String>,
 }
 
 impl Default for Measuring {
     fn default() -> Measuring {
-        let progress = crate::cli::progress::LINE_SECONDS;
-        Measuring { again: false, unless_agree: Vec::new(), retry_faults: 2, wait: 0, progress }
+        Measuring {
+            again: false,
+            unless_agree: Vec::new(),
+            retry_faults: 2,
+            only: None,
+            wait: 0,
+            progress: Pace::default(),
+            night: None,
+        }
     }
 }
 
@@ -897,6 +918,21 @@ pub enum Command {
         #[command(subcommand)]
         command: DatasetCommand,
     },
+    /// Measure for a night: what regressed or is uncertain, then new work, then variations, with sentinels between
+    #[command(after_help = NIGHT_EXAMPLES)]
+    Night(Box<NightRun>),
+    /// Tell what got slower or faster between stores, nights, versions or hosts, after taking out what the machine did
+    #[command(after_help = DRIFT_EXAMPLES)]
+    Drift(DriftRun),
+    /// Show every process that is at work on a store: how far it is, how fast, and what it lost
+    Status {
+        /// The store
+        #[arg(value_name = "STORE", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Build and measure again: one record of a store, or saved traces of TVM's tuner
     Replay(Replay),
     /// Read captures of TPU cards: view, import, compare and take them
@@ -1073,12 +1109,88 @@ pub enum DatasetCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Tell the best known schedule and time of operators, tasks or models, on a host or the nearest that is known
+    Best(BestQuestion),
+    /// Ask all records one question in SQL, answered by SQLite, which this program has inside
+    ///
+    /// The table is `records`; its columns are those of `opcollect dataset schema`. Columns that the question does not
+    /// name are not read. Keys are texts of hexadecimal digits, JSON and lists are texts for `json_extract` and its kind.
+    Query {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// The question, one statement
+        #[arg(long, value_name = "STATEMENT")]
+        sql: String,
+        /// Of several attempts, ask about the middle, latest or all
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
+        choose: datasets::Choose,
+        /// Give up after so long
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
+        seconds: f64,
+        /// Memory for rows and answer
+        #[arg(long, value_name = "MIB", default_value_t = 4096)]
+        memory_mib: u32,
+        /// Print one JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring parts, configurations and peaks to a folder by its address, or a store's records into a database
+    ///
+    /// What is there already is not written again, so an interrupted push goes on where it ended.
+    Push {
+        /// The store
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// `file:///folder`, or `postgres://user@host/database`, which takes PostgreSQL's client `psql`
+        address: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch parts, configurations and peaks that were pushed to a folder
+    Pull {
+        /// The store, made if needed
+        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        store: PathBuf,
+        /// `file:///folder`
+        address: String,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the columns of a record
     Schema {
         /// Print a CREATE TABLE statement: postgres, clickhouse or duckdb
         #[arg(long, value_name = "ENGINE")]
         sql: Option<String>,
     },
+}
+
+/// Of what the best is asked.
+#[derive(Clone, Debug, Args)]
+pub struct BestQuestion {
+    /// The store
+    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    pub store: PathBuf,
+    /// Only tasks of this operator, such as `conv2d`
+    #[arg(long, value_name = "KIND")]
+    pub operator: Option<String>,
+    /// Only tasks whose text contains this, or whose hash begins with it
+    #[arg(long, value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Only tasks of this model, and their sum
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Only times on so many threads
+    #[arg(long, value_name = "N")]
+    pub threads: Option<i64>,
+    /// The host, or its class; without records of it, the nearest that is known [default: this machine]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be done with captures of TPU cards.

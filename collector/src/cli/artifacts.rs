@@ -10,8 +10,9 @@ use super::arguments::{Measuring, Models, ProgramRun, Sweep};
 use super::boards::Standing;
 use super::collect::{Job, open_store};
 use super::failure::{Failure, chain};
+use super::pace::Pace;
 use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
-use super::progress::{LINE_SECONDS, Progress};
+use super::progress::Progress;
 use super::repeat::Repeat;
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, program, settings};
 use crate::campaign::jobs::build_job;
@@ -38,7 +39,7 @@ pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
     let mut workers = machine::workers(&config.limits)?;
     let target = machine::target(&config.target, &mut workers)?;
     let jobs = jobs(&config, &tasks, &target)?;
-    let mut progress = Progress::new(jobs.len(), LINE_SECONDS);
+    let mut progress = Progress::new(jobs.len(), Pace::default(), None);
     let mut plan = Plan {
         format: FORMAT,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -192,6 +193,7 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         repeat,
         measuring,
         compares: false,
+        sink: None,
         as_json,
         curves: None,
         start,

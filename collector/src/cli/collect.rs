@@ -10,7 +10,7 @@ use super::losses::{Loss, describe, losses};
 use super::pass::{self, Makes};
 use super::peaks;
 use super::repeat::Repeat;
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, sharing, tell};
 use crate::campaign::config::Backend;
 use crate::campaign::graphs::notes;
 use crate::campaign::record;
@@ -69,12 +69,14 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let (models, sweep) = (&arguments.models, &arguments.sweep);
     let config = settings::config_of_search(models, sweep, &arguments.tuning, access.is_some())?;
     let shard = shard(arguments.shard.as_deref())?;
+    arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
     let measuring = &arguments.measuring;
-    if config.tune.is_some() && (measuring.again || !measuring.unless_agree.is_empty()) {
-        return Err(Failure::usage("`--again` and `--unless-agree` are for a sweep, and this is a search")
+    let chooses = measuring.again || !measuring.unless_agree.is_empty() || measuring.only.is_some();
+    if config.tune.is_some() && chooses {
+        return Err(Failure::usage("`--again`, `--only` and `--unless-agree` are for a sweep, and this is a search")
             .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
     }
-    let repeat = Repeat::new(measuring)?;
+    let mut repeat = Repeat::new(measuring)?;
     let tasks = planned_tasks(&config).map_err(|error| Failure::usage(chain(&error)))?;
     let mut workers = machine::workers(&config.limits)?;
     let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
@@ -100,14 +102,28 @@ pub fn run(arguments: &Collect) -> Result<u8> {
     let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
     let store = open_store(arguments.store.as_deref())?;
+    repeat.leave_to_night(&store, measuring)?;
     let campaign = Campaign { tasks: &tasks, modules: &modules, target: &target, config: &config };
     let revisions = Revisions::own().clone();
-    let (compares, as_json) = (arguments.ifcompare, arguments.json);
+    let (compares, as_json, sink) = (arguments.ifcompare, arguments.json, arguments.sink.as_deref());
     let on = ground;
     let linker = on.board.as_ref().map(|board| board.linker.clone());
     let devices = on.board.as_ref().map_or(1, |board| board.devices);
-    let job =
-        Job { campaign, versions, revisions, store, shard, repeat, measuring, compares, as_json, curves, start, on };
+    let job = Job {
+        campaign,
+        versions,
+        revisions,
+        store,
+        shard,
+        repeat,
+        measuring,
+        compares,
+        sink,
+        as_json,
+        curves,
+        start,
+        on,
+    };
     match access.zip(linker) {
         Some((access, linker)) => {
             let jobs = config.limits.runner_jobs;
@@ -147,6 +163,7 @@ fn simulate(
         repeat,
         measuring: &arguments.measuring,
         compares: false,
+        sink: arguments.sink.as_deref(),
         as_json: arguments.json,
         curves,
         start,
@@ -173,6 +190,8 @@ pub struct Job<'a> {
     pub measuring: &'a Measuring,
     /// Whether models are then run as a whole, by default and by best schedules.
     pub compares: bool,
+    /// Where records are brought at the end, beside the store.
+    pub sink: Option<&'a str>,
     /// Whether the report is JSON.
     pub as_json: bool,
     /// Where the page with learning curves goes.
@@ -192,6 +211,10 @@ impl Job<'_> {
         if let Some(board) = &self.on.board {
             board.mark(&mut bases.compiled);
             tell(&board.notes());
+        }
+        if let Some(night) = &self.measuring.night {
+            bases.compiled.run_id.clone_from(night);
+            bases.library.run_id.clone_from(night);
         }
         let base = &bases.compiled;
         let is_simulated = target.kind == Kind::Pynq;
@@ -240,6 +263,7 @@ impl Job<'_> {
             let losses = describe(&losses(&done.records), self.repeat.retry_faults);
             print(&format!("{losses}{}", footer(&done, &self.store, seconds)))?;
         }
+        let is_away = self.sink.is_some_and(|sink| self.is_sink_away(sink));
         let comparisons = (self.compares && done.signal == 0).then(|| {
             // Nothing is left that a signal would have to wait for.
             done.is_final.store(true, Ordering::Relaxed);
@@ -271,7 +295,7 @@ impl Job<'_> {
             }
         }
         Ok(match done.signal {
-            0 if done.losses > 0 || is_unlike => DONE_WITH_LOSSES,
+            0 if done.losses > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
             0 => DONE,
             signal => 128 + u8::try_from(signal).unwrap_or(0),
         })
@@ -286,7 +310,7 @@ impl Job<'_> {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes } = *ground;
         let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
-        planned.retain(|attempt| is_ours(attempt.key) && !self.repeat.agreed.contains(&attempt.key));
+        planned.retain(|attempt| is_ours(attempt.key) && self.repeat.is_wanted(attempt.key));
         Ok(Work::Sweep(planned))
     }
 
@@ -309,7 +333,7 @@ impl Job<'_> {
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
-        let at = pass::At { signal: &signal, line_seconds: self.measuring.progress };
+        let at = pass::At { signal: &signal, pace: self.measuring.progress, store: &self.store, host: &base.host };
         let (outcomes, learnings) = match work {
             Work::Sweep(todo) => {
                 (at.pass(Makes::Unknown, ledger, &mut Sweep::new(&todo), &self.campaign, bench)?, None)
@@ -367,6 +391,20 @@ impl Job<'_> {
         }
         let records = pass::records(&self.store, tasks, Choose::All)?;
         Ok((outcomes, learnings(tuning, &finals, &records, tasks, target)))
+    }
+
+    /// Brings the records to a database; one that is away delays them and loses none.
+    fn is_sink_away(&self, sink: &str) -> bool {
+        match sharing::bring(&self.store, sink) {
+            Ok(told) => {
+                tell(&[told]);
+                false
+            }
+            Err(failure) => {
+                tell(&[failure.to_string()]);
+                true
+            }
+        }
     }
 
     fn is_over_budget(&self) -> bool {
@@ -489,7 +527,7 @@ pub struct Done {
 }
 
 /// The first interrupting signal ends the run after the attempt in flight, the second at once.
-fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
+pub fn watch_signals() -> Result<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
     let seen = Arc::new(AtomicUsize::new(0));
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

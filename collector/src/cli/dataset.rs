@@ -1,10 +1,12 @@
 //! `dataset`: stores, looked into, moved and cared for.
 
 use super::arguments::DatasetCommand;
-use super::failure::{Failure, chain};
+use super::failure::Failure;
+pub use super::stores::{failed, open, tell_damage};
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, tell};
+use super::{best, query, sharing};
 use datasets::sql::Dialect;
-use datasets::store::{Damage, ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
+use datasets::store::{ImportReport, MergeReport, QuarantineReport, SealReport, TornTail};
 use datasets::{Choose, Format, Record, SealOptions, Store};
 use report::{Table, figures, words};
 use serde::Serialize;
@@ -23,19 +25,14 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
         DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
         DatasetCommand::Compact { store, json } => compact(&store, json),
         DatasetCommand::Verify { store, quarantine, json } => verify(&store, quarantine, json),
+        DatasetCommand::Best(question) => best::run(&question),
+        DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
+            query::run(&store, &sql, choose, (seconds, memory_mib), json)
+        }
+        DatasetCommand::Push { store, address, json } => sharing::push(&store, &address, json),
+        DatasetCommand::Pull { store, address, json } => sharing::pull(&store, &address, json),
         DatasetCommand::Schema { sql } => schema(sql.as_deref()),
     }
-}
-
-/// A store that must exist.
-pub fn open(path: &Path) -> Result<Store> {
-    Store::open(path).map_err(failed)
-}
-
-/// What is wrong with a store or file, and whose turn it is.
-pub fn failed(error: datasets::Error) -> Failure {
-    let text = chain(&error);
-    if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
@@ -47,12 +44,6 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
-}
-
-/// Says what was left out; anything is a loss.
-pub fn tell_damage(damage: &[Damage]) -> u8 {
-    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
-    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
 }
 
 fn tell_torn(torn: &[TornTail]) {

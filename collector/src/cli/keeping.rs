@@ -95,7 +95,7 @@ impl Keeping {
             fill(place, record).map_err(Failure::environment)?;
             warn(record, &self.warnings).map_err(Failure::environment)?;
         }
-        let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0 };
+        let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None };
         let mut ledger = Ledger::open(&self.store, &repeat).map_err(failed)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let numbers = ledger.claim(&keys).map_err(failed)?;

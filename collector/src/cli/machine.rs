@@ -50,7 +50,7 @@ pub fn exclusive(wait_seconds: u64) -> Result<Exclusive> {
         ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(
             "wait for it with `--wait SECONDS`, or give each process CPUs of its own, as `taskset -c 0-3` does",
         ),
-        ExclusiveError::Folder { .. } => Failure::environment(error),
+        ExclusiveError::Night { .. } | ExclusiveError::Folder { .. } => Failure::environment(error),
     })
 }
 

@@ -7,12 +7,14 @@
 mod appearing;
 mod arguments;
 mod artifacts;
+mod best;
 mod board;
 mod boards;
 mod collect;
 mod compare;
 mod dataset;
 mod doctor;
+mod drift;
 mod failure;
 mod fleet;
 mod given;
@@ -23,6 +25,9 @@ mod ledger;
 mod losses;
 mod machine;
 mod model;
+mod night_arguments;
+mod nights;
+mod pace;
 mod packing;
 mod pass;
 mod peaks;
@@ -30,10 +35,14 @@ pub mod plan;
 mod profile;
 mod program;
 mod progress;
+mod query;
 mod repeat;
 mod replay;
 mod runs;
 mod settings;
+mod sharing;
+mod status;
+mod stores;
 mod tpu;
 mod trace;
 mod values;
@@ -92,6 +101,9 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
         Some(Command::Profile(run)) => profile::run(&run),
         Some(Command::Dataset { command }) => dataset::run(command),
+        Some(Command::Night(night)) => nights::run(&night),
+        Some(Command::Drift(drift)) => drift::run(&drift),
+        Some(Command::Status { store, json }) => status::run(&store, json),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),

@@ -3,9 +3,12 @@
 use super::Result;
 use super::dataset::failed;
 use super::ledger::Ledger;
-use super::progress::Progress;
+use super::pace::Pace;
+use super::progress::{Progress, ToStore};
+use crate::campaign::record::now_us;
 use crate::campaign::{Campaign, Outcomes, PlannedTask, Source, collect, collect::Outside};
 use bench::Bench;
+use datasets::store::Status;
 use datasets::{Choose, Record, Store};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,7 +19,11 @@ pub struct At<'a> {
     /// Set by a signal.
     pub signal: &'a AtomicUsize,
     /// How often to tell how far the work is.
-    pub line_seconds: u64,
+    pub pace: Pace,
+    /// The store, which is told, too.
+    pub store: &'a Store,
+    /// The host, by its name in records.
+    pub host: &'a str,
 }
 
 /// What of a proposal is made.
@@ -39,7 +46,7 @@ impl At<'_> {
         bench: &mut dyn Bench,
     ) -> Result<Outcomes> {
         let ledger = RefCell::new(ledger);
-        let mut progress = Progress::new(source.left(), self.line_seconds);
+        let mut progress = Progress::new(source.left(), self.pace, self.to_store());
         let mut outside = Outside {
             sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
             listener: &mut |event| progress.hear(&event),
@@ -53,6 +60,19 @@ impl At<'_> {
         progress.finish();
         ledger.into_inner().seal().map_err(failed)?;
         outcomes.map_err(failed)
+    }
+
+    /// A store that cannot be told is no reason not to begin.
+    fn to_store(&self) -> Option<ToStore> {
+        let command = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+        let status = Status {
+            host: self.host.to_owned(),
+            pid: std::process::id(),
+            command,
+            began_us: now_us(),
+            ..Status::default()
+        };
+        Some(ToStore { telling: self.store.telling().ok()?, status })
     }
 }
 

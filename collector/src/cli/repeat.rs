@@ -3,9 +3,10 @@
 use super::Result;
 use super::arguments::Measuring;
 use super::dataset::{failed, open};
-use datasets::{Choose, Key, Keys, Outcome};
+use super::failure::Failure;
+use datasets::{Choose, Key, Keys, Outcome, RowError, Store};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Medians so far apart agree, as a share of the smaller one.
 const AGREEMENT: f64 = 0.02;
@@ -19,13 +20,33 @@ pub struct Repeat {
     pub agreed: HashSet<Key>,
     /// How often what crashed or timed out is tried again.
     pub retry_faults: i64,
+    /// Where given, nothing else is made.
+    pub only: Option<HashSet<Key>>,
 }
 
 impl Repeat {
     /// As the arguments say.
     pub fn new(measuring: &Measuring) -> Result<Repeat> {
         let Measuring { again, retry_faults, .. } = *measuring;
-        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults })
+        let only = measuring.only.as_deref().map(keys_of).transpose()?;
+        Ok(Repeat { again, agreed: agreed(&measuring.unless_agree)?, retry_faults, only })
+    }
+
+    /// Whether an experiment is to be made at all.
+    pub fn is_wanted(&self, key: Key) -> bool {
+        !self.agreed.contains(&key) && self.only.as_ref().is_none_or(|only| only.contains(&key))
+    }
+
+    /// What this night has measured is not measured again by it, unless it is asked for by its key.
+    pub fn leave_to_night(&mut self, store: &Store, measuring: &Measuring) -> Result<()> {
+        let Some(night) = measuring.night.as_ref().filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
+        for record in store.records(Choose::All).map_err(failed)? {
+            let record = record.map_err(failed)?;
+            if record.run_id == *night {
+                self.agreed.insert(record.key);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a store that has these experiments need not have this one again. Passing faults end in the outcomes of a
@@ -38,6 +59,19 @@ impl Repeat {
             Some(_) => true,
         }
     }
+}
+
+/// The keys in a file, one on a line.
+fn keys_of(path: &Path) -> Result<HashSet<Key>> {
+    const MOST_BYTES: u64 = 1 << 30;
+    let wrong = |why: String| Failure::usage(format!("cannot use `--only {}`: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
+    if size > MOST_BYTES {
+        return Err(wrong("it is larger than 1 GiB".to_owned()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
 }
 
 /// Experiments that every one of some stores has a time of, and whose times agree.

@@ -3,7 +3,8 @@
 use super::arguments::Given;
 use super::dataset::{failed, open};
 use super::failure::{Failure, chain};
-use super::progress::{LINE_SECONDS, Progress};
+use super::pace::Pace;
+use super::progress::Progress;
 use super::runs::Runs;
 use super::{Result, given, machine, tell};
 use crate::campaign::config::{AttentionChoice, Config, Executor, ModelRequest};
@@ -102,7 +103,7 @@ impl Whole {
         folder: &Path,
         choose: &dyn Fn(&Task) -> Schedule,
     ) -> std::result::Result<Made, NetworkError> {
-        let mut progress = Progress::new(self.plan.tasks.len(), LINE_SECONDS);
+        let mut progress = Progress::new(self.plan.tasks.len(), Pace::default(), None);
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         let bench = &mut self.runs.workers;

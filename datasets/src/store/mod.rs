@@ -7,6 +7,8 @@
 //!   dataset/part_target=<t>/part_host_class=<c>/part-<hash>.parquet    sealed rows, immutable, named after their content
 //!   hosts/<host>/peaks-<hash>.json               what a host can do at best, one file per measurement of it
 //!   claims/<start>-<pid>-<boot>.txt              what a running process is at, so that another one leaves it
+//!   status/<start>-<pid>-<boot>.json            how far a running process is, for whoever asks
+//!   sentinels/<class>/                           machine code that `opcollect night` runs again and again; no reader asks for it
 //!   configs/<hash>.json                          what was asked for, by the `config_hash` of records
 //!   manifest.json                                what the last compaction left
 //!   quarantine/                                  what is damaged, set aside
@@ -40,6 +42,7 @@ mod quarantine;
 mod records;
 mod seal;
 mod stats;
+mod status;
 mod transfer;
 mod verify;
 
@@ -55,6 +58,7 @@ pub use quarantine::{QuarantineReport, SetAside};
 pub use records::Records;
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
+pub use status::{Seen, Status, Telling};
 pub use transfer::{ExportReport, ImportReport, MergeReport};
 pub use verify::{Problem, VerifyReport};
 

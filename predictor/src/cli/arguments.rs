@@ -424,6 +424,9 @@ pub struct Serve {
     /// Mapping whose operators and devices can be asked about
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// Store whose tasks and best schedules can be asked about at `/tasks` and `/best`; it is read once
+    #[arg(long, value_name = "DIR")]
+    pub store: Option<PathBuf>,
     /// Address to listen on; port 0 takes any free one
     #[arg(long, default_value = "127.0.0.1:8731", value_name = "ADDRESS")]
     pub address: String,

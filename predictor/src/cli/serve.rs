@@ -5,7 +5,7 @@ use super::print;
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::queries;
-use crate::serve::{PATIENCE, Service, serve};
+use crate::serve::{Known, PATIENCE, Service, serve};
 use samples::table::Mapping;
 use std::net::TcpListener;
 use std::path::Path;
@@ -17,6 +17,7 @@ pub fn run(arguments: &Serve) -> Result<u8> {
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
     }
+    let known = arguments.store.as_deref().map(Known::read).transpose()?;
     let failed = |error| Error::io("listen on", Path::new(&arguments.address), error);
     let listener = TcpListener::bind(&arguments.address).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -24,6 +25,6 @@ pub fn run(arguments: &Serve) -> Result<u8> {
         eprintln!("warning: other machines can reach this server at {address}; it asks nobody who they are");
     }
     print(&format!("listening on http://{address}/"))?;
-    serve(listener, Service { predictor, mapping, patience: PATIENCE })?;
+    serve(listener, Service { predictor, mapping, patience: PATIENCE, known })?;
     Ok(0)
 }

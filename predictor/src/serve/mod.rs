@@ -4,8 +4,10 @@
 //! them; there is no way to name a file.
 
 mod http;
+mod known;
 
 pub use http::serve;
+pub use known::Known;
 
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, Operator, Run, Setting};
@@ -33,6 +35,8 @@ pub struct Service {
     pub mapping: Option<Mapping>,
     /// How long a client may take to send or to take a message.
     pub patience: Duration,
+    /// What a store knows, where one was given.
+    pub known: Option<Known>,
 }
 
 /// A question as it is sent.
@@ -71,8 +75,21 @@ fn route(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
             let (status, document) = answer(body, service);
             of_json(status, &document)
         }
-        (_, "/" | "/openapi.json" | "/about" | "/predict") => refusal(405, "this path is asked with another method"),
-        _ => refusal(404, "there is `/`, `/about`, `/predict` and `/openapi.json`"),
+        ("GET", "/tasks") => of_store(service, |known| Ok(known.tasks())),
+        ("POST", "/best") => of_store(service, |known| known.best(body)),
+        (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
+            refusal(405, "this path is asked with another method")
+        }
+        _ => refusal(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
+    }
+}
+
+/// What a store answers, where there is one.
+fn of_store(service: &Service, answer: impl FnOnce(&Known) -> Result<Value>) -> Reply {
+    match service.known.as_ref().map(answer) {
+        None => refusal(404, "this server was given no store; start it with `--store`"),
+        Some(Ok(document)) => of_json(200, &document),
+        Some(Err(error)) => refusal(422, &error.to_string()),
     }
 }
 

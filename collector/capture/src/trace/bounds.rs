@@ -95,7 +95,7 @@ fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
         AuthAction::Read { column_name: "", .. } => None,
         AuthAction::Read { table_name, .. } => {
             let is_known = tables.iter().map(String::as_str).chain(OTHER_TABLES).any(|known| known == table_name);
-            (!is_known).then(|| format!("`{table_name}` is no table of a trace"))
+            (!is_known).then(|| format!("there is no table `{table_name}`"))
         }
         AuthAction::Function { function_name } => {
             let is_known = FUNCTIONS.split(' ').any(|known| known.eq_ignore_ascii_case(function_name));

@@ -55,7 +55,7 @@ pub enum Error {
     #[error("a question is one statement, such as \"select count(*) from slice\"")]
     Statements,
     /// The query wants to do more than read the trace.
-    #[error("a question can only read the trace: {what}")]
+    #[error("a question can only read: {what}")]
     Refused {
         /// What it wants.
         what: String,
@@ -67,7 +67,7 @@ pub enum Error {
         seconds: f64,
     },
     /// The tables or the answer are too large.
-    #[error("trace and answer need more than {mib} MiB of memory")]
+    #[error("tables and answer need more than {mib} MiB of memory")]
     Memory {
         /// The memory there was.
         mib: u32,
@@ -135,9 +135,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Waits for the answer on another thread: SQLite looks at the clock between its steps, and a single step, such as one
+/// Asks tables that are filled, and waits for the answer on another thread: SQLite looks at the clock between its steps, and a single step, such as one
 /// search of a long text for another, may take hours. A thread that is left behind ends with the process.
-fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
+pub fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {
         // Nobody listens any longer when the time is over.

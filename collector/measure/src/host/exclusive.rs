@@ -26,6 +26,8 @@ pub struct Exclusive {
 pub enum ExclusiveError {
     #[error("CPU {cpu} is measured on by another process: {holder}")]
     Busy { cpu: usize, holder: String },
+    #[error("another night is under way on this machine: {holder}")]
+    Night { holder: String },
     #[error(
         "cannot keep locks in `{}`: {why}; name another folder in `{FOLDER_VARIABLE}`, the same for all that measure here",
         folder.display()
@@ -49,13 +51,41 @@ impl Exclusive {
         patience: Duration,
         waits: &mut dyn FnMut(&ExclusiveError),
     ) -> Result<Exclusive, ExclusiveError> {
+        Exclusive::wait(folder, patience, waits, || try_all(folder, cpus))
+    }
+
+    /// The lock of a night, of which a machine has one at a time; its slices take CPUs for themselves.
+    pub fn night(
+        folder: &Path,
+        patience: Duration,
+        waits: &mut dyn FnMut(&ExclusiveError),
+    ) -> Result<Exclusive, ExclusiveError> {
+        let night = |busy: Held| match busy {
+            Held::Busy(holder) => ExclusiveError::Night { holder },
+            Held::Failed(error) => error,
+        };
+        Exclusive::wait(folder, patience, waits, || {
+            let mut file = try_one(folder, "night").map_err(night)?;
+            tell_owner(&mut file);
+            Ok(Exclusive { _files: vec![file] })
+        })
+    }
+
+    fn wait(
+        folder: &Path,
+        patience: Duration,
+        waits: &mut dyn FnMut(&ExclusiveError),
+        take: impl Fn() -> Result<Exclusive, ExclusiveError>,
+    ) -> Result<Exclusive, ExclusiveError> {
         const PAUSE: Duration = Duration::from_millis(200);
         prepare(folder).map_err(|why| ExclusiveError::Folder { folder: folder.to_owned(), why })?;
         let start = Instant::now();
         let mut has_told = false;
         loop {
-            match try_all(folder, cpus) {
-                Err(busy @ ExclusiveError::Busy { .. }) if start.elapsed() < patience => {
+            match take() {
+                Err(busy @ (ExclusiveError::Busy { .. } | ExclusiveError::Night { .. }))
+                    if start.elapsed() < patience =>
+                {
                     if !has_told {
                         waits(&busy);
                         has_told = true;
@@ -87,25 +117,36 @@ fn prepare(folder: &Path) -> Result<(), String> {
 fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     let mut files = Vec::with_capacity(cpus.len());
     for &cpu in cpus {
-        files.push(try_one(folder, cpu)?);
+        files.push(try_one(folder, &format!("cpu-{cpu}")).map_err(|held| match held {
+            Held::Busy(holder) => ExclusiveError::Busy { cpu, holder },
+            Held::Failed(error) => error,
+        })?);
     }
-    let own = format!("{} ({})", std::process::id(), own_command());
-    for file in &mut files {
-        // Only told to others; the lock holds without.
-        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
-    }
+    files.iter_mut().for_each(tell_owner);
     Ok(Exclusive { _files: files })
 }
 
-fn try_one(folder: &Path, cpu: usize) -> Result<File, ExclusiveError> {
-    let path = folder.join(format!("cpu-{cpu}"));
-    let failed = |why: String| ExclusiveError::Folder { folder: folder.to_owned(), why };
+/// Says who holds a lock; it holds without.
+fn tell_owner(file: &mut File) {
+    let own = format!("{} ({})", std::process::id(), own_command());
+    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
+}
+
+/// Why a lock is not ours.
+enum Held {
+    Busy(String),
+    Failed(ExclusiveError),
+}
+
+fn try_one(folder: &Path, name: &str) -> Result<File, Held> {
+    let path = folder.join(name);
+    let failed = |why: String| Held::Failed(ExclusiveError::Folder { folder: folder.to_owned(), why });
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
     let mut file = file.map_err(|error| failed(format!("`{}`: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ExclusiveError::Busy { cpu, holder: holder(&mut file) }),
+        Err(TryLockError::WouldBlock) => Err(Held::Busy(holder(&mut file))),
         Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
     }
 }
@@ -144,6 +185,10 @@ mod tests {
         drop(held);
         take(folder.path(), &[0, 1]).unwrap();
         drop(beside);
+        let night = || Exclusive::night(folder.path(), Duration::ZERO, &mut |_| ());
+        let _first = night().unwrap();
+        assert!(night().unwrap_err().to_string().starts_with("another night is under way on this machine: "));
+        take(folder.path(), &[0, 1]).unwrap();
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::{DONE, DONE_WITH_LOSSES, Result};
 pub use arguments::TraceCommand;
 use capture::events::{self, Found};
+pub use query::{rows, table};
 
 /// Does one of them.
 pub fn run(command: &TraceCommand) -> Result<u8> {

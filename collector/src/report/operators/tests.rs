@@ -43,6 +43,7 @@ fn summary() -> Summary {
         total_ns: 2.155e6,
         total_spread: Some(0.035),
         uncertain_share: 0.016,
+        simulated: None,
     }
 }
 

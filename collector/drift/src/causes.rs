@@ -1,0 +1,92 @@
+//! What may have made a difference, side by side: versions, settings and hosts of nights, and code of lines.
+
+use super::cell::text;
+use super::history::{Facts, Night, Side};
+use datasets::{ColumnId, Record};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Columns that hold for all records of a night, as a rule.
+const OF_NIGHT: [ColumnId; 13] = [
+    ColumnId::host,
+    ColumnId::host_class,
+    ColumnId::cpu_model,
+    ColumnId::logical_cpus,
+    ColumnId::memory_bytes,
+    ColumnId::clock_policy,
+    ColumnId::os,
+    ColumnId::kernel,
+    ColumnId::tvm_version,
+    ColumnId::llvm_version,
+    ColumnId::driver_version,
+    ColumnId::program_version,
+    ColumnId::plan,
+];
+
+/// Columns of the code of one line.
+const OF_LINE: [ColumnId; 6] = [
+    ColumnId::code_revision,
+    ColumnId::code_bytes,
+    ColumnId::schedule_hash,
+    ColumnId::symbolic_task,
+    ColumnId::target_text,
+    ColumnId::cpus,
+];
+
+/// Values of a column that is not a list of everything.
+const VALUES_MAX: usize = 16;
+
+/// A column whose values differ between the sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Its name.
+    pub name: &'static str,
+    /// Values before.
+    pub before: BTreeSet<String>,
+    /// Values after.
+    pub after: BTreeSet<String>,
+}
+
+/// Adds what a record says of its night.
+pub(super) fn of_night(record: &Record, facts: &mut Facts) {
+    note(record, &OF_NIGHT, facts);
+}
+
+/// Adds what a record says of its code.
+pub(super) fn of_line(record: &Record, facts: &mut Facts) {
+    note(record, &OF_LINE, facts);
+}
+
+fn note(record: &Record, columns: &[ColumnId], facts: &mut Facts) {
+    for &id in columns {
+        let Some(value) = text(record.cell(id)) else { continue };
+        let values = facts.entry(id.name()).or_default();
+        if values.len() < VALUES_MAX {
+            values.insert(value);
+        }
+    }
+}
+
+/// What differs between nights of two sides.
+pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
+    let of = |side: Side| {
+        let mut all = Facts::new();
+        for night in nights.iter().filter(|night| night.side == side) {
+            for (name, values) in &night.facts {
+                all.entry(name).or_default().extend(values.iter().cloned());
+            }
+        }
+        all
+    };
+    let (before, after) = (of(Side::Before), of(Side::After));
+    // Beside a side without nights everything would differ.
+    if before.is_empty() || after.is_empty() { Vec::new() } else { differences(&before, &after) }
+}
+
+/// Columns whose values differ.
+pub(super) fn differences(before: &Facts, after: &Facts) -> Vec<Cause> {
+    let names: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
+    let of = |facts: &Facts, name: &str| facts.get(name).cloned().unwrap_or_default();
+    let causes = names.into_iter().map(|name| Cause { name, before: of(before, name), after: of(after, name) });
+    causes.filter(|cause| cause.before != cause.after).collect()
+}

@@ -1,0 +1,131 @@
+//! Student's distribution and what estimating variances needs, by their usual series; checked against tables.
+
+/// The logarithm of the gamma function, for positive numbers.
+pub(super) fn ln_gamma(x: f64) -> f64 {
+    let (x, shift) = raised(x, f64::ln);
+    let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5));
+    (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
+}
+
+/// Its first derivative.
+pub(super) fn digamma(x: f64) -> f64 {
+    let (x, shift) = raised(x, |x| 1.0 / x);
+    x.ln() - 0.5 / x - 1.0 / (12.0 * x.powi(2)) + 1.0 / (120.0 * x.powi(4)) - 1.0 / (252.0 * x.powi(6)) - shift
+}
+
+/// Its second derivative.
+pub(super) fn trigamma(x: f64) -> f64 {
+    let (x, shift) = raised(x, |x| 1.0 / (x * x));
+    1.0 / x + 0.5 / x.powi(2) + 1.0 / (6.0 * x.powi(3)) - 1.0 / (30.0 * x.powi(5)) + 1.0 / (42.0 * x.powi(7)) + shift
+}
+
+/// A number at which the series are exact, and the sum of a function over the steps to it.
+fn raised(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
+    let mut sum = 0.0;
+    while x < 8.0 {
+        sum += step(x);
+        x += 1.0;
+    }
+    (x, sum)
+}
+
+/// The chance that Student's t with so many degrees of freedom lies at least as far from zero on either side.
+pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
+    if !t.is_finite() {
+        return 0.0;
+    }
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// How far from zero Student's t lies with this chance on either side together.
+pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e4);
+    for _ in 0..80 {
+        let middle = f64::midpoint(low, high);
+        if student_tails(middle, freedom) > tails { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The regularised incomplete beta function, by its continued fraction.
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    if x >= 1.0 {
+        return 1.0;
+    }
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
+    match x < (a + 1.0) / (a + b + 2.0) {
+        true => front * fraction(x, a, b) / a,
+        false => 1.0 - front * fraction(1.0 - x, b, a) / b,
+    }
+}
+
+/// Lentz's way through the continued fraction of the incomplete beta function.
+fn fraction(x: f64, a: f64, b: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / whole(1.0 - (a + b) * x / (a + 1.0)));
+    let mut result = d;
+    for step in 1..300 {
+        let m = f64::from(step);
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let mut last = 1.0;
+        for term in [even, odd] {
+            d = 1.0 / whole(1.0 + term * d);
+            c = whole(1.0 + term / c);
+            last = c * d;
+            result *= last;
+        }
+        if (last - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    result
+}
+
+/// For each of many tests the least share of chance findings at which it counts as found (Benjamini and Hochberg).
+pub(super) fn adjusted(tails: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..tails.len()).collect();
+    order.sort_by(|&one, &other| tails[other].total_cmp(&tails[one]));
+    let (mut least, mut found) = (1.0f64, vec![1.0; tails.len()]);
+    for (from_end, &place) in order.iter().enumerate() {
+        let rank = tails.len() - from_end;
+        least = least.min(tails[place] * tails.len() as f64 / rank as f64);
+        found[place] = least;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 2e-4 * expected.abs().max(1e-3), "{value} is not {expected}");
+    }
+
+    #[test]
+    fn tables_agree() {
+        near(ln_gamma(0.5), 0.572_364_9);
+        near(ln_gamma(10.0), 12.801_827_5);
+        near(digamma(1.0), -0.577_215_7);
+        near(trigamma(1.0), 1.644_934_1);
+        // Quantiles of Student's distribution as every table has them.
+        for (freedom, reach) in [(1.0, 12.7062), (2.0, 4.3027), (5.0, 2.5706), (30.0, 2.0423), (1000.0, 1.9623)] {
+            near(student_reach(0.05, freedom), reach);
+            near(student_tails(reach, freedom), 0.05);
+        }
+        near(student_tails(-2.0, 1e6), 0.0455);
+        assert_eq!((student_tails(f64::INFINITY, 3.0), student_tails(0.0, 3.0)), (0.0, 1.0));
+    }
+
+    #[test]
+    fn many_tests_are_judged_together() {
+        let found = adjusted(&[0.01, 0.04, 0.03, 0.5]);
+        assert_eq!(found.iter().map(|q| (q * 1e4).round() / 1e4).collect::<Vec<_>>(), [0.04, 0.0533, 0.0533, 0.5]);
+        assert_eq!(adjusted(&[]), Vec::<f64>::new());
+    }
+}

@@ -1,0 +1,228 @@
+//! From records to lines over nights.
+
+use super::causes::{of_line, of_night};
+use super::cell::text;
+use super::history::{Facts, History, Identity, Line, Night, Point, Side};
+use super::sentinels::{Aspect, aspect_of};
+use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Half of a 95 % interval, in standard errors.
+const HALF: f64 = 1.96;
+/// What the run ids of `opcollect night` begin with.
+const NIGHT: &str = "night-";
+
+/// Takes records, in any order.
+#[derive(Debug, Default)]
+pub struct Gather {
+    nights: BTreeMap<(Side, String), Night>,
+    lines: BTreeMap<Identity, Gathered>,
+    schemas: BTreeSet<i64>,
+    left_out: BTreeMap<&'static str, usize>,
+    /// Whether the best schedule of a task counts, whichever that is.
+    by_task: bool,
+    /// Whether hosts are told apart.
+    by_host: bool,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    aspect: Option<Aspect>,
+    times: BTreeMap<(Side, String), Vec<Time>>,
+    facts: BTreeMap<Side, Facts>,
+    losses: BTreeMap<Side, usize>,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    log_ns: f64,
+    doubt: f64,
+    at_us: i64,
+}
+
+/// The night of a record: its run where `opcollect night` made it, otherwise the day of the noon before, in UTC.
+pub fn night_of(record: &Record) -> String {
+    const DAY_US: i64 = 86_400_000_000;
+    match record.run_id.starts_with(NIGHT) {
+        true => record.run_id[NIGHT.len()..].to_owned(),
+        false => date((record.started_at_us - DAY_US / 2).div_euclid(DAY_US)),
+    }
+}
+
+/// The date of a day since 1970, by the civil calendar.
+fn date(days: i64) -> String {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + 400 * era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+impl Gather {
+    /// Nothing yet. Lines are schedules, or tasks by their best schedule; hosts are told apart or not.
+    pub fn new(by_task: bool, by_host: bool) -> Gather {
+        Gather { by_task, by_host, ..Gather::default() }
+    }
+
+    /// Takes a record of a side.
+    pub fn take(&mut self, record: &Record, side: Side) {
+        if record.source != Source::Measured {
+            *self.left_out.entry(record.source.name()).or_default() += 1;
+            return;
+        }
+        self.schemas.insert(record.schema_version);
+        let aspect = aspect_of(record);
+        let by_task = self.by_task && aspect.is_none();
+        let line = self.lines.entry(identity(record, by_task, self.by_host)).or_default();
+        line.aspect = aspect;
+        let (Outcome::Ok, Some(median_ns)) = (record.outcome, record.median_ns.filter(|ns| *ns > 0.0)) else {
+            *line.losses.entry(side).or_default() += 1;
+            return;
+        };
+        let night = night_of(record);
+        // Each host has a machine of its own.
+        let label = if self.by_host { format!("{night} {}", record.host) } else { night };
+        let key = (side, label);
+        let doubt = record.uncertainty().unwrap_or(DOUBTED) / HALF;
+        let time = Time { log_ns: median_ns.ln(), doubt, at_us: record.started_at_us };
+        line.times.entry(key.clone()).or_default().push(time);
+        of_line(record, line.facts.entry(side).or_default());
+        let at_us = record.started_at_us;
+        let night = self.nights.entry(key).or_insert_with_key(|(side, label)| Night {
+            label: label.clone(),
+            side: *side,
+            first_us: at_us,
+            last_us: at_us,
+            records: 0,
+            facts: Facts::new(),
+        });
+        (night.first_us, night.last_us) = (night.first_us.min(at_us), night.last_us.max(at_us));
+        night.records += 1;
+        of_night(record, &mut night.facts);
+    }
+
+    /// All that was taken.
+    pub fn finish(self) -> History {
+        let mut nights: Vec<((Side, String), Night)> = self.nights.into_iter().collect();
+        nights.sort_by_key(|(key, night)| (night.side, night.first_us, key.clone()));
+        let places: BTreeMap<&(Side, String), usize> =
+            nights.iter().enumerate().map(|(place, (key, _))| (key, place)).collect();
+        let (mut lines, mut unrests) = (Vec::new(), Vec::new());
+        for (identity, gathered) in self.lines {
+            let by_task = self.by_task && gathered.aspect.is_none();
+            let mut points: Vec<Point> =
+                gathered.times.iter().map(|(key, times)| point(places[key], times, by_task)).collect();
+            points.sort_by_key(|point| point.night);
+            if gathered.aspect.is_some() {
+                unrests.extend(gathered.times.values().filter_map(|times| unrest(times)));
+            }
+            let Gathered { aspect, facts, losses, .. } = gathered;
+            lines.push(Line { identity, aspect, points, facts, losses });
+        }
+        unrests.sort_by(f64::total_cmp);
+        let unrest = (!unrests.is_empty()).then(|| measure::statistics::median(&unrests));
+        let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
+        let notes = notes(&nights, &self.schemas, &self.left_out);
+        History { nights, lines, unrest, notes }
+    }
+}
+
+fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
+    let columns = [
+        ColumnId::target,
+        ColumnId::board,
+        ColumnId::device,
+        ColumnId::thread_mode,
+        ColumnId::parallel_type,
+        ColumnId::co_run,
+        ColumnId::cache_share,
+        ColumnId::network_hash,
+        ColumnId::sizes,
+    ];
+    let place: Vec<String> = columns.into_iter().filter_map(|id| text(record.cell(id))).collect();
+    Identity {
+        op_kind: record.op_kind.clone(),
+        task: record.op_text.clone(),
+        task_hash: record.task_hash.clone(),
+        schedule_hash: record.schedule_hash.clone().filter(|_| !by_task),
+        threads: record.threads,
+        cache_state: record.cache_state.map(|state| state.name()),
+        place: place.join(" · "),
+        source: record.source.name(),
+        host: by_host.then(|| record.host.clone()),
+    }
+}
+
+/// What the measurements of a night say together: their mean, or of several schedules the least.
+fn point(night: usize, times: &[Time], is_best: bool) -> Point {
+    if is_best {
+        let upper = |time: &&Time| time.log_ns + HALF * time.doubt;
+        let best = times.iter().min_by(|one, other| upper(one).total_cmp(&upper(other))).expect("a night has times");
+        return Point { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
+    }
+    let count = times.len() as f64;
+    let log_ns = times.iter().map(|time| time.log_ns).sum::<f64>() / count;
+    let own = times.iter().map(|time| time.doubt.powi(2)).sum::<f64>() / count;
+    let spread = variance(times, log_ns).unwrap_or(0.0);
+    Point { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
+}
+
+fn variance(times: &[Time], mean: f64) -> Option<f64> {
+    let squares: f64 = times.iter().map(|time| (time.log_ns - mean).powi(2)).sum();
+    (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
+}
+
+/// How much the repetitions of a sentinel move from one to the next: half the mean square of their steps, so that what goes
+/// slowly through a night does not count.
+fn unrest(times: &[Time]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by_key(|time| time.at_us);
+    let steps: Vec<f64> = sorted.windows(2).map(|pair| (pair[1].log_ns - pair[0].log_ns).powi(2) / 2.0).collect();
+    (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
+}
+
+fn notes(nights: &[Night], schemas: &BTreeSet<i64>, left_out: &BTreeMap<&'static str, usize>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if schemas.len() > 1 {
+        let versions: Vec<String> = schemas.iter().map(ToString::to_string).collect();
+        notes.push(format!(
+            "records of schema versions {} stand beside each other; what the older ones lack is not compared",
+            versions.join(" and ")
+        ));
+    }
+    for (source, count) in left_out {
+        notes.push(format!("{count} records are `{source}`, not measured, and left out"));
+    }
+    let last_before = nights.iter().filter(|night| night.side == Side::Before).map(|night| night.last_us).max();
+    let first_after = nights.iter().filter(|night| night.side == Side::After).map(|night| night.first_us).min();
+    if last_before.zip(first_after).is_some_and(|(before, after)| after < before) {
+        notes.push(
+            "what is called after began before what is called before had ended: a clock was set back, or the sides overlap"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nights_go_from_noon_to_noon() {
+        let night = |seconds: i64| night_of(&Record { started_at_us: seconds * 1_000_000, ..Record::default() });
+        // 2024-02-29 13:00 and the morning after.
+        assert_eq!(night(1_709_211_600), "2024-02-29");
+        assert_eq!(night(1_709_211_600 + 20 * 3600), "2024-02-29");
+        assert_eq!(night(1_709_211_600 + 24 * 3600), "2024-03-01");
+        assert_eq!((night(0), night(-86_400)), ("1969-12-31".to_owned(), "1969-12-30".to_owned()));
+        let record = Record { run_id: "night-20261122-213000".to_owned(), ..Record::default() };
+        assert_eq!(night_of(&record), "20261122-213000");
+    }
+}

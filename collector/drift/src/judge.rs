@@ -1,0 +1,290 @@
+//! Two sides compared, line by line and then together.
+
+use super::causes::{Cause, between, differences};
+use super::distributions::{adjusted, student_reach, student_tails};
+use super::history::{Facts, History, Identity, Line, Night, Point, Side};
+use super::machine::{Machine, machine};
+use super::prior::Prior;
+use super::sentinels::Aspect;
+use measure::statistics::median;
+use serde::Serialize;
+
+/// What counts as a change.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    /// Of all that are called changed, the share that may be so by chance.
+    pub false_discoveries: f64,
+    /// Changes up to this share of the time before do not count.
+    pub threshold: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { false_discoveries: 0.02, threshold: 0.01 }
+    }
+}
+
+/// What is said of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It takes longer, beyond chance and threshold.
+    Slower,
+    /// It takes less.
+    Faster,
+    /// Whatever changed is below the threshold.
+    Same,
+    /// It is not known well enough to say.
+    Unclear,
+}
+
+/// A line on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// What it is.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// Time before, the mean over nights, in nanoseconds.
+    pub before_ns: f64,
+    /// Time after, likewise.
+    pub after_ns: f64,
+    /// Time after over time before, without what the machine did.
+    pub ratio: f64,
+    /// Its 95 % interval.
+    pub interval: (f64, f64),
+    /// The least share of chance findings at which it counts as changed.
+    pub q_value: f64,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// Nights on either side.
+    pub nights: (usize, usize),
+    /// What of its code differs.
+    pub causes: Vec<Cause>,
+}
+
+/// All that two sides say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drift {
+    /// The nights of both.
+    pub nights: Vec<Night>,
+    /// How the machine fared.
+    pub machine: Machine,
+    /// Machine after over machine before, by its sentinels.
+    pub machine_ratio: f64,
+    /// The same by aspect.
+    pub machine_aspects: Vec<(Aspect, f64)>,
+    /// Lines on both sides: what got slower first, then faster, then the others, the largest change first.
+    pub changes: Vec<Change>,
+    /// Lines with a time before, and only losses after.
+    pub lost: Vec<Identity>,
+    /// Lines seen on one side alone.
+    pub only: (usize, usize),
+    /// What differs between the sides as a whole.
+    pub causes: Vec<Cause>,
+    /// A change by this share would have been seen in half of the lines.
+    pub seen_from: Option<f64>,
+    /// What counted as a change.
+    pub bounds: Bounds,
+    /// What to know.
+    pub notes: Vec<String>,
+}
+
+impl Drift {
+    /// Lines with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.changes.iter().filter(|change| change.verdict == verdict).count()
+    }
+
+    /// Whether anything got slower, or lost its time.
+    pub fn has_regressed(&self) -> bool {
+        self.count(Verdict::Slower) > 0 || !self.lost.is_empty()
+    }
+}
+
+/// What one line says by itself.
+struct Seen<'a> {
+    line: &'a Line,
+    means: (f64, f64),
+    nights: (usize, usize),
+    difference: f64,
+    /// Variance of a night around its side's mean, and its degrees of freedom.
+    spread: (f64, f64),
+    /// Variance of the difference by what medians say of themselves, and by what is known of the machine.
+    own: f64,
+    of_machine: f64,
+}
+
+/// Judges all lines of a history.
+pub fn judge(history: &History, bounds: Bounds) -> Drift {
+    let (machine, of_machine) = machine(history);
+    let mut notes = [history.notes.clone(), of_machine].concat();
+    let lines = || history.lines.iter().filter(|line| line.aspect.is_none());
+    let seen: Vec<Seen> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
+    let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
+    let prior = Prior::of(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
+    let mut judged: Vec<(f64, f64)> =
+        seen.iter().map(|one| (variance(one, prior, history.unrest), freedom(one, prior))).collect();
+    if is_single && history.unrest.is_none() && !seen.is_empty() {
+        notes.push(
+            "each side is one night and no sentinel was repeated: how much nights differ by chance is taken from the spread of all lines"
+                .to_owned(),
+        );
+        let scale = spread_of_all(&seen, &judged);
+        judged.iter_mut().for_each(|(variance, _)| *variance *= scale.powi(2).max(1.0));
+    }
+    let tails: Vec<f64> = seen
+        .iter()
+        .zip(&judged)
+        .map(|(one, (variance, freedom))| student_tails(one.difference / variance.sqrt(), *freedom))
+        .collect();
+    let q_values = adjusted(&tails);
+    let mut changes: Vec<Change> =
+        seen.iter().zip(&judged).zip(&q_values).map(|((one, judged), q)| change(one, *judged, *q, bounds)).collect();
+    changes.sort_by(|one, other| {
+        let size = |change: &Change| change.ratio.ln().abs();
+        one.verdict.order().cmp(&other.verdict.order()).then(size(other).total_cmp(&size(one)))
+    });
+    let mut reaches: Vec<f64> =
+        judged.iter().map(|(variance, freedom)| 2.0 * student_reach(0.05, *freedom) * variance.sqrt()).collect();
+    reaches.sort_by(f64::total_cmp);
+    let of =
+        |levels: &[f64]| (side_mean(levels, history, Side::After) - side_mean(levels, history, Side::Before)).exp();
+    let machine_aspects = machine.aspects.iter().map(|(aspect, levels)| {
+        let levels: Vec<f64> = levels.iter().map(|level| level.unwrap_or(f64::NAN)).collect();
+        (*aspect, of(&levels))
+    });
+    Drift {
+        machine_ratio: of(&machine.log_factor),
+        machine_aspects: machine_aspects.collect(),
+        nights: history.nights.clone(),
+        lost: lines().filter(|line| is_lost(line, &history.nights)).map(|line| line.identity.clone()).collect(),
+        only: only(lines(), &history.nights),
+        causes: between(&history.nights),
+        seen_from: (!reaches.is_empty()).then(|| median(&reaches).exp_m1()),
+        changes,
+        machine,
+        bounds,
+        notes,
+    }
+}
+
+impl Verdict {
+    fn order(self) -> u8 {
+        match self {
+            Verdict::Slower => 0,
+            Verdict::Faster => 1,
+            Verdict::Unclear => 2,
+            Verdict::Same => 3,
+        }
+    }
+}
+
+fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<'a>> {
+    let of = |side: Side| -> Vec<&Point> { line.of_side(nights, side).collect() };
+    let (before, after) = (of(Side::Before), of(Side::After));
+    if before.is_empty() || after.is_empty() {
+        return None;
+    }
+    let own =
+        |points: &[&Point]| points.iter().map(|point| point.doubt.powi(2)).sum::<f64>() / (points.len() as f64).powi(2);
+    let of_machine = |points: &[&Point]| {
+        points.iter().map(|point| machine.doubt[point.night].powi(2)).sum::<f64>() / (points.len() as f64).powi(2)
+    };
+    let corrected = |points: &[&Point]| -> Vec<f64> {
+        points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect()
+    };
+    let (ys, others) = (corrected(&before), corrected(&after));
+    let freedom = (ys.len() + others.len() - 2) as f64;
+    let squares = squares(&ys) + squares(&others);
+    let plain = |points: &[&Point]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
+    Some(Seen {
+        line,
+        means: (plain(&before), plain(&after)),
+        nights: (before.len(), after.len()),
+        difference: mean(&others) - mean(&ys),
+        spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
+        own: own(&before) + own(&after),
+        of_machine: of_machine(&before) + of_machine(&after),
+    })
+}
+
+/// The variance of the difference of a line.
+fn variance(one: &Seen<'_>, prior: Option<Prior>, unrest: Option<f64>) -> f64 {
+    let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
+    let of_nights = match prior {
+        Some(prior) => (prior.with(one.spread.0, one.spread.1).0 * nights).max(one.own),
+        None => one.own + unrest.unwrap_or(0.0).max(one.spread.0) * nights,
+    };
+    of_nights + one.of_machine
+}
+
+fn freedom(one: &Seen<'_>, prior: Option<Prior>) -> f64 {
+    match prior {
+        Some(prior) => prior.freedom + one.spread.1,
+        // Intervals of medians are of many samples.
+        None => 30.0,
+    }
+}
+
+/// How much farther all lines lie from their middle than they say, taking most of them as unchanged.
+fn spread_of_all(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> f64 {
+    /// From the median of absolute values to the standard deviation, of a normal distribution.
+    const NORMAL: f64 = 1.4826;
+    let mut scores: Vec<f64> =
+        seen.iter().zip(judged).map(|(one, (variance, _))| (one.difference / variance.sqrt()).abs()).collect();
+    scores.sort_by(f64::total_cmp);
+    NORMAL * median(&scores)
+}
+
+fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
+    let reach = student_reach(0.05, freedom) * variance.sqrt();
+    let (ratio, interval) = (one.difference.exp(), ((one.difference - reach).exp(), (one.difference + reach).exp()));
+    let edge = 1.0 + bounds.threshold;
+    let verdict = match q_value <= bounds.false_discoveries {
+        true if ratio > edge => Verdict::Slower,
+        true if ratio < 1.0 / edge => Verdict::Faster,
+        _ if interval.0 > 1.0 / edge && interval.1 < edge => Verdict::Same,
+        true => Verdict::Same,
+        false => Verdict::Unclear,
+    };
+    let facts = |side: Side| one.line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
+    Change {
+        identity: one.line.identity.clone(),
+        before_ns: one.means.0.exp(),
+        after_ns: one.means.1.exp(),
+        ratio,
+        interval,
+        q_value,
+        verdict,
+        nights: one.nights,
+        causes: differences(&facts(Side::Before), &facts(Side::After)),
+    }
+}
+
+fn is_lost(line: &Line, nights: &[Night]) -> bool {
+    line.of_side(nights, Side::Before).next().is_some()
+        && line.of_side(nights, Side::After).next().is_none()
+        && line.losses.contains_key(&Side::After)
+}
+
+fn only<'a>(lines: impl Iterator<Item = &'a Line>, nights: &[Night]) -> (usize, usize) {
+    lines.fold((0, 0), |(before, after), line| {
+        let has = |side: Side| line.of_side(nights, side).next().is_some();
+        let (is_before, is_after) = (has(Side::Before), has(Side::After));
+        (before + usize::from(is_before && !is_after), after + usize::from(is_after && !is_before))
+    })
+}
+
+fn side_mean(levels: &[f64], history: &History, side: Side) -> f64 {
+    let of_side = levels.iter().zip(&history.nights).filter(|(level, night)| night.side == side && level.is_finite());
+    mean(&of_side.map(|(level, _)| *level).collect::<Vec<f64>>())
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn squares(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}

@@ -1,0 +1,122 @@
+//! How the machine fared each night, by its sentinels; or, where there are none, by the middle of all lines.
+
+use super::history::{History, Line};
+use super::sentinels::{ASPECTS, Aspect};
+use measure::statistics::median;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Fewer lines say nothing of a machine.
+const LINES_MIN: usize = 10;
+/// Turns in which levels of lines and of nights are fitted to each other.
+const TURNS: usize = 20;
+
+/// The machine over nights, as logarithms of times over those of a usual night.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// By night.
+    pub log_factor: Vec<f64>,
+    /// Standard error of that for one line, which may depend more on one aspect than on another.
+    pub doubt: Vec<f64>,
+    /// The same by what sentinels test, for nights that have them.
+    pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
+    /// Sentinels that were seen in two nights or more.
+    pub sentinels: usize,
+}
+
+/// How the machine fared, and what to know of that.
+pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
+    let nights = history.nights.len();
+    let has_two = |line: &&Line| line.points.len() > 1;
+    let sentinels: Vec<&Line> = history.lines.iter().filter(|line| line.aspect.is_some()).filter(has_two).collect();
+    if sentinels.is_empty() {
+        let lines: Vec<&Line> = history.lines.iter().filter(has_two).collect();
+        let notes = if nights > 1 { vec![without_sentinels(lines.len())] } else { Vec::new() };
+        return (by_middle(&lines, nights), notes);
+    }
+    let of = |aspect: Aspect| -> Vec<&Line> {
+        sentinels.iter().copied().filter(|line| line.aspect == Some(aspect)).collect()
+    };
+    let mut aspects = BTreeMap::new();
+    for aspect in ASPECTS {
+        let lines = of(aspect);
+        if !lines.is_empty() {
+            aspects.insert(aspect, levels(&lines, nights, mean));
+        }
+    }
+    let mut machine = Machine { log_factor: Vec::new(), doubt: Vec::new(), aspects, sentinels: sentinels.len() };
+    for night in 0..nights {
+        let seen: Vec<f64> = machine.aspects.values().filter_map(|levels| levels[night]).collect();
+        let factor = mean(&seen);
+        let between = seen.iter().map(|level| (level - factor).powi(2)).sum::<f64>() / seen.len().max(2) as f64;
+        let own = own_doubt(&sentinels, night);
+        machine.log_factor.push(factor);
+        machine.doubt.push((between + own).sqrt());
+    }
+    let bare: Vec<&str> = (0..nights)
+        .filter(|night| machine.aspects.values().all(|levels| levels[*night].is_none()))
+        .map(|night| history.nights[night].label.as_str())
+        .collect();
+    let notes = match bare.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("no sentinel ran in {}: the machine is taken as usual there", bare.join(", "))],
+    };
+    (machine, notes)
+}
+
+fn without_sentinels(lines: usize) -> String {
+    match lines >= LINES_MIN {
+        true => format!(
+            "no sentinel ran: the middle of all {lines} lines stands for the machine, so what changed all alike is taken for its doing"
+        ),
+        false => "no sentinel ran: what the machine did is not told from what the code did".to_owned(),
+    }
+}
+
+fn by_middle(lines: &[&Line], nights: usize) -> Machine {
+    let log_factor: Vec<f64> = match lines.len() >= LINES_MIN {
+        true => levels(lines, nights, middle).into_iter().map(Option::unwrap_or_default).collect(),
+        false => vec![0.0; nights],
+    };
+    let doubt = (0..nights).map(|night| own_doubt(lines, night).sqrt()).collect();
+    Machine { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
+}
+
+/// The variance of the mean of some lines in a night, by what they say of themselves.
+fn own_doubt(lines: &[&Line], night: usize) -> f64 {
+    let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
+    let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
+    doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
+}
+
+/// Levels of nights such that each time is about the level of its line times that of its night; the usual night is at 0.
+fn levels(lines: &[&Line], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
+    let mut of_nights = vec![0.0; nights];
+    let mut is_seen = vec![false; nights];
+    for _ in 0..TURNS {
+        let mut rests: Vec<Vec<f64>> = vec![Vec::new(); nights];
+        for line in lines {
+            let own: Vec<f64> = line.points.iter().map(|point| point.log_ns - of_nights[point.night]).collect();
+            let level = centre(&own);
+            line.points.iter().for_each(|point| rests[point.night].push(point.log_ns - level));
+        }
+        for (night, rest) in rests.iter().enumerate().filter(|(_, rest)| !rest.is_empty()) {
+            (of_nights[night], is_seen[night]) = (centre(rest), true);
+        }
+        let seen: Vec<f64> =
+            of_nights.iter().zip(&is_seen).filter(|(_, seen)| **seen).map(|(level, _)| *level).collect();
+        let usual = middle(&seen);
+        of_nights.iter_mut().zip(&is_seen).filter(|(_, seen)| **seen).for_each(|(level, _)| *level -= usual);
+    }
+    of_nights.into_iter().zip(is_seen).map(|(level, seen)| seen.then_some(level)).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn middle(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.is_empty() { 0.0 } else { median(&sorted) }
+}

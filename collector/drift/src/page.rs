@@ -1,0 +1,181 @@
+//! The page: what changed, a heat map of nights and operators, and a curve for each line that changed.
+
+use super::history::{History, Line, Side};
+use super::judge::{Drift, Verdict};
+use super::machine::Machine;
+use super::text::{code, describe_turn, sides, title, verdict};
+use super::turns::Turn;
+use report::page::chart::{STYLE, Scale, svg, ticks};
+use report::page::{escaped, page as whole};
+use report::{duration, number, percent};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Curves on one page.
+const CURVES: usize = 200;
+/// Room of one night, and of one operator, in the map.
+const CELL: (f64, f64) = (54.0, 22.0);
+/// Room for names beside the map, and for labels above it.
+const MARGIN: (f64, f64) = (190.0, 30.0);
+/// One curve.
+const CURVE: (f64, f64) = (520.0, 120.0);
+
+/// The whole page.
+pub fn page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> String {
+    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escaped(name), escaped(&verdict(drift)));
+    for note in &drift.notes {
+        let _ = write!(body, "<p class=\"soft\">note: {}</p>", escaped(note));
+    }
+    if !drift.causes.is_empty() {
+        body.push_str("<h2>What differs between the sides</h2>\n<div class=\"wide\"><table><tr><th>what</th><th>before → after</th></tr>");
+        for cause in &drift.causes {
+            let _ = write!(body, "<tr><td>{}</td><td>{}</td></tr>", cause.name, escaped(&sides(cause)));
+        }
+        body.push_str("</table></div>\n");
+    }
+    body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The middle of all lines of an operator over their first night, \
+        without what the machine did; the last rows are what the sentinels say of the machine.</p>\n");
+    let _ = writeln!(body, "<figure>{}</figure>", map(history, &drift.machine));
+    if !turns.is_empty() {
+        body.push_str("<h2>Turns</h2>\n<ul>");
+        turns.iter().take(CURVES).for_each(|turn| {
+            let _ = write!(body, "<li>{}</li>", escaped(&describe_turn(turn)));
+        });
+        body.push_str("</ul>\n");
+    }
+    body.push_str(&changes(history, drift));
+    whole(name, STYLE, &format!("{body}</main>"))
+}
+
+fn changes(history: &History, drift: &Drift) -> String {
+    let lines: BTreeMap<_, &Line> = history.lines.iter().map(|line| (&line.identity, line)).collect();
+    let changed = drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster));
+    let mut body = "<h2>What changed</h2>\n".to_owned();
+    let count = changed.clone().count();
+    if count == 0 {
+        body.push_str("<p>Nothing, as far as can be seen.</p>\n");
+    }
+    for change in changed.take(CURVES) {
+        let threads = change.identity.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
+        let _ = write!(
+            body,
+            "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), by chance {}; its code: {}</p><figure>{}</figure>\n",
+            escaped(&title(&change.identity)),
+            duration(change.before_ns),
+            duration(change.after_ns),
+            number(change.ratio),
+            number(change.interval.0),
+            number(change.interval.1),
+            percent(change.q_value),
+            escaped(&code(&change.causes)),
+            lines.get(&change.identity).map_or(String::new(), |line| curve(line, history, &drift.machine)),
+        );
+    }
+    if count > CURVES {
+        let _ = write!(body, "<p class=\"soft\">and {} more, in the JSON document</p>", count - CURVES);
+    }
+    body
+}
+
+/// Middle of the corrected times of each operator in each night, over the operator's first night; colours by size.
+fn map(history: &History, machine: &Machine) -> String {
+    let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
+    for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
+        let corrected = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
+        let Some(first) = line.points.first().map(corrected) else { continue };
+        let row = rests.entry(&line.identity.op_kind).or_insert_with(|| vec![Vec::new(); history.nights.len()]);
+        line.points.iter().for_each(|point| row[point.night].push(corrected(point) - first));
+    }
+    let middle = |values: &Vec<f64>| {
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| measure::statistics::median(&sorted))
+    };
+    let mut rows: Vec<(String, Vec<Option<f64>>)> =
+        rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
+    rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));
+    let (width, height) = (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
+    let mut out = svg(width, height, "nights and operators");
+    for (place, night) in history.nights.iter().enumerate() {
+        let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
+        let _ = write!(
+            out,
+            "<text class=\"soft cell\" x=\"{x:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
+            MARGIN.1 - 8.0,
+            escaped(&short(&night.label)),
+            escaped(&night.label),
+        );
+    }
+    for (down, (name, row)) in rows.iter().enumerate() {
+        let y = MARGIN.1 + CELL.1 * down as f64;
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            MARGIN.0 - 8.0,
+            y + 15.0,
+            escaped(name)
+        );
+        for (place, value) in row.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let x = MARGIN.0 + CELL.0 * place as f64;
+            let (colour, strength) = (if *value > 0.0 { "up" } else { "down" }, (value.abs() / 0.1).min(1.0));
+            let _ = write!(
+                out,
+                "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" opacity=\"{strength:.2}\"/>\
+                 <text class=\"cell{}\" x=\"{:.1}\" y=\"{:.1}\">{:.3}</text>",
+                CELL.0 - 2.0,
+                CELL.1 - 2.0,
+                if strength > 0.6 { " deep" } else { "" },
+                x + CELL.0 / 2.0,
+                y + 14.0,
+                value.exp(),
+            );
+        }
+    }
+    out + "</svg>"
+}
+
+/// The end of a label says most: the day, or the time of day.
+fn short(label: &str) -> String {
+    let signs: Vec<char> = label.chars().collect();
+    signs[signs.len().saturating_sub(8)..].iter().collect()
+}
+
+/// A line over nights, over its first night, with the interval of each point.
+fn curve(line: &Line, history: &History, machine: &Machine) -> String {
+    let Some(first) = line.points.first() else { return String::new() };
+    let of = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
+    let start = of(first);
+    let ends = line
+        .points
+        .iter()
+        .flat_map(|point| [of(point) - 2.0 * point.doubt - start, of(point) + 2.0 * point.doubt - start]);
+    let (low, high) = ends.fold((-0.01f64, 0.01f64), |(low, high), end| (low.min(end), high.max(end)));
+    let nights = history.nights.len().max(2) as f64 - 1.0;
+    let across = Scale { range: (0.0, nights), places: (60.0, CURVE.0 - 20.0), is_log: false };
+    let down = Scale { range: (low.exp(), high.exp()), places: (CURVE.1 - 12.0, 10.0), is_log: true };
+    let mut out = svg(CURVE.0, CURVE.1, &title(&line.identity));
+    for tick in ticks(low.exp(), high.exp(), 4) {
+        let y = down.place(tick);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"60\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"54\" y=\"{:.1}\" text-anchor=\"end\">{tick:.3}</text>",
+            CURVE.0 - 20.0,
+            y + 4.0
+        );
+    }
+    let mut path = String::new();
+    for (place, point) in line.points.iter().enumerate() {
+        let (x, y) = (across.place(point.night as f64), down.place((of(point) - start).exp()));
+        let _ = write!(path, "{}{x:.1} {y:.1}", if place == 0 { 'M' } else { 'L' });
+        let end = |sign: f64| down.place((of(point) - start + sign * 2.0 * point.doubt).exp());
+        let class = if history.nights[point.night].side == Side::After { "up" } else { "down" };
+        let _ = write!(
+            out,
+            "<line class=\"whisker\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/><circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>",
+            end(-1.0),
+            end(1.0)
+        );
+    }
+    format!("{out}<path class=\"line\" d=\"{path}\"/></svg>")
+}

@@ -1,0 +1,86 @@
+//! What variances of many lines say of the variance of one: each was seen in few nights, so it is drawn towards what all are like.
+//!
+//! Variances are taken to be drawn from a scaled inverse chi-square distribution, whose scale and freedom follow from mean and
+//! variance of their logarithms (Smyth 2004).
+
+use super::distributions::{digamma, trigamma};
+
+/// What the variance of a line is like before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prior {
+    /// Its scale.
+    pub variance: f64,
+    /// How many degrees of freedom that knowledge is worth.
+    pub freedom: f64,
+}
+
+/// No line is taken to know more than this of another.
+const FREEDOM_MAX: f64 = 1000.0;
+/// A clock that is coarse can make all repetitions equal; nothing is known better than this.
+const VARIANCE_LEAST: f64 = 1e-10;
+
+impl Prior {
+    /// From variances with their degrees of freedom; nothing where there are too few.
+    pub fn of(found: &[(f64, f64)]) -> Option<Prior> {
+        let known: Vec<(f64, f64)> =
+            found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_LEAST), *f)).collect();
+        if known.len() < 3 {
+            return None;
+        }
+        let count = known.len() as f64;
+        let centred = |(variance, freedom): &(f64, f64)| variance.ln() - digamma(freedom / 2.0) + (freedom / 2.0).ln();
+        let logs: Vec<f64> = known.iter().map(centred).collect();
+        let mean = logs.iter().sum::<f64>() / count;
+        let spread = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let own = known.iter().map(|(_, freedom)| trigamma(freedom / 2.0)).sum::<f64>() / count;
+        let freedom = freedom_of(spread - own);
+        let variance = match freedom < FREEDOM_MAX {
+            true => (mean + digamma(freedom / 2.0) - (freedom / 2.0).ln()).exp(),
+            false => mean.exp(),
+        };
+        Some(Prior { variance: variance.max(VARIANCE_LEAST), freedom })
+    }
+
+    /// What is thought of a variance after it was seen, and with how many degrees of freedom.
+    pub fn with(self, variance: f64, freedom: f64) -> (f64, f64) {
+        let together = self.freedom + freedom;
+        ((self.freedom * self.variance + freedom * variance) / together, together)
+    }
+}
+
+/// The degrees of freedom at which half of them have this trigamma.
+fn freedom_of(trigamma_of_half: f64) -> f64 {
+    if trigamma_of_half <= trigamma(FREEDOM_MAX / 2.0) {
+        return FREEDOM_MAX;
+    }
+    let (mut low, mut high) = (0.01, FREEDOM_MAX / 2.0);
+    for _ in 0..80 {
+        let middle = f64::midpoint(low, high);
+        if trigamma(middle) > trigamma_of_half { low = middle } else { high = middle }
+    }
+    2.0 * high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn lines_that_are_alike_teach_each_other_and_others_do_not() {
+        let mut generator = ChaCha8Rng::seed_from_u64(5);
+        // Chi-square with four degrees of freedom: two exponentials.
+        let mut draw = |variance: f64| {
+            let chi: f64 = (0..2).map(|_| -2.0 * generator.random::<f64>().max(1e-12).ln()).sum();
+            (variance * chi / 4.0, 4.0)
+        };
+        let alike = Prior::of(&(0..500).map(|_| draw(0.01)).collect::<Vec<_>>()).unwrap();
+        assert!(alike.freedom > 30.0 && (alike.variance / 0.01 - 1.0).abs() < 0.1, "{alike:?}");
+        let unlike: Vec<_> = (0..500).map(|at| draw(if at % 2 == 0 { 0.0001 } else { 0.01 })).collect();
+        let unlike = Prior::of(&unlike).unwrap();
+        assert!(unlike.freedom < 3.0, "{unlike:?}");
+        assert_eq!(Prior::of(&[(0.1, 0.0); 9]), None);
+        assert!(Prior::of(&[(0.0, 2.0); 9]).unwrap().variance > 0.0);
+    }
+}

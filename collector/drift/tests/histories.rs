@@ -1,0 +1,249 @@
+//! Histories whose truth is known: drawn from seeds, with noise of single runs, nights that are a little unlike, and sentinels.
+#![allow(missing_docs)]
+
+use datasets::{Outcome, Record, Source};
+use drift::{Bounds, Drift, Gather, History, SENTINELS, Side, Turn, Verdict, judge, markdown, page, render, turns};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use report::Paper;
+use std::collections::BTreeSet;
+
+const DAY_US: i64 = 86_400_000_000;
+
+/// What a history is drawn from. Single runs scatter by `noise`; a record's median is of `samples` of them.
+#[derive(Clone)]
+struct Truth {
+    tasks: usize,
+    nights: usize,
+    noise: f64,
+    samples: usize,
+    /// Tasks that change in the later half of the nights, and by what factor.
+    changed: usize,
+    factor: f64,
+    /// What the machine does in the later half.
+    machine: f64,
+    sentinels: bool,
+    seed: u64,
+}
+
+const TRUTH: Truth = Truth {
+    tasks: 1000,
+    nights: 10,
+    noise: 0.05,
+    samples: 64,
+    changed: 20,
+    factor: 1.03,
+    machine: 1.0,
+    sentinels: true,
+    seed: 11,
+};
+
+impl Truth {
+    fn draw(&self) -> Vec<(usize, Record)> {
+        let mut generator = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut records = Vec::new();
+        // The standard deviation of the median of many normal samples.
+        let error = 1.2533 * self.noise / (self.samples as f64).sqrt();
+        for night in 0..self.nights {
+            let is_late = night >= self.nights / 2;
+            let machine = if is_late { self.machine } else { 1.0 };
+            let mut keep = |name: Option<&str>, task: usize, ns: f64, repetition: i64, generator: &mut ChaCha8Rng| {
+                let median_ns = ns * (error * normal(generator)).exp();
+                let started_at_us = (20_000 + night as i64) * DAY_US + DAY_US * 3 / 4 + repetition * 300_000_000;
+                records.push((night, record(name, task, median_ns, 1.96 * error, started_at_us)));
+            };
+            for task in 0..self.tasks {
+                let factor = if is_late && task < self.changed { self.factor } else { 1.0 };
+                keep(None, task, 1e5 * (1.0 + task as f64) * factor * machine, 0, &mut generator);
+            }
+            for (number, sentinel) in SENTINELS.iter().enumerate().filter(|_| self.sentinels) {
+                for repetition in 0..12 {
+                    keep(Some(sentinel.name), 100_000 + number, 1e6 * machine, repetition, &mut generator);
+                }
+            }
+        }
+        records
+    }
+
+    fn history(&self, side: impl Fn(usize) -> Side) -> History {
+        let mut gather = Gather::new(false, false);
+        self.draw().iter().for_each(|(night, record)| gather.take(record, side(*night)));
+        gather.finish()
+    }
+
+    fn halves(&self) -> Drift {
+        let history = self.history(|night| if night < self.nights / 2 { Side::Before } else { Side::After });
+        judge(&history, Bounds::default())
+    }
+
+    fn turns(&self) -> Vec<Turn> {
+        turns(&self.history(|_| Side::After), Bounds::default())
+    }
+}
+
+fn normal(generator: &mut ChaCha8Rng) -> f64 {
+    let radius = (-2.0 * generator.random::<f64>().max(1e-300).ln()).sqrt();
+    radius * (std::f64::consts::TAU * generator.random::<f64>()).cos()
+}
+
+fn record(sentinel: Option<&str>, task: usize, median_ns: f64, half: f64, started_at_us: i64) -> Record {
+    Record {
+        schema_version: datasets::SCHEMA_VERSION,
+        source: Source::Measured,
+        outcome: Outcome::Ok,
+        started_at_us,
+        model_source: Some(if sentinel.is_some() { "simple" } else { "local" }.to_owned()),
+        model_name: sentinel.map(str::to_owned),
+        op_kind: if task % 2 == 0 { "matmul" } else { "relu" }.to_owned(),
+        op_text: format!("task {task}"),
+        task_hash: format!("{task:032x}"),
+        schedule_hash: Some("default".to_owned()),
+        threads: Some(1),
+        host: "host".to_owned(),
+        tvm_version: Some("0.27".to_owned()),
+        code_bytes: Some(if task == 3 && started_at_us > 20_005 * DAY_US { 2000 } else { 1000 }),
+        median_ns: Some(median_ns),
+        median_interval_ns: Some(half * median_ns),
+        ..Record::default()
+    }
+}
+
+fn number(task: &str) -> usize {
+    task.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("tasks are numbered")
+}
+
+/// Share of the changed that was found, and share of the found that was not changed.
+fn rates(found: &BTreeSet<usize>, changed: usize) -> (f64, f64) {
+    let right = found.iter().filter(|task| **task < changed).count();
+    (right as f64 / changed as f64, (found.len() - right) as f64 / found.len().max(1) as f64)
+}
+
+fn slower(drift: &Drift) -> BTreeSet<usize> {
+    let slower = drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
+    slower.map(|change| number(&change.identity.task)).collect()
+}
+
+/// 3 % in 20 of 1,000 tasks, whose single runs scatter by 5 %; ten nights, each record the median of 64 runs.
+#[test]
+fn a_few_slow_tasks_among_many_are_found_and_hardly_others() {
+    let (mut recall, mut wrong) = (Vec::new(), Vec::new());
+    for seed in 1..=3 {
+        let drift = Truth { seed, ..TRUTH }.halves();
+        let rates = rates(&slower(&drift), TRUTH.changed);
+        recall.push(rates.0);
+        wrong.push(rates.1);
+        let change = drift.changes.iter().find(|change| number(&change.identity.task) == 3).unwrap();
+        assert_eq!(change.causes.iter().map(|cause| cause.name).collect::<Vec<_>>(), ["code_bytes"]);
+    }
+    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+    assert!(mean(&recall) >= 0.9 && mean(&wrong) <= 0.05, "{recall:?} {wrong:?}");
+}
+
+#[test]
+fn the_night_of_a_change_is_found_without_being_told() {
+    let (mut recall, mut wrong) = (Vec::new(), Vec::new());
+    for seed in 1..=3 {
+        let turns = Truth { seed, ..TRUTH }.turns();
+        let rates = rates(&turns.iter().map(|turn| number(&turn.identity.task)).collect(), TRUTH.changed);
+        recall.push(rates.0);
+        wrong.push(rates.1);
+        let right = turns.iter().filter(|turn| number(&turn.identity.task) < TRUTH.changed);
+        let nights: Vec<&str> = right.map(|turn| turn.night.as_str()).collect();
+        let at_the_night = nights.iter().filter(|night| **night == "2024-10-09").count();
+        assert!(2 * at_the_night > nights.len(), "{nights:?}");
+    }
+    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
+    assert!(mean(&recall) >= 0.9 && mean(&wrong) <= 0.05, "{recall:?} {wrong:?}");
+}
+
+#[test]
+fn a_machine_that_became_slower_raises_nothing() {
+    for seed in 1..=3 {
+        let truth = Truth { changed: 0, machine: 1.08, seed, ..TRUTH };
+        let drift = truth.halves();
+        assert_eq!((drift.count(Verdict::Slower), drift.count(Verdict::Faster)), (0, 0));
+        assert!((drift.machine_ratio - 1.08).abs() < 0.01, "{}", drift.machine_ratio);
+        assert_eq!(truth.turns(), []);
+        let bare = Truth { sentinels: false, ..truth };
+        let drift = bare.halves();
+        assert_eq!(drift.count(Verdict::Slower), 0);
+        assert!(drift.notes.iter().any(|note| note.starts_with("no sentinel ran")), "{:?}", drift.notes);
+    }
+}
+
+/// All code got slower, and the sentinels say that the machine did not.
+#[test]
+fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {
+    let truth = Truth { tasks: 200, changed: 200, factor: 1.05, ..TRUTH };
+    assert!(truth.halves().count(Verdict::Slower) > 190);
+    let bare = Truth { sentinels: false, ..truth };
+    assert_eq!(bare.halves().count(Verdict::Slower), 0, "without them nobody can tell");
+}
+
+/// Where each side is one night, sentinels tell how much a median moves by itself.
+#[test]
+fn two_nights_are_enough_for_large_changes() {
+    let truth = Truth { nights: 2, tasks: 100, changed: 10, factor: 1.15, ..TRUTH };
+    let (recall, wrong) = rates(&slower(&truth.halves()), truth.changed);
+    assert!(recall >= 0.9 && wrong <= 0.1, "{recall} {wrong}");
+    let none = Truth { changed: 0, ..truth.clone() };
+    assert_eq!(slower(&none.halves()), BTreeSet::new());
+    let bare = Truth { sentinels: false, ..truth };
+    assert!(bare.halves().notes.iter().any(|note| note.contains("each side is one night")));
+}
+
+#[test]
+fn what_cannot_be_compared_is_told_and_kept_apart() {
+    let mut gather = Gather::new(false, false);
+    let times = |at: i64| record(None, 1, 100.0, 0.01, at);
+    gather.take(&times(100 * DAY_US), Side::Before);
+    gather.take(&Record { schema_version: 1, ..times(90 * DAY_US) }, Side::After);
+    gather.take(&Record { source: Source::Simulated, median_ns: Some(1.0), ..times(0) }, Side::After);
+    gather.take(&record(None, 2, 100.0, 0.01, 99 * DAY_US), Side::Before);
+    let crashed =
+        Record { outcome: Outcome::Crashed, median_ns: None, median_interval_ns: None, ..record(None, 2, 1.0, 0.0, 0) };
+    gather.take(&crashed, Side::After);
+    let drift = judge(&gather.finish(), Bounds::default());
+    assert_eq!((drift.changes.len(), drift.lost.len(), drift.has_regressed()), (1, 1, true));
+    let told = drift.notes.join("\n");
+    for part in ["schema versions 1 and", "1 records are `simulated`", "a clock was set back", "no sentinel ran"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let nothing = judge(&Gather::new(false, false).finish(), Bounds::default());
+    assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
+}
+
+/// With the best schedule of each night, another schedule is a cause and not another line.
+#[test]
+fn the_best_schedule_may_be_another_one() {
+    let mut gather = Gather::new(true, false);
+    for (side, day, schedule, ns) in [
+        (Side::Before, 1, "a", 100.0),
+        (Side::Before, 1, "b", 200.0),
+        (Side::After, 2, "a", 190.0),
+        (Side::After, 2, "b", 150.0),
+    ] {
+        let schedule_hash = Some(schedule.to_owned());
+        gather.take(&Record { schedule_hash, ..record(None, 1, ns, 0.001, day * DAY_US) }, side);
+    }
+    let drift = judge(&gather.finish(), Bounds::default());
+    let change = &drift.changes[0];
+    assert_eq!((change.ratio * 100.0).round(), 150.0);
+}
+
+#[test]
+fn every_form_tells_the_same() {
+    let truth = Truth { tasks: 60, changed: 3, factor: 1.2, ..TRUTH };
+    let history = truth.history(|night| if night < 5 { Side::Before } else { Side::After });
+    let (drift, turns) = (judge(&history, Bounds::default()), turns(&history, Bounds::default()));
+    let text = render(&drift, &turns, &Paper::plain(120));
+    let markdown = markdown(&drift, &turns);
+    let page = page("a <name>", &history, &drift, &turns);
+    for told in [&text, &markdown, &page] {
+        assert!(told.contains("3 slower, 0 faster") && told.contains("task 2"), "{told}");
+    }
+    assert!(page.contains("a &lt;name&gt;") && page.matches("<svg").count() == 4, "a map and three curves");
+    let json = serde_json::to_value(&drift).unwrap();
+    assert_eq!(json["changes"][0]["verdict"], "slower");
+    assert_eq!(json["changes"].as_array().unwrap().len(), 60);
+}

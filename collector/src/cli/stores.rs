@@ -1,0 +1,24 @@
+//! Stores that commands open, and what is said of those that are damaged.
+
+use super::failure::{Failure, chain};
+use super::{DONE, DONE_WITH_LOSSES, Result, tell};
+use datasets::Store;
+use datasets::store::Damage;
+use std::path::Path;
+
+/// A store that must exist.
+pub fn open(path: &Path) -> Result<Store> {
+    Store::open(path).map_err(failed)
+}
+
+/// What is wrong with a store or file, and whose turn it is.
+pub fn failed(error: datasets::Error) -> Failure {
+    let text = chain(&error);
+    if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
+}
+
+/// Says what was left out; anything is a loss.
+pub fn tell_damage(damage: &[Damage]) -> u8 {
+    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
+}

@@ -1,0 +1,214 @@
+//! The best known schedule and time of each task, on a host or on the nearest that is known.
+//!
+//! The best is the schedule whose interval ends lowest, of the middle measurement of each experiment. Times of several hosts are
+//! never mixed: a task is answered by the records of one host, the nearest to the one asked about that has any.
+
+use crate::record::json::Json;
+use crate::record::key::Key;
+use crate::record::table::Record;
+use crate::record::words::{Outcome, ScheduleSource, Source, Target};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of what the best is asked.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Question {
+    /// Kind of the anchor operator.
+    pub operator: Option<String>,
+    /// Part of the task's text, or the beginning of its hash.
+    pub task: Option<String>,
+    /// Name of a model.
+    pub model: Option<String>,
+    /// Threads.
+    pub threads: Option<i64>,
+    /// Name or class of a host.
+    pub host: Option<String>,
+}
+
+/// The best that is known of a task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Best {
+    /// Kind of the anchor operator.
+    pub op_kind: String,
+    /// The task for a reader.
+    pub task: String,
+    /// Its hash.
+    pub task_hash: String,
+    /// Target.
+    pub target: Target,
+    /// Threads.
+    pub threads: Option<i64>,
+    /// State of the caches.
+    pub cache_state: Option<&'static str>,
+    /// Median of one run.
+    pub median_ns: f64,
+    /// Its 95 % interval, where there were enough samples.
+    pub interval_ns: Option<(f64, f64)>,
+    /// The schedule.
+    pub schedule: Option<Json>,
+    /// Its hash.
+    pub schedule_hash: Option<String>,
+    /// What proposed it.
+    pub schedule_source: Option<ScheduleSource>,
+    /// The experiment.
+    pub key: Key,
+    /// Schedules of the task with a time there.
+    pub schedules: usize,
+    /// How often the task stands in the model that was asked about.
+    pub count: Option<i64>,
+    /// The host that was measured.
+    pub host: String,
+    /// Its class.
+    pub host_class: String,
+    /// How far that host is from the one asked about: 0 for the same.
+    pub distance: f64,
+}
+
+type Place = (String, Target, Option<i64>, Option<&'static str>);
+
+/// The best of every task that a question is about, the slowest first. `here` describes the host to be near to.
+pub fn best(records: impl IntoIterator<Item = Record>, question: &Question, here: &Record) -> Vec<Best> {
+    let mut found: BTreeMap<Place, Vec<Best>> = BTreeMap::new();
+    for record in records.into_iter().filter(|record| is_asked(record, question)) {
+        let Some(candidate) = candidate(&record, here) else { continue };
+        let place = (candidate.task_hash.clone(), candidate.target, candidate.threads, candidate.cache_state);
+        found.entry(place).or_default().push(candidate);
+    }
+    let mut best: Vec<Best> = found.into_values().filter_map(nearest).collect();
+    best.sort_by(|one, other| {
+        other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash))
+    });
+    best
+}
+
+/// Whether a word names a host of some records, by its name or its class.
+pub fn hosts<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet<&'a str> {
+    records.into_iter().flat_map(|record| [record.host.as_str(), record.host_class.as_str()]).collect()
+}
+
+fn is_asked(record: &Record, question: &Question) -> bool {
+    let Question { operator, task, model, threads, host } = question;
+    record.is_alone()
+        && record.source == Source::Measured
+        && record.outcome == Outcome::Ok
+        && operator.as_ref().is_none_or(|kind| record.op_kind == *kind)
+        && task.as_ref().is_none_or(|text| record.op_text.contains(text) || record.task_hash.starts_with(text))
+        && model.as_ref().is_none_or(|name| record.model_name.as_ref() == Some(name))
+        && threads.is_none_or(|threads| record.threads == Some(threads))
+        && host.as_ref().is_none_or(|host| record.host == *host || record.host_class == *host)
+}
+
+fn candidate(record: &Record, here: &Record) -> Option<Best> {
+    let median_ns = record.median_ns?;
+    Some(Best {
+        op_kind: record.op_kind.clone(),
+        task: record.op_text.clone(),
+        task_hash: record.task_hash.clone(),
+        target: record.target,
+        threads: record.threads,
+        cache_state: record.cache_state.map(|state| state.name()),
+        median_ns,
+        interval_ns: record.median_interval_ns.map(|half| (median_ns - half, median_ns + half)),
+        schedule: record.schedule.clone(),
+        schedule_hash: record.schedule_hash.clone(),
+        schedule_source: record.schedule_source,
+        key: record.key,
+        schedules: 1,
+        count: record.place_count,
+        host: record.host.clone(),
+        host_class: record.host_class.clone(),
+        distance: distance(record, here),
+    })
+}
+
+/// The best of one task's times on the nearest host.
+fn nearest(candidates: Vec<Best>) -> Option<Best> {
+    let host = candidates
+        .iter()
+        .min_by(|one, other| one.distance.total_cmp(&other.distance).then_with(|| one.host.cmp(&other.host)))
+        .map(|best| best.host.clone())?;
+    let there: Vec<Best> = candidates.into_iter().filter(|candidate| candidate.host == host).collect();
+    let schedules = there.iter().map(|best| &best.schedule_hash).collect::<BTreeSet<_>>().len();
+    // A median without an interval may be anything.
+    let end = |best: &Best| best.interval_ns.map_or(best.median_ns * (1.0 + super::DOUBTED), |(_, high)| high);
+    let best = there.into_iter().min_by(|one, other| end(one).total_cmp(&end(other)))?;
+    Some(Best { schedules, ..best })
+}
+
+/// How unlike two hosts are: 0 for the same, below 1 for the same class, then by processor, architecture, cores and caches.
+pub fn distance(record: &Record, here: &Record) -> f64 {
+    if record.host == here.host && record.host_class == here.host_class {
+        return 0.0;
+    }
+    if record.host_class == here.host_class {
+        return 0.5;
+    }
+    let unlike = |one: &Option<String>, other: &Option<String>, weight: f64| if one == other { 0.0 } else { weight };
+    let far = |one: Option<i64>, other: Option<i64>| match (one, other) {
+        (Some(one), Some(other)) if one > 0 && other > 0 => (one as f64 / other as f64).log2().abs().min(8.0),
+        _ => 1.0,
+    };
+    1.0 + unlike(&record.cpu_arch, &here.cpu_arch, 100.0)
+        + unlike(&record.cpu_model, &here.cpu_model, 4.0)
+        + far(record.logical_cpus, here.logical_cpus)
+        + far(record.l2_bytes, here.l2_bytes)
+        + far(record.l3_bytes, here.l3_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(host: &str, task: &str, schedule: &str, median_ns: f64, half: Option<f64>) -> Record {
+        Record {
+            host: host.to_owned(),
+            host_class: format!("class of {host}"),
+            op_kind: "matmul".to_owned(),
+            op_text: format!("matmul {task}"),
+            task_hash: task.to_owned(),
+            schedule_hash: Some(schedule.to_owned()),
+            model_name: Some("net".to_owned()),
+            threads: Some(1),
+            source: Source::Measured,
+            outcome: Outcome::Ok,
+            median_ns: Some(median_ns),
+            median_interval_ns: half,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn the_best_is_known_to_be_good_and_of_the_nearest_host() {
+        let records = vec![
+            record("a", "1", "x", 100.0, Some(1.0)),
+            record("a", "1", "y", 98.0, Some(9.0)),
+            record("b", "1", "z", 10.0, Some(0.1)),
+            record("b", "2", "z", 20.0, None),
+            Record { outcome: Outcome::Crashed, median_ns: None, ..record("a", "3", "x", 1.0, None) },
+            Record { source: Source::Simulated, ..record("a", "1", "x", 1.0, None) },
+        ];
+        let here = record("a", "", "", 0.0, None);
+        let ask = |question: Question| best(records.clone(), &question, &here);
+        let all = ask(Question::default());
+        let told: Vec<_> = all
+            .iter()
+            .map(|best| (best.task_hash.as_str(), best.median_ns, best.host.as_str(), best.schedules))
+            .collect();
+        assert_eq!(told, [("1", 100.0, "a", 2), ("2", 20.0, "b", 1)]);
+        assert!(all[0].distance == 0.0 && all[1].distance > 0.0);
+        let on_b = ask(Question {
+            host: Some("class of b".to_owned()),
+            task: Some("matmul 1".to_owned()),
+            ..Question::default()
+        });
+        assert_eq!((on_b.len(), on_b[0].median_ns), (1, 10.0));
+        for nothing in [
+            Question { operator: Some("conv2d".to_owned()), ..Question::default() },
+            Question { threads: Some(2), ..Question::default() },
+            Question { model: Some("other".to_owned()), ..Question::default() },
+        ] {
+            assert_eq!(ask(nothing), []);
+        }
+    }
+}

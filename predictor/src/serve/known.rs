@@ -1,0 +1,65 @@
+//! What a store knows beside what a predictor thinks: the best measured schedules, and the tasks there are.
+
+use crate::error::{Error, Result};
+use datasets::best::{Question, best, hosts};
+use datasets::{Choose, Record, Store};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Records of a store without their long columns.
+#[derive(Default)]
+pub struct Known(Vec<Record>);
+
+impl Known {
+    /// Reads a store once; what is added later is not seen.
+    pub fn read(path: &Path) -> Result<Known> {
+        let lean =
+            |record: Record| Record { samples_ns: Vec::new(), features: None, counters: None, task: None, ..record };
+        let failed = |error: datasets::Error| Error::Data(error.to_string());
+        let records = Store::open(path).and_then(|store| store.records(Choose::Middle)).map_err(failed)?;
+        Ok(Known(records.map(|record| record.map(lean)).collect::<datasets::Result<_>>().map_err(failed)?))
+    }
+
+    /// The best of each task that is asked about, on the host that is named or the nearest to it.
+    pub(super) fn best(&self, body: &[u8]) -> Result<Value> {
+        let question: Question = serde_json::from_slice(body).map_err(|error| {
+            Error::Query(format!(
+                "the body is not a question: {}; see /openapi.json",
+                models::names::with_hint(&error.to_string())
+            ))
+        })?;
+        let named = question.host.clone();
+        let here = match &named {
+            None => Record::default(),
+            Some(host) => {
+                let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
+                let unknown = || {
+                    let hint = models::names::hint(host, hosts(&self.0));
+                    Error::Query(format!("no record is of the host `{host}`: {hint}"))
+                };
+                self.0.iter().find(is_it).cloned().ok_or_else(unknown)?
+            }
+        };
+        // A task that was not measured there is answered by the nearest host that has it.
+        let question = Question { host: None, ..question };
+        Ok(json!({ "tasks": best(self.0.iter().cloned(), &question, &here) }))
+    }
+
+    /// All tasks, how often each was measured, and on which hosts.
+    pub(super) fn tasks(&self) -> Value {
+        let mut tasks: BTreeMap<&str, (&Record, usize, std::collections::BTreeSet<&str>)> = BTreeMap::new();
+        for record in self.0.iter().filter(|record| record.is_alone()) {
+            let task = tasks.entry(&record.task_hash).or_insert_with(|| (record, 0, Default::default()));
+            task.1 += 1;
+            task.2.insert(&record.host);
+        }
+        let told = tasks.into_values().map(|(record, experiments, hosts)| {
+            json!({
+                "task_hash": record.task_hash, "op_kind": record.op_kind, "task": record.op_text,
+                "experiments": experiments, "hosts": hosts,
+            })
+        });
+        json!({ "tasks": told.collect::<Vec<Value>>() })
+    }
+}

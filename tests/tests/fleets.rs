@@ -1,0 +1,255 @@
+//! A night, what it says of the one before, who is at work, the best that is known, and records in other places.
+#![allow(missing_docs)]
+
+use datasets::{Origin, Outcome, Record, Store};
+use serde_json::Value;
+use std::process::Command;
+use tests::{Bench, QUICK, run, skip, start, stores};
+
+const FEW: &str = "--modelsource simple --modelname relu:shape=1x64 --modelname softmax:shape=3x17 \
+                   --schedules 5 --config quick.toml";
+
+/// Two small models, measured hardly at all; two minutes are far more than it takes.
+fn night_config(bench: &Bench, more: &str) {
+    let models = "models = [{ source = 'simple', name = 'relu:shape=1x64' }, { source = 'simple', name = 'softmax:shape=3x17' }]\n\
+                  schedules = 3\n";
+    bench.write("night.toml", &format!("{models}{QUICK}[night]\nminutes = 4\nsentinel_minutes = 1\n{more}"));
+}
+
+fn copied(bench: &Bench, name: &str, records: &[Record]) {
+    let store = Store::create(&bench.path(name)).expect("a new store");
+    let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
+    let mut journal = store.journal(origin).expect("a new store takes journals");
+    records.iter().for_each(|record| journal.append(record).expect("the row is sound"));
+    journal.seal().expect("the journal is sound");
+}
+
+#[test]
+fn two_nights_and_what_changed_between_them() {
+    let bench = Bench::new();
+    night_config(&bench, "again_share = 0.5\n");
+    let night = "night --config night.toml --store store --json --minutes 3";
+    let first = run(bench.opcollect(&format!("{night} --html night.html --markdown night.md")));
+    assert!([0, 1].contains(&first.code()), "{first}");
+    let report = first.json();
+    let phases: Vec<&str> =
+        report["phases"].as_array().expect("phases").iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!((phases[0], phases.last()), ("default schedules again", Some(&"new work")), "{first}");
+    assert!(report["sentinels"].as_u64() >= Some(2), "before and after\n{first}");
+    let all = stores::chosen(&bench.path("store"), datasets::Choose::All);
+    assert!(
+        all.iter().all(|record| record.run_id == format!("night-{}", report["night"].as_str().unwrap_or_default()))
+    );
+    let looks = all.iter().filter(|record| drift::aspect_of(record).is_some()).count() as u64;
+    assert_eq!(looks, 4 * report["sentinels"].as_u64().unwrap_or_default(), "each of the sentinels each time");
+    assert!(std::fs::read_to_string(bench.path("night.md")).is_ok_and(|text| text.starts_with("## night ")));
+    let second = run(bench.opcollect(night)).json();
+    let nights = second["drift"]["nights"].as_array().expect("nights");
+    assert_eq!(nights.len(), 2, "{second}");
+    // The default schedules were measured again, two tasks on one thread; and what is not known well, which may be all.
+    assert!(second["drift"]["changes"].as_array().is_some_and(|changes| changes.len() >= 2), "{second}");
+    let told = run(bench.opcollect("drift store --html drift.html --json")).expect(0);
+    assert_eq!(told.json()["nights"].as_array().map(Vec::len), Some(2));
+    assert!(std::fs::read_to_string(bench.path("drift.html")).is_ok_and(|page| page.contains("Nights and operators")));
+    let store = Store::open(&bench.path("store")).expect("a store");
+    assert!(store.verify().expect("readable").problems.is_empty());
+}
+
+#[test]
+fn a_night_keeps_its_deadline_and_seals() {
+    let bench = Bench::new();
+    let big = "models = [{ source = 'local', name = 'resnet-50' }]\nschedules = 64\n";
+    bench.write("night.toml", &format!("{big}{QUICK}[night]\nminutes = 0.4\nsentinel_minutes = 1\n"));
+    let start = std::time::Instant::now();
+    let ran = run(bench.opcollect("night --config night.toml --store store --json"));
+    assert!([0, 1].contains(&ran.code()), "{ran}");
+    // Planning and the last report are outside of the budget; a machine may be slow.
+    assert!(start.elapsed().as_secs() < 120, "{ran}");
+    assert!(stores::journal_lines(&bench.path("store")).is_empty(), "all is sealed");
+}
+
+#[test]
+fn a_night_that_cannot_be_is_refused() {
+    let bench = Bench::new();
+    let refused = |arguments: &str, code: i32, why: &str| {
+        let ran = run(bench.opcollect(arguments)).expect(code);
+        assert!(ran.stderr.contains(why), "{ran}");
+    };
+    refused("night --config quick.toml", 2, "has no table `[night]`");
+    bench.write("none.toml", "[night]\nminutes = 1\n");
+    refused("night --config none.toml", 2, "names no models");
+    night_config(&bench, "deadline = '25:00'\n");
+    refused("night --config night.toml", 2, "`night.deadline` is `25:00`");
+    night_config(&bench, "nigths = 3\n");
+    refused("night --config night.toml", 2, "did you mean `nights`?");
+    night_config(&bench, "");
+    let _night =
+        measure::host::Exclusive::night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
+    refused("night --config night.toml", 3, "another night is under way on this machine: ");
+    assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
+}
+
+/// Stores whose difference is known: all of one copied, one of its lines slower.
+#[test]
+fn drift_tells_what_was_made_slower() {
+    let bench = Bench::new();
+    run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
+    let certain = |record: Record| Record { median_interval_ns: record.median_ns.map(|ns| 0.005 * ns), ..record };
+    let records: Vec<Record> = stores::records(&bench.path("store")).into_iter().map(certain).collect();
+    // One of ten: without sentinels most are taken as unchanged.
+    let slow = records.iter().find(|record| record.op_kind == "softmax").map(|record| record.key);
+    let slower = |record: &Record| {
+        let factor = if Some(record.key) == slow { 1.5 } else { 1.0 };
+        let scaled = |ns: Option<f64>| ns.map(|ns| factor * ns);
+        Record {
+            median_ns: scaled(record.median_ns),
+            mean_ns: scaled(record.mean_ns),
+            min_ns: scaled(record.min_ns),
+            p95_ns: scaled(record.p95_ns),
+            std_ns: scaled(record.std_ns),
+            samples_ns: record.samples_ns.iter().map(|ns| factor * ns).collect(),
+            median_interval_ns: scaled(record.median_interval_ns),
+            started_at_us: record.started_at_us + 86_400_000_000,
+            tvm_version: Some("9.9".to_owned()),
+            ..record.clone()
+        }
+    };
+    copied(&bench, "before", &records);
+    copied(&bench, "after", &records.iter().map(slower).collect::<Vec<_>>());
+    let ran = run(bench.opcollect("drift before after --json --fail-on regression")).expect(4);
+    let report = ran.json();
+    let verdicts: Vec<(&str, &str)> = report["changes"]
+        .as_array()
+        .expect("changes")
+        .iter()
+        .map(|change| (change["op_kind"].as_str().unwrap_or_default(), change["verdict"].as_str().unwrap_or_default()))
+        .collect();
+    assert!(verdicts.contains(&("softmax", "slower")) && !verdicts.contains(&("relu", "slower")), "{ran}");
+    let causes: Vec<&str> =
+        report["causes"].as_array().expect("causes").iter().filter_map(|cause| cause["name"].as_str()).collect();
+    assert_eq!(causes, ["tvm_version"]);
+    run(bench.opcollect("drift before before --fail-on regression")).expect(0);
+    run(bench.opcollect("drift before after@op_kind=relu --fail-on regression")).expect(0);
+    let wrong = run(bench.opcollect("drift before after@tvm_versoin=1")).expect(2);
+    assert!(wrong.stderr.contains("did you mean `tvm_version`"), "{wrong}");
+    let one = run(bench.opcollect("drift before")).expect(2);
+    assert!(one.stderr.contains("holds one night"), "{one}");
+    let empty = run(bench.opcollect("drift before@night=1970-01-01 after")).expect(0);
+    assert!(empty.stdout.contains("nothing to compare it with"), "{empty}");
+    let none = run(bench.opcollect("drift before none")).expect(2);
+    assert!(none.stderr.contains("is not a dataset store"), "{none}");
+}
+
+#[test]
+fn only_named_experiments_are_made() {
+    let bench = Bench::new();
+    run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
+    let keys = stores::keys(&stores::records(&bench.path("store")));
+    bench.write("keys.txt", &format!("{}\n{}\n\n", keys[1], keys[3]));
+    let ran = run(bench.opcollect(&format!("{FEW} --store store --only keys.txt --again --json"))).expect(0);
+    assert_eq!(ran.json()["outcomes"]["counts"]["ok"], 2, "{ran}");
+    bench.write("keys.txt", "x\n");
+    let ran = run(bench.opcollect(&format!("{FEW} --only keys.txt"))).expect(2);
+    assert!(ran.stderr.contains("`x` is not a key of 32 hexadecimal digits"), "{ran}");
+}
+
+#[test]
+fn who_is_at_work_is_seen_from_another_terminal() {
+    let bench = Bench::new();
+    let nobody = |bench: &Bench| run(bench.opcollect("status store")).expect(0);
+    let mut running = start(
+        bench.opcollect(&format!("{FEW} --schedules 40 --store store --progress json").replace("--schedules 5 ", "")),
+    );
+    let store = bench.path("store");
+    let seen = running.until(|_| {
+        Some(Store::open(&store).ok()?.statuses().ok()?).filter(|seen| seen.iter().any(|one| one.status.done > 0))
+    });
+    let seen = seen.expect("it tells before it ends");
+    assert!(
+        seen[0].is_running
+            && seen[0].status.total > seen[0].status.done
+            && seen[0].status.command.contains("--progress json")
+    );
+    let ran = running.finish();
+    let documents: Vec<Value> = ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let last = documents.last().unwrap_or_else(|| panic!("there are documents\n{ran}"));
+    assert_eq!(last["done"], last["total"], "{ran}");
+    assert!(nobody(&bench).stdout.starts_with("nobody is at work on `store`"));
+}
+
+#[test]
+fn the_best_that_is_known_and_questions_in_sql() {
+    let bench = Bench::new();
+    run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
+    let records = stores::records(&bench.path("store"));
+    let ran = run(bench.opcollect("dataset best --store store --operator softmax --json")).expect(0);
+    let best = &ran.json()["tasks"][0];
+    let softmax: Vec<&Record> = records.iter().filter(|record| record.op_kind == "softmax").collect();
+    assert_eq!(best["schedules"].as_u64(), Some(softmax.len() as u64), "{ran}");
+    assert!(softmax.iter().any(|record| Some(record.key.hex().as_str()) == best["key"].as_str()), "{ran}");
+    let ran = run(bench.opcollect("dataset best --store store --host nowhere")).expect(2);
+    assert!(ran.stderr.contains("has no record of the host `nowhere`"), "{ran}");
+    let sql = |sql: &str| {
+        let mut command = bench.opcollect("dataset query --store store --json --sql");
+        command.arg(sql);
+        run(command)
+    };
+    let ran = sql("select op_kind, count(*) as n from records where outcome = 'ok' group by 1 order by 1").expect(0);
+    assert_eq!(
+        ran.json()[0]["n"].as_u64(),
+        Some(
+            records
+                .iter()
+                .filter(|record| record.op_kind == ran.json()[0]["op_kind"].as_str().unwrap_or_default())
+                .count() as u64
+        )
+    );
+    assert_eq!(sql("select count(*) as n from records").expect(0).json()[0]["n"].as_u64(), Some(records.len() as u64));
+    for (wrong, why) in [
+        ("drop table records", "a question can only read"),
+        ("select * from no_such", "no such table"),
+        ("select 1; select 2", "one statement"),
+    ] {
+        let ran = sql(wrong).expect(2);
+        assert!(ran.stderr.contains(why), "{ran}");
+    }
+}
+
+#[test]
+fn a_folder_takes_parts_once_and_gives_them_back() {
+    let bench = Bench::new();
+    run(bench.opcollect(&format!("{FEW} --store store --json"))).expect(0);
+    let address = format!("file://{}", bench.path("shared").display());
+    let push = |address: &str| run(bench.opcollect(&format!("dataset push --store store {address} --json")));
+    let first = push(&address).expect(0).json();
+    assert!(first["parts"].as_u64() > Some(0) && first["known"] == 0, "{first}");
+    assert_eq!(push(&address).expect(0).json()["parts"], 0, "what is there is not brought again");
+    // A part that was cut off on the way is brought anew.
+    let (part, content) = stores::parts(&bench.path("shared")).remove(0);
+    std::fs::write(bench.path("shared").join(&part), &content[..content.len() / 2]).expect("a part can be damaged");
+    assert_eq!(push(&address).expect(0).json()["parts"], 1);
+    run(bench.opcollect(&format!("dataset pull --store other {address}"))).expect(0);
+    assert_eq!(
+        stores::keys(&stores::records(&bench.path("other"))),
+        stores::keys(&stores::records(&bench.path("store")))
+    );
+    for wrong in ["s3://bucket", "file://relative", "nowhere"] {
+        assert!(push(wrong).expect(2).stderr.contains("is no address"), "{wrong}");
+    }
+    bench.write("file", "");
+    push(&format!("file://{}", bench.path("file").display())).expect(2);
+}
+
+/// A database that is away delays records and loses none.
+#[test]
+fn a_sink_that_is_away_is_told() {
+    if Command::new("psql").arg("--version").output().is_err() {
+        return skip("there is no `psql`");
+    }
+    let bench = Bench::new();
+    let address = "postgres://nobody@127.0.0.1:1/none";
+    let ran = run(bench.opcollect(&format!("{FEW} --store store --sink {address} --json"))).expect(1);
+    assert!(ran.stderr.contains("cannot bring records to `postgres://nobody@127.0.0.1:1/none`: "), "{ran}");
+    assert!(stores::records(&bench.path("store")).iter().all(|record| record.outcome == Outcome::Ok));
+    run(bench.opcollect("dataset push --store store postgres://nobody@127.0.0.1:1/none")).expect(3);
+}
