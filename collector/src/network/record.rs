@@ -9,6 +9,7 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Target;
 use measure::Method;
+use models::stages::calls_hash;
 use models::{Graph, Plan, TensorType, ValueId};
 use std::collections::BTreeMap;
 use worker::Fault;
@@ -48,7 +49,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         model_name: Some(model.label()),
         batch: model.batch,
         place_count: Some(1),
-        task_hash: identity(graph, plan, &hashes),
+        task_hash: calls_hash(graph, plan),
         op_kind: NETWORK.to_owned(),
         op_name: NETWORK.to_owned(),
         op_text: describe(graph, plan, &inputs, &outputs),
@@ -74,14 +75,6 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
     record.key = record.experiment_key();
     Ok(record)
-}
-
-/// What a model does, by its tasks as it calls them, whatever its weights are.
-fn identity(graph: &Graph, plan: &Plan, hashes: &[String]) -> String {
-    let ids = |ids: &[ValueId]| ids.iter().map(|id| format!(" {}", id.0)).collect::<String>();
-    let calls = plan.calls.iter();
-    let calls = calls.map(|call| format!("{}{} = {}\n", hashes[call.task], ids(&call.arguments), call.result.0));
-    hash(calls.chain([format!("{} -> {}\n", ids(&graph.inputs), ids(&graph.outputs))]))
 }
 
 /// 32 hexadecimal digits of some lines.
