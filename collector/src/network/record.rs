@@ -10,7 +10,7 @@ use job::space::Schedule;
 use job::target::Target;
 use measure::Method;
 use models::stages::calls_hash;
-use models::{Graph, Plan, TensorType, ValueId};
+use models::{Graph, Plan, StagePlan, TensorType, ValueId};
 use std::collections::BTreeMap;
 use worker::Fault;
 
@@ -32,6 +32,8 @@ pub struct Attempt<'a> {
     pub cpus: &'a [usize],
     /// How it is measured.
     pub method: &'a Method,
+    /// Which calls run side by side, where some do.
+    pub stages: Option<&'a StagePlan>,
 }
 
 /// All that is known before a model is built, added to the columns of the machine.
@@ -41,6 +43,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     let (inputs, outputs) = (types(&graph.inputs), types(&graph.outputs));
     let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
     let by_task: BTreeMap<&str, &Schedule> = hashes.iter().map(String::as_str).zip(*schedules).collect();
+    let staged = attempt.stages.map(|stages| format!("{}\n", serde_json::json!(stages.stages)));
     let own = Revisions::own();
     let revisions: Vec<_> =
         plan.tasks.iter().zip(*schedules).map(|(one, schedule)| own.of(&one.task, target.kind, schedule)).collect();
@@ -57,7 +60,10 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         // A row has one output; of several none is the model's.
         output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
         dtype: inputs.first().map(|ty| ty.dtype.name().to_owned()),
-        schedule_hash: Some(hash(by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())))),
+        schedule_hash: Some(hash(
+            by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged),
+        )),
+        parallel_type: attempt.stages.map(|stages| stages.parallel.name().to_owned()),
         schedule_source: Some(attempt.source),
         schedule: Some(Json::new(&by_task)?),
         code_revision: Some(hash(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),

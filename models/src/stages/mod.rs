@@ -186,7 +186,10 @@ impl StagePlan {
                     return wrong(format!("group {number} has no core"));
                 }
                 if let Some(core) = group.cores.iter().find(|core| **core >= self.cores) {
-                    return wrong(format!("group {number} is on core {core}, and the plan is for {} cores", self.cores));
+                    return wrong(format!(
+                        "group {number} is on core {core}, and the plan is for {} cores",
+                        self.cores
+                    ));
                 }
                 let mut own = group.cores.clone();
                 own.sort_unstable();
@@ -203,9 +206,8 @@ impl StagePlan {
                     if places[call].is_some() {
                         return wrong(format!("the call {call} has run before"));
                     }
-                    let is_done = |wait: &&usize| {
-                        places[**wait].is_some_and(|(other, beside)| other < stage || beside == number)
-                    };
+                    let is_done =
+                        |wait: &&usize| places[**wait].is_some_and(|(other, beside)| other < stage || beside == number);
                     if let Some(wait) = waits.iter().find(|wait| !is_done(wait)) {
                         return wrong(format!("the call {call} reads what the call {wait} has not made yet"));
                     }

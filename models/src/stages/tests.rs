@@ -7,7 +7,8 @@ use crate::{Fuse, GraphBuilder, Op, TensorType, plan};
 fn branches() -> (Graph, Plan) {
     let mut builder = GraphBuilder::new("branches");
     let x = builder.input("x", TensorType::f32(&[2, 64])).expect("an input");
-    let softmax = |builder: &mut GraphBuilder, from| builder.push(Op::Softmax { axis: 1, log: false }, &[from]).expect("a call");
+    let softmax =
+        |builder: &mut GraphBuilder, from| builder.push(Op::Softmax { axis: 1, log: false }, &[from]).expect("a call");
     let first = softmax(&mut builder, x);
     let flat = builder.push(Op::Reshape { shape: vec![2, 8, 8] }, &[first]).expect("a view");
     let back = builder.push(Op::Reshape { shape: vec![2, 64] }, &[flat]).expect("a view");

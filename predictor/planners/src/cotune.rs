@@ -104,7 +104,8 @@ struct Search<'a> {
 impl Search<'_> {
     fn time(&mut self, schedules: &[usize], cores: &[usize]) -> Joint {
         self.tried += 1;
-        let lane = |place: usize| Lane { cores: cores[place], operators: vec![&self.operators[place][schedules[place]]] };
+        let lane =
+            |place: usize| Lane { cores: cores[place], operators: vec![&self.operators[place][schedules[place]]] };
         let lanes: Vec<Lane<'_>> = (0..cores.len()).map(lane).collect();
         let course = run(self.machine, &lanes);
         Joint {
@@ -177,7 +178,8 @@ impl Search<'_> {
 
 /// The one that takes less; of equals, the one with more even cores, then the first.
 fn better(one: Joint, other: Joint) -> Joint {
-    let spread = |joint: &Joint| joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0);
+    let spread =
+        |joint: &Joint| joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0);
     let is_equal = (one.time_ns - other.time_ns).abs() <= one.time_ns * 1e-12;
     let is_better = if is_equal { spread(&other) < spread(&one) } else { other.time_ns < one.time_ns };
     if is_better { other } else { one }

@@ -39,7 +39,8 @@ const BOUND_SHARE: f64 = 0.5;
 pub fn baseline(rule: Baseline, machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let shares: Vec<f64> =
         running.iter().map(|(cores, demand)| demand.rate(*cores, machine) / machine.bytes_per_ns).collect();
-    let others = |own: usize| shares.iter().enumerate().filter(move |(place, _)| *place != own).map(|(_, share)| *share);
+    let others =
+        |own: usize| shares.iter().enumerate().filter(move |(place, _)| *place != own).map(|(_, share)| *share);
     let bound = shares.iter().filter(|share| **share >= BOUND_SHARE).count();
     let of = |own: usize| match rule {
         Baseline::None => 1.0,

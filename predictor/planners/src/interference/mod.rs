@@ -72,7 +72,8 @@ impl Demand {
         for (place, time_ns) in self.alone_ns.iter().enumerate() {
             positive(|| format!("the time of operator {operator} on {} cores", place + 1), *time_ns)?;
         }
-        for (what, value) in [("bytes", self.bytes), ("footprint", self.footprint_bytes), ("reuse", self.reused_bytes)] {
+        for (what, value) in [("bytes", self.bytes), ("footprint", self.footprint_bytes), ("reuse", self.reused_bytes)]
+        {
             not_negative(|| format!("the {what} of operator {operator}"), value)?;
         }
         Ok(())

@@ -144,7 +144,8 @@ impl Instance {
             not_negative(|| "the latency of a link".to_owned(), link.latency_ns)?;
             not_negative(|| "the time per byte of a link".to_owned(), link.ns_per_byte)?;
         }
-        if !self.links.is_empty() && (self.links.len() != devices || self.links.iter().any(|row| row.len() != devices)) {
+        if !self.links.is_empty() && (self.links.len() != devices || self.links.iter().any(|row| row.len() != devices))
+        {
             return Err(Error::Ragged { operator: 0, found: self.links.len(), wanted: devices, of: "devices' links" });
         }
         let mut before = vec![Vec::new(); operators];

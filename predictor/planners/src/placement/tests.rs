@@ -64,11 +64,7 @@ fn transfers_keep_chains_together() {
 
 #[test]
 fn energy_has_a_price() {
-    let priced = |price_ns_per_j| Instance {
-        energies_j: vec![vec![5.0, 1.0]],
-        price_ns_per_j,
-        ..of(&[&[1.0, 3.0]])
-    };
+    let priced = |price_ns_per_j| Instance { energies_j: vec![vec![5.0, 1.0]], price_ns_per_j, ..of(&[&[1.0, 3.0]]) };
     assert_eq!(place(&priced(0.0)).expect("an answer").devices, [0]);
     let frugal = place(&priced(1.0)).expect("an answer");
     assert_eq!((frugal.devices.as_slice(), frugal.objective_ns, frugal.energy_j), (&[1][..], 4.0, 1.0));

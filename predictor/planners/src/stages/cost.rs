@@ -102,7 +102,8 @@ fn sorted(mut operators: Vec<usize>) -> Vec<usize> {
 /// Components in so many groups, the longest first, each where least is yet.
 fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
     let length = |component: &Vec<usize>| component.iter().map(|&one| demands[one].alone(1)).sum::<f64>();
-    let mut order: Vec<(f64, &Vec<usize>)> = components.iter().map(|component| (length(component), component)).collect();
+    let mut order: Vec<(f64, &Vec<usize>)> =
+        components.iter().map(|component| (length(component), component)).collect();
     order.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let mut groups: Vec<(f64, Vec<usize>)> = vec![(0.0, Vec::new()); count];
     for (length, component) in order {

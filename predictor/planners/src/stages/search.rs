@@ -49,7 +49,16 @@ impl<'a> Part<'a> {
         for (place, waits) in before.iter().enumerate() {
             waits.places().for_each(|other| beside[other] = beside[other].with(place));
         }
-        Part { demands: &graph.demands, operators, before, beside, costs, limits, known: HashMap::new(), is_exact: true }
+        Part {
+            demands: &graph.demands,
+            operators,
+            before,
+            beside,
+            costs,
+            limits,
+            known: HashMap::new(),
+            is_exact: true,
+        }
     }
 
     /// The stages that take least.

@@ -70,7 +70,8 @@ fn brute(graph: &Graph, done: u32, costs: &Costs) -> f64 {
     let mut best = f64::INFINITY;
     for set in 1..=all {
         let is_new = set & done == 0;
-        let holds = |place: usize| set >> place & 1 == 0 || graph.before[place].iter().all(|one| (set | done) >> one & 1 == 1);
+        let holds =
+            |place: usize| set >> place & 1 == 0 || graph.before[place].iter().all(|one| (set | done) >> one & 1 == 1);
         if is_new && (0..graph.demands.len()).all(holds) {
             best = best.min(stage_ns(graph, set, costs) + brute(graph, done | set, costs));
         }
@@ -130,7 +131,12 @@ fn chains_have_as_many_states_as_they_must() {
 
 #[test]
 fn what_gains_by_cores_runs_alone_and_what_does_not_beside() {
-    let of = |alone_ns: [f64; 2]| Demand { alone_ns: alone_ns.to_vec(), bytes: 0.0, footprint_bytes: 0.0, reused_bytes: 0.0 };
+    let of = |alone_ns: [f64; 2]| Demand {
+        alone_ns: alone_ns.to_vec(),
+        bytes: 0.0,
+        footprint_bytes: 0.0,
+        reused_bytes: 0.0,
+    };
     // 0 → (1, 2) → 3, where 1 and 2 gain nothing by a second core.
     let graph = Graph {
         demands: vec![of([10.0, 5.0]), of([8.0, 8.0]), of([8.0, 8.0]), of([10.0, 5.0])],
@@ -160,7 +166,8 @@ fn wide_and_long_graphs_are_planned_along_a_beam() {
 
 #[test]
 fn nonsense_is_refused() {
-    let refused = |graph: &Graph, cores| stages(graph, &costs(cores, 1.0, 0.0), &Limits::default()).expect_err("nonsense");
+    let refused =
+        |graph: &Graph, cores| stages(graph, &costs(cores, 1.0, 0.0), &Limits::default()).expect_err("nonsense");
     let nothing = Graph { demands: vec![], before: vec![] };
     assert_eq!(refused(&nothing, 1).to_string(), "there is no operator to plan for");
     let machine = costs(1, 1.0, 0.0).machine;
