@@ -21,7 +21,7 @@ pub fn run(arguments: &CotuneOf) -> Result<u8> {
     let Some(host) = &known.host else {
         return Err(Error::Query("schedules come from records: give --data STORE".to_owned()));
     };
-    let machine = known.machine(cores)?;
+    let (machine, crowding) = (known.machine(cores)?, host.crowding(cores));
     let mut schedules: Vec<Vec<(String, Vec<Time>)>> = Vec::new();
     let mut demands = Vec::new();
     for text in &arguments.op {
@@ -34,7 +34,7 @@ pub fn run(arguments: &CotuneOf) -> Result<u8> {
                  --modelsource simple --modelname {text} --threads {threads}`"
             )));
         }
-        demands.push(found.iter().map(|(_, times)| demand(&task, times, &machine)).collect());
+        demands.push(found.iter().map(|(_, times)| demand(&task, times, &machine, &crowding)).collect());
         schedules.push(found);
     }
     let found = cotune(&machine, &demands).map_err(|error| Error::Query(error.to_string()))?;

@@ -53,8 +53,9 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     let graph = passes::simplify(graph).map_err(refused)?;
     let cut = models::plan(&graph, Fuse::Epilogue).map_err(refused)?;
     let of_tasks = times.of(&cut.tasks, machine.cores)?;
-    let demands =
-        cut.calls.iter().map(|call| demand(&cut.tasks[call.task].task, &of_tasks[call.task], machine)).collect();
+    let crowding = times.host.map_or_else(|| vec![1.0; machine.cores], |host| host.crowding(machine.cores));
+    let of_call = |call: &models::Call| demand(&cut.tasks[call.task].task, &of_tasks[call.task], machine, &crowding);
+    let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
     let found = planners::stages::stages(&asked, &Costs { machine: *machine, barrier_ns }, &Limits::default())
         .map_err(|error| Error::Query(error.to_string()))?;

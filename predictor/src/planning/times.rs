@@ -109,6 +109,17 @@ impl Host {
         Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes }
     }
 
+    /// How many times longer operators take on each number of cores up to so many when the others are busy, too: what a core
+    /// does while it alone is awake, over what it does beside all others.
+    pub fn crowding(&self, cores: usize) -> Vec<f64> {
+        let of_one = |cores: usize| self.peaks.flops_per_second(cores as f64).map(|rate| rate / cores as f64);
+        let factor = |own: usize| match (of_one(own), of_one(cores)) {
+            (Some(alone), Some(beside)) if beside > 0.0 => (alone / beside).max(1.0),
+            _ => 1.0,
+        };
+        (1..=cores).map(factor).collect()
+    }
+
     /// The schedules that were measured of a task on every number of threads up to so many, the fastest on all first.
     pub fn schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
         let hash = task.hash();
@@ -166,13 +177,13 @@ impl Times<'_> {
     }
 }
 
-/// What a task asks of a machine where it takes these times: it moves its bytes from memory only where they do not fit the last
-/// cache.
-pub fn demand(task: &Task, times: &[Time], machine: &Machine) -> Demand {
+/// What a task asks of a machine where it takes these times alone, and so many times longer while other cores are busy. It
+/// moves its bytes from memory only where they do not fit the last cache.
+pub fn demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
     let bytes = task.work().map_or(0.0, |work| work.bytes() as f64);
     let is_resident = bytes <= machine.cache_bytes;
     Demand {
-        alone_ns: times.iter().map(|time| time.time_ns).collect(),
+        alone_ns: times.iter().zip(crowding).map(|(time, factor)| time.time_ns * factor).collect(),
         bytes: if is_resident { 0.0 } else { bytes },
         footprint_bytes: bytes,
         reused_bytes: if is_resident { bytes } else { 0.0 },

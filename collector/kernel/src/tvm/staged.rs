@@ -3,7 +3,6 @@
 //! All that a run needs is there before it: who leads what, and where each group says how it went.
 
 use super::call::TvmError;
-use super::network::Calls;
 use super::team::{Crew, Team};
 use models::stages::Stage;
 use std::sync::Mutex;
@@ -29,13 +28,6 @@ struct ReadyStage {
     calls: Vec<Vec<usize>>,
     failures: Vec<Mutex<Option<TvmError>>>,
 }
-
-/// What groups share while they run.
-struct Shared<'a, 'b>(&'a Calls<'b>);
-
-// SAFETY: a run only calls functions of loaded code on tensors that were looked at before. Both are reference-counted with
-// atomic counts, calling changes neither, and where one group writes nobody beside it reads or writes.
-unsafe impl Sync for Shared<'_, '_> {}
 
 impl Staging {
     /// Threads for these stages, one on each of these CPUs; the thread that calls is the first of them.
@@ -65,13 +57,14 @@ impl Staging {
         Ok(Staging { team: Team::new(cpus, layers)?, stages })
     }
 
-    /// Runs all stages once.
-    pub(super) fn run(&self, calls: &Calls<'_>) -> Result<(), TvmError> {
-        let shared = Shared(calls);
+    /// Runs all stages once, each call by this function.
+    pub(super) fn run<F>(&self, run_one: &F) -> Result<(), TvmError>
+    where
+        F: Fn(usize) -> Result<(), TvmError> + Sync,
+    {
         for stage in &self.stages {
             self.team.side_by_side(&stage.crews, &|group| {
-                let shared = &shared;
-                if let Some(error) = stage.calls[group].iter().find_map(|&call| shared.0.run_one(call).err()) {
+                if let Some(error) = stage.calls[group].iter().find_map(|&call| run_one(call).err()) {
                     *stage.failures[group].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
                 }
             });

@@ -175,3 +175,42 @@ fn nonsense_is_refused() {
     assert!(refused(&circle, 1).to_string().contains("wait for each other, or for themselves"));
     assert_eq!(refused(&circle, 0).to_string(), "there is no core to plan for");
 }
+
+/// A network of blocks: one operator, then branches of one to three, then one that joins them.
+fn blocks(draws: &mut ChaCha8Rng, count: usize, cores: usize) -> Graph {
+    let mut graph = drawn(draws, count, cores, 0.0);
+    let mut last = 0;
+    let mut next = 1;
+    while next + 8 < count {
+        let mut ends = Vec::new();
+        for length in [1, 2, 3, 1] {
+            let mut before = last;
+            for _ in 0..length {
+                graph.before[next] = vec![before];
+                before = next;
+                next += 1;
+            }
+            ends.push(before);
+        }
+        graph.before[next] = ends;
+        last = next;
+        next += 1;
+    }
+    (next..count).for_each(|one| graph.before[one] = vec![one - 1]);
+    graph
+}
+
+#[test]
+fn networks_of_blocks_are_planned_exactly() {
+    let mut draws = ChaCha8Rng::seed_from_u64(200);
+    for cores in [2, 4] {
+        let graph = blocks(&mut draws, 200, cores);
+        let costs = costs(cores, 4.0, 1.0);
+        let start = std::time::Instant::now();
+        let found = stages(&graph, &costs, &Limits::default()).expect("stages");
+        // For whoever measures: nothing depends on it.
+        eprintln!("200 operators on {cores} cores: {:?}, {} states", start.elapsed(), found.states);
+        laws(&graph, &found, &costs);
+        assert!(found.is_exact && found.time_ns < found.sequential_ns, "{} {}", found.time_ns, found.sequential_ns);
+    }
+}
