@@ -18,6 +18,7 @@ pub mod infer;
 pub mod names;
 pub mod operator;
 pub mod partner;
+pub mod stages;
 pub mod symbolic;
 pub mod task;
 pub mod text;
@@ -33,6 +34,7 @@ pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, Val
 pub use operator::{
     BinaryOp, Border, Class, CompareOp, Op, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp, Windows,
 };
+pub use stages::{Parallel, StagePlan};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
 pub use variation::variation;

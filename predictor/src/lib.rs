@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod explain;
 pub mod knee;
 pub mod pages;
+pub mod planning;
 pub mod probe;
 pub mod queries;
 pub mod serve;

@@ -267,10 +267,15 @@ impl ModelSource {
 
 /// The operators of a neural network of any source; the number of tokens is that of transformers.
 pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Result<Vec<Operator>> {
+    of_graph(&graph_of(source, name, batch, tokens)?)
+}
+
+/// The graph of a neural network of any source.
+pub fn graph_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Result<models::Graph> {
     let options = readers::Options { batch, ..readers::Options::default() };
     let file = Path::new(name);
     let graph = match source {
-        ModelSource::Local => return model(name, batch),
+        ModelSource::Local => zoo::build(name, batch),
         ModelSource::Transformers => {
             let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
             transformers::load(name, &options).map(|loaded| loaded.graph)
@@ -279,23 +284,24 @@ pub fn model_of(source: ModelSource, name: &str, batch: i64, tokens: i64) -> Res
         ModelSource::Tflite => readers::tflite::load(file, &options).map(|imported| imported.graph),
         ModelSource::Torch => readers::torch::load(file, &options).map(|imported| imported.graph),
     };
-    of_graph(&graph.map_err(|error| Error::Query(error.to_string()))?)
+    graph.map_err(|error| Error::Query(error.to_string()))
 }
 
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
     let graph = passes::simplify(graph).map_err(refused)?;
-    let tasks = models::tasks(&graph, Fuse::Epilogue).map_err(refused)?;
-    let operator = |found: &models::TaskUse| {
-        let work = work_of(&found.task).map_err(Error::Query)?;
-        Ok(Operator {
-            name: found.task.kind().to_owned(),
-            text: found.task.describe(),
-            work,
-            count: found.places.len() as u64,
-        })
-    };
-    tasks.iter().map(operator).collect()
+    models::tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
+}
+
+/// A task of a neural network.
+pub fn of_task(found: &models::TaskUse) -> Result<Operator> {
+    let work = work_of(&found.task).map_err(Error::Query)?;
+    Ok(Operator {
+        name: found.task.kind().to_owned(),
+        text: found.task.describe(),
+        work,
+        count: found.places.len() as u64,
+    })
 }
 
 /// The numbers in `name=number` pairs with commas between them.

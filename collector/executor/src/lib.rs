@@ -11,4 +11,4 @@ pub mod memory;
 pub mod program;
 
 pub use folder::{Content, FolderError};
-pub use program::{Argument, Call, Place, Port, Program, ProgramError, program};
+pub use program::{Argument, Call, Place, Port, Program, ProgramError, program, staged};

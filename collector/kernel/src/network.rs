@@ -6,8 +6,9 @@
 
 use crate::measuring::ready_this_thread;
 use crate::tvm::network::{Calls, Network};
+use crate::tvm::staged::Staging;
 use crate::tvm::{launch, workspace};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use job::kept::Kept;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, Profiled, RunReply};
@@ -58,6 +59,11 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
     let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
     let has_workspace = job.profile.is_some() && workspace::hook();
+    let stages = content.program.stages.clone();
+    if !stages.is_empty() {
+        // Calls side by side start their tasks on threads of a team.
+        launch::hook().context("TVM's function that starts tasks is not to be found")?;
+    }
     let network = Network::load(process, &content)?;
     // The network has its own copy of everything.
     drop(content);
@@ -66,6 +72,9 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     calls.watched = watched;
     calls.has_threads = hooked.is_some();
     calls.has_workspace = has_workspace;
+    if !stages.is_empty() {
+        calls.staging = Some(Staging::new(&job.cpus, &stages)?);
+    }
     let mut clock = hooked.unwrap_or_default();
     loop {
         network.poison_outputs()?;

@@ -513,6 +513,14 @@ pub enum VariantArgument {
     Openvino,
     /// PyTorch's library, operator by operator as its users run a model; see `docs/torch.md`
     Torch,
+    /// Our code with operators side by side, as `--plan` says
+    Plan,
+    /// Our code, one operator after the other on all cores, by the threads that run plans
+    Sequential,
+    /// Our code with what is ready at once side by side, on cores of their own
+    Stream,
+    /// Our code with what is ready at once side by side, each on all cores
+    Full,
 }
 
 /// How ways to run a model are compared.
@@ -527,6 +535,9 @@ pub struct ModelCompare {
     /// number of threads
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
+    /// The plan of `--variant plan`, which `oppredict plan` made for this model, machine and number of threads
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -634,6 +645,12 @@ pub struct ModelRun {
     /// Write a record of the kind `network` to this store, which is made if needed; each run is one more attempt
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
+    /// Run operators side by side as this plan says, which `oppredict plan` made for this model, machine and number of threads
+    #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
+    pub plan: Option<PathBuf>,
+    /// Run operators side by side by a rule, without a plan
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub parallel: Option<ParallelArgument>,
     /// Do not compare the outputs with the reference, which takes long for large models
     #[arg(long)]
     pub no_check: bool,
@@ -643,6 +660,17 @@ pub struct ModelRun {
     /// Print one JSON document as the last line of stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// How operators share the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ParallelArgument {
+    /// One operator after the other on all cores
+    Sequential,
+    /// What is ready at once side by side, each group on cores of its own
+    Stream,
+    /// What is ready at once side by side, each on all cores
+    Full,
 }
 
 /// How a model is looked at.

@@ -3,13 +3,13 @@
 use super::arguments::{Given, ModelCompare, Sweep, VariantArgument};
 use super::failure::Failure;
 use super::whole::{Asked, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, paper, print, print_json, settings, staging};
 use crate::network::{self, Best, Comparison};
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
 use measure::statistics::summarise;
 use measure::{Method, Plan, Ratio};
-use models::Task;
+use models::{Parallel, StagePlan, Task};
 use report::{Table, duration, figures, or_unknown, words};
 use serde::Serialize;
 
@@ -24,12 +24,21 @@ impl VariantArgument {
             VariantArgument::Onnxruntime => "onnxruntime",
             VariantArgument::Openvino => "openvino",
             VariantArgument::Torch => "torch",
+            VariantArgument::Plan => "plan",
+            VariantArgument::Sequential => Parallel::Sequential.name(),
+            VariantArgument::Stream => Parallel::Stream.name(),
+            VariantArgument::Full => Parallel::Full.name(),
         }
     }
 
     fn engine(self) -> Engine {
         match self {
-            VariantArgument::Default | VariantArgument::Best => Engine::Program,
+            VariantArgument::Default
+            | VariantArgument::Best
+            | VariantArgument::Plan
+            | VariantArgument::Sequential
+            | VariantArgument::Stream
+            | VariantArgument::Full => Engine::Program,
             VariantArgument::Onnxruntime => Engine::OnnxRuntime,
             VariantArgument::Openvino => Engine::OpenVino,
             VariantArgument::Torch => Engine::Torch,
@@ -80,6 +89,8 @@ pub struct Wanted<'a> {
     pub variants: &'a [VariantArgument],
     /// The schedules of `best`.
     pub best: Option<&'a Best>,
+    /// The stages of `plan`.
+    pub plan: Option<&'a StagePlan>,
 }
 
 /// A way to run the model that is ready.
@@ -107,7 +118,9 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         may_use_gpu: false,
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store)).transpose()?;
-    let variants = make(&Wanted { variants: &wanted, best: best.as_ref() }, &mut whole)?;
+    let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
+    let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
+    let variants = make(&wanted, &mut whole)?;
     let _exclusive = machine::exclusive(arguments.wait)?;
     let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
@@ -120,7 +133,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
 
 /// Makes every way ready.
 pub fn make(wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Vec<Variant>> {
-    wanted.variants.iter().map(|&variant| made(variant, wanted.best, whole)).collect()
+    wanted.variants.iter().map(|&variant| made(variant, wanted, whole)).collect()
 }
 
 /// Times them in turns.
@@ -146,6 +159,18 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
     if let Some(place) = (1..wanted.len()).find(|place| wanted[..*place].contains(&wanted[*place])) {
         return Err(Failure::usage(format!("`--variant {}` is given twice", wanted[place].name())));
     }
+    match (wanted.contains(&VariantArgument::Plan), &arguments.plan) {
+        (true, None) => {
+            return Err(Failure::usage("`--variant plan` needs a plan")
+                .with_hint("give `--plan FILE`; `oppredict plan --model M --data STORE --out FILE` makes one"));
+        }
+        (false, Some(_)) => {
+            return Err(
+                Failure::usage("`--plan` is for `--variant plan`").with_hint("add `--variant plan`, or leave it out")
+            );
+        }
+        _ => {}
+    }
     match (wanted.contains(&VariantArgument::Best), &arguments.store) {
         (true, None) => Err(Failure::usage("`--variant best` needs a store with measured schedules")
             .with_hint("give `--store DIR`; a store is made by `opcollect --modelname … --store DIR`")),
@@ -157,18 +182,26 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<VariantArgument>> {
 }
 
 /// Builds a variant, or writes its file.
-fn made(argument: VariantArgument, best: Option<&Best>, whole: &mut Whole) -> Result<Variant> {
+fn made(argument: VariantArgument, wanted: &Wanted<'_>, whole: &mut Whole) -> Result<Variant> {
+    whole.stages = match argument {
+        VariantArgument::Plan => wanted.plan.cloned(),
+        VariantArgument::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)?),
+        VariantArgument::Stream => Some(staging::by_rule(Parallel::Stream, whole)?),
+        VariantArgument::Full => Some(staging::by_rule(Parallel::Full, whole)?),
+        _ => None,
+    };
     let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());
     let folder = whole.new_folder(&name)?;
     let (mut tasks, mut tasks_found) = (None, None);
-    match (argument, best) {
+    match (argument, wanted.best) {
         (VariantArgument::Best, Some(best)) => {
             tasks_found = Some(best.found());
             tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
         }
         (VariantArgument::Onnxruntime | VariantArgument::Openvino, _) => whole.write_onnx(&folder)?,
         (VariantArgument::Torch, _) => whole.write_tasks(&folder)?,
-        (VariantArgument::Default | VariantArgument::Best, _) => {
+        // Plans are of times of the default schedules.
+        _ => {
             let choose = |task: &Task| network::default_schedule(task, &target);
             tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);
         }

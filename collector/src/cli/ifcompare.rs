@@ -101,7 +101,7 @@ fn on_threads(whole: &mut Whole, store: &Path) -> Result<Option<Report>> {
     if best.found() == 0 {
         return Ok(None);
     }
-    let wanted = Wanted { variants: &[VariantArgument::Default, VariantArgument::Best], best: Some(&best) };
+    let wanted = Wanted { variants: &[VariantArgument::Default, VariantArgument::Best], best: Some(&best), plan: None };
     let variants = compare::make(&wanted, whole)?;
     compare::time(variants, ROUNDS, whole).map(Some)
 }

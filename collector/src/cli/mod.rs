@@ -41,6 +41,7 @@ mod replay;
 mod runs;
 mod settings;
 mod sharing;
+mod staging;
 mod status;
 mod stores;
 mod tpu;

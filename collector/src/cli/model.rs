@@ -5,14 +5,15 @@ use super::failure::{Failure, chain};
 use super::keeping::{Keeping, Kept};
 use super::runs::Runs;
 use super::whole::{Asked, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, print, print_json, settings, staging};
 use crate::campaign::{Config, record};
 use crate::network::{self, Comparison};
 use datasets::{Outcome, Record, RowError, ScheduleSource};
 use executor::Program;
 use job::{Measured, RunReply};
 use measure::{Method, Plan};
-use models::Task;
+use models::stages::Promise;
+use models::{Parallel, StagePlan, Task};
 use reference::Tensor;
 use report::{between, duration};
 use serde::Serialize;
@@ -48,6 +49,15 @@ struct Report<'a> {
     peak_memory_bytes: u64,
     check: Option<Comparison>,
     record: Option<Kept>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel: Option<Parallel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stages: Option<usize>,
+    /// Groups side by side at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promised: Option<Promise>,
     warnings: Vec<String>,
 }
 
@@ -66,6 +76,11 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         engines: &[],
         may_use_gpu: true,
     })?;
+    whole.stages = match (&arguments.plan, arguments.parallel) {
+        (Some(path), _) => Some(staging::read(path, &whole)?),
+        (None, Some(parallel)) => Some(staging::by_rule(parallel.into(), &whole)?),
+        (None, None) => None,
+    };
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
     let config = &whole.runs.config;
@@ -109,6 +124,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         measured: &measured,
         check,
         kept,
+        stages: whole.stages.as_ref(),
     };
     tell(&ran, &found, arguments.running.output.as_deref(), arguments.json)
 }
@@ -143,6 +159,8 @@ pub struct Ran<'a> {
     pub check: Option<Comparison>,
     /// Where its record is.
     pub kept: Option<Kept>,
+    /// Which calls ran side by side.
+    pub stages: Option<&'a StagePlan>,
 }
 
 /// Says how a program ran, and writes what it answered.
@@ -199,6 +217,10 @@ fn report<'a>(ran: &Ran<'a>) -> Report<'a> {
         peak_memory_bytes: measured.peak_memory_bytes,
         check: ran.check,
         record: ran.kept.clone(),
+        parallel: ran.stages.map(|stages| stages.parallel),
+        stages: ran.stages.map(|stages| stages.stages.len()),
+        width: ran.stages.map(StagePlan::width),
+        promised: ran.stages.and_then(|stages| stages.promise),
         warnings: m.warnings.iter().map(ToString::to_string).collect(),
     }
 }
@@ -230,6 +252,13 @@ fn describe(report: &Report<'_>) -> String {
         duration(report.p95_ns),
         report.n
     ));
+    if let (Some(parallel), Some(stages), Some(width)) = (report.parallel, report.stages, report.width) {
+        let promised = report.promised.map(|promise| {
+            format!("; promised {} ({})", duration(promise.time_ns), between(promise.low_ns, promise.high_ns))
+        });
+        let (name, promised) = (parallel.name(), promised.unwrap_or_default());
+        lines.push(format!("  plan        {name}: {stages} stages, up to {width} groups side by side{promised}"));
+    }
     lines.push(format!("  first run   {}", duration(report.first_run_ns as f64)));
     lines.push(format!(
         "  memory      {} of activations (at least {}), {} of constants, {} the whole process",

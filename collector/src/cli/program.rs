@@ -205,6 +205,7 @@ pub fn run(
         measured: &measured,
         check,
         kept: None,
+        stages: None,
     };
     model::tell(&ran, &found, arguments.running.output.as_deref(), as_json)
 }

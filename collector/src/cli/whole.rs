@@ -19,7 +19,7 @@ use job::target::{Kind, Target, is_cuda};
 use job::{Engine, NetworkJob};
 use measure::Method;
 use measure::host::Facts;
-use models::{Graph, Plan, Task};
+use models::{Graph, Plan, StagePlan, Task};
 use profile::Profile;
 use reference::Tensor;
 use runtimes::{onnxruntime, openvino};
@@ -33,6 +33,8 @@ pub struct Whole {
     pub graph: Graph,
     pub expected: Option<Vec<Tensor>>,
     pub runs: Runs,
+    /// Which calls run side by side from now on, where some do.
+    pub stages: Option<StagePlan>,
     /// The model as its source has it, before anything was simplified.
     source: Graph,
     plan: Plan,
@@ -94,7 +96,7 @@ impl Whole {
             None
         };
         runs.give(&inputs)?;
-        Ok(Whole { request, target, graph, expected, runs, source: loaded.graph, plan, constants })
+        Ok(Whole { request, target, graph, expected, runs, stages: None, source: loaded.graph, plan, constants })
     }
 
     /// Builds the model into a folder, each task by the schedule that is chosen for it.
@@ -107,7 +109,15 @@ impl Whole {
         let mut done = || progress.hear(&Event::Built);
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         let bench = &mut self.runs.workers;
-        let made = network::make(&mut numbers, &self.plan, &self.target, choose, bench, &mut done, folder);
+        let made = network::make(
+            &mut numbers,
+            (&self.plan, self.stages.as_ref()),
+            &self.target,
+            choose,
+            bench,
+            &mut done,
+            folder,
+        );
         progress.finish();
         made
     }
@@ -147,6 +157,7 @@ impl Whole {
             target: &self.target,
             cpus: &self.runs.cpus,
             method,
+            stages: self.stages.as_ref(),
         }
     }
 
@@ -190,6 +201,11 @@ impl Whole {
     pub fn write_tasks(&self, folder: &Path) -> Result<()> {
         let mut numbers = Numbers::of(&self.graph, &self.constants);
         network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
+    }
+
+    /// Its calls.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// What runs its program.

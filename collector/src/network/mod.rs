@@ -18,11 +18,11 @@ pub use portable::Portable;
 
 use bench::{Bench, Build};
 use executor::program::Numbers;
-use executor::{FolderError, Program, ProgramError, folder, program};
+use executor::{FolderError, Program, ProgramError, folder, program, staged};
 use job::space::{Schedule, space};
 use job::target::Target;
 use job::{Artifact, BuildJob, Packing};
-use models::{Plan, Task, TensorType};
+use models::{Plan, StagePlan, Task, TensorType};
 use reference::Tensor;
 use std::path::{Path, PathBuf};
 
@@ -75,10 +75,11 @@ pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
     Schedule::Template { knobs: space(task, &target.machine).default }
 }
 
-/// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder.
+/// Builds every task of a model that was cut into calls, and writes its program with the constants into a folder; its calls run
+/// one after the other, or side by side as a plan of stages says.
 pub fn make(
     numbers: &mut Numbers<'_>,
-    plan: &Plan,
+    (plan, stages): (&Plan, Option<&StagePlan>),
     target: &Target,
     choose: &dyn Fn(&Task) -> Schedule,
     bench: &mut dyn Bench,
@@ -109,7 +110,10 @@ pub fn make(
         return Err(NetworkError::Build { task: one.task.describe(), place, why });
     }
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
-    let program = program(numbers.graph, plan, &packings)?;
+    let program = match stages {
+        None => program(numbers.graph, plan, &packings)?,
+        Some(stages) => staged(numbers.graph, plan, &packings, stages)?,
+    };
     let texts: Vec<_> = artifacts.iter().map(Artifact::code).collect();
     let codes: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;

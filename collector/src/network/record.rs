@@ -9,7 +9,8 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use job::target::Target;
 use measure::Method;
-use models::{Graph, Plan, TensorType, ValueId};
+use models::stages::calls_hash;
+use models::{Graph, Plan, StagePlan, TensorType, ValueId};
 use std::collections::BTreeMap;
 use worker::Fault;
 
@@ -31,6 +32,8 @@ pub struct Attempt<'a> {
     pub cpus: &'a [usize],
     /// How it is measured.
     pub method: &'a Method,
+    /// Which calls run side by side, where some do.
+    pub stages: Option<&'a StagePlan>,
 }
 
 /// All that is known before a model is built, added to the columns of the machine.
@@ -40,6 +43,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     let (inputs, outputs) = (types(&graph.inputs), types(&graph.outputs));
     let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
     let by_task: BTreeMap<&str, &Schedule> = hashes.iter().map(String::as_str).zip(*schedules).collect();
+    let staged = attempt.stages.map(|stages| format!("{}\n", serde_json::json!(stages.stages)));
     let own = Revisions::own();
     let revisions: Vec<_> =
         plan.tasks.iter().zip(*schedules).map(|(one, schedule)| own.of(&one.task, target.kind, schedule)).collect();
@@ -48,7 +52,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         model_name: Some(model.label()),
         batch: model.batch,
         place_count: Some(1),
-        task_hash: identity(graph, plan, &hashes),
+        task_hash: calls_hash(graph, plan),
         op_kind: NETWORK.to_owned(),
         op_name: NETWORK.to_owned(),
         op_text: describe(graph, plan, &inputs, &outputs),
@@ -56,7 +60,10 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         // A row has one output; of several none is the model's.
         output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
         dtype: inputs.first().map(|ty| ty.dtype.name().to_owned()),
-        schedule_hash: Some(hash(by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())))),
+        schedule_hash: Some(hash(
+            by_task.iter().map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged),
+        )),
+        parallel_type: attempt.stages.map(|stages| stages.parallel.name().to_owned()),
         schedule_source: Some(attempt.source),
         schedule: Some(Json::new(&by_task)?),
         code_revision: Some(hash(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),
@@ -74,14 +81,6 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
     record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
     record.key = record.experiment_key();
     Ok(record)
-}
-
-/// What a model does, by its tasks as it calls them, whatever its weights are.
-fn identity(graph: &Graph, plan: &Plan, hashes: &[String]) -> String {
-    let ids = |ids: &[ValueId]| ids.iter().map(|id| format!(" {}", id.0)).collect::<String>();
-    let calls = plan.calls.iter();
-    let calls = calls.map(|call| format!("{}{} = {}\n", hashes[call.task], ids(&call.arguments), call.result.0));
-    hash(calls.chain([format!("{} -> {}\n", ids(&graph.inputs), ids(&graph.outputs))]))
 }
 
 /// 32 hexadecimal digits of some lines.

@@ -40,6 +40,23 @@ Examples:
   oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
   oppredict eval --data opcollect-data --gate cpu.opp";
 
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  opcollect --modelsource local --modelname inception-v3 --schedules 1 --threads 1,2 --store times
+  oppredict plan --model inception-v3 --data times --threads 2 --out inception.plan --html lanes.html
+  opcollect model run --modelsource local --modelname inception-v3 --plan inception.plan";
+
+const PLACE_EXAMPLES: &str = "\
+Examples:
+  oppredict place --times times.csv --off 10
+  oppredict place --model googlenet --predictor gpus.opp --device A100 --device T4 --link-us 10 --link-gb-per-s 12";
+
+const COTUNE_EXAMPLES: &str = "\
+Examples:
+  opcollect --modelsource simple --modelname matmul:m=512,n=512,k=512 --threads 1,2 --store times
+  opcollect --modelsource simple --modelname softmax:shape=64x1000 --threads 1,2 --store times
+  oppredict cotune --op matmul:m=512,n=512,k=512 --op softmax:shape=64x1000 --data times --threads 2";
+
 /// Predict operator times from a dataset, and say how sure the prediction is.
 #[derive(Debug, Parser)]
 #[command(name = "oppredict", version, after_help = EXAMPLES)]
@@ -72,6 +89,18 @@ pub enum Command {
     Explain(Explain),
     /// Find where more threads, or larger tiles, stop to pay
     Knee(KneeOf),
+    /// Say how a model is best run: one operator after the other or side by side, and how long it takes
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(PlanOf),
+    /// Cut a model into stages of groups that run side by side
+    #[command(after_help = PLAN_EXAMPLES)]
+    Stages(PlanOf),
+    /// Put operators on devices, with a certificate that none wants to move
+    #[command(after_help = PLACE_EXAMPLES)]
+    Place(PlaceOf),
+    /// Choose schedules and threads of operators that run together
+    #[command(after_help = COTUNE_EXAMPLES)]
+    Cotune(CotuneOf),
     /// Answer questions over HTTP on this machine
     Serve(Serve),
     /// Write a predictor's trees as XGBoost's JSON, or take them from there
@@ -410,6 +439,125 @@ pub struct KneeOf {
     /// Write the curves for the browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where times of operators come from.
+#[derive(Clone, Debug, Args)]
+pub struct TimesOf {
+    /// Store with records of this machine, at every number of threads up to --threads; what was measured is not predicted
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// File that `train` wrote, for what was not measured
+    #[arg(long, value_name = "FILE")]
+    pub predictor: Option<PathBuf>,
+    /// Class of hosts, where the store has several; without --data, the predictor's device
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+    /// Device of the predictor beside --data; may be left out where it learned from only one
+    #[arg(long, value_name = "NAME", requires_all = ["predictor", "data"])]
+    pub device: Option<String>,
+}
+
+/// What to plan.
+#[derive(Clone, Debug, Args)]
+pub struct PlanOf {
+    /// Neural network: a name of the zoo such as `inception-v3`, or what --modelsource says
+    #[arg(long, value_name = "NAME")]
+    pub model: String,
+    /// Where --model comes from: the zoo, configurations of transformers, or a file
+    #[arg(long, value_enum, default_value = "local", value_name = "SOURCE")]
+    pub modelsource: ModelSource,
+    /// Tokens of a transformer's sequence
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    pub sequence: i64,
+    /// Batch size
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batchsize: i64,
+    /// Where times come from.
+    #[command(flatten)]
+    pub times: TimesOf,
+    /// Cores to plan for
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Microseconds that starting groups side by side and waiting for them costs [default: 1]
+    #[arg(long, value_name = "TIME")]
+    pub barrier_us: Option<f64>,
+    /// Write the plan for `opcollect model run --plan`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write the lanes for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to place.
+#[derive(Clone, Debug, Args)]
+pub struct PlaceOf {
+    /// Table of times in nanoseconds: `operator,DEVICE,DEVICE…`, an operator a line, whoever measured or simulated them
+    #[arg(long = "times", value_name = "FILE", conflicts_with_all = ["model", "predictor"])]
+    pub table: Option<PathBuf>,
+    /// Neural network whose operators wait for each other
+    #[arg(long, value_name = "NAME", requires = "predictor")]
+    pub model: Option<String>,
+    /// Where --model comes from: the zoo, configurations of transformers, or a file
+    #[arg(long, value_enum, default_value = "local", value_name = "SOURCE")]
+    pub modelsource: ModelSource,
+    /// Tokens of a transformer's sequence
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    pub sequence: i64,
+    /// Batch size
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batchsize: i64,
+    /// File that `train` wrote, from records of all devices
+    #[arg(long, value_name = "FILE")]
+    pub predictor: Option<PathBuf>,
+    /// Device of the predictor, repeatable; all of them if left out
+    #[arg(long, value_name = "NAME")]
+    pub device: Vec<String>,
+    /// Microseconds that any transfer between two devices takes
+    #[arg(long, default_value_t = 0.0, value_name = "TIME")]
+    pub link_us: f64,
+    /// Gigabytes per second between two devices
+    #[arg(long, default_value_t = 10.0, value_name = "RATE")]
+    pub link_gb_per_s: f64,
+    /// Power of a device at work, as DEVICE=WATTS; repeatable, for all devices or none
+    #[arg(long, value_name = "DEVICE=WATTS")]
+    pub watts: Vec<String>,
+    /// Microseconds that a joule is worth
+    #[arg(long, default_value_t = 0.0, value_name = "PRICE", requires = "watts")]
+    pub price_us_per_j: f64,
+    /// Percent that any time may be off, either way; says what is promised then
+    #[arg(long, value_name = "PERCENT")]
+    pub off: Option<f64>,
+    /// Write what each operator pays on each device for the browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// End with one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What runs together.
+#[derive(Clone, Debug, Args)]
+pub struct CotuneOf {
+    /// Operator such as `matmul:m=512,n=512,k=512`; two to four
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub op: Vec<String>,
+    /// Where times come from.
+    #[command(flatten)]
+    pub times: TimesOf,
+    /// Cores that they share
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Schedules of each operator that are considered, the fastest on all cores first
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub schedules: usize,
     /// End with one JSON document
     #[arg(long)]
     pub json: bool,

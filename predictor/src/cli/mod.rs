@@ -8,9 +8,12 @@
 mod adapt;
 mod arguments;
 mod correlate;
+mod cotune;
 mod eval;
 mod explain;
 mod knee;
+mod place;
+mod plan;
 mod predict;
 mod serve;
 mod train;
@@ -40,6 +43,10 @@ pub fn run() -> ExitCode {
         Command::Correlate(arguments) => correlate::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Knee(arguments) => knee::run(&arguments),
+        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Stages(arguments) => plan::stages(&arguments),
+        Command::Place(arguments) => place::run(&arguments),
+        Command::Cotune(arguments) => cotune::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Xgboost(arguments) => train::exchange(&arguments),
         Command::Features => features(),

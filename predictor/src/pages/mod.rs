@@ -4,11 +4,15 @@ mod curve;
 mod evaluation;
 mod evaluation_charts;
 mod heat_map;
+mod lanes;
+mod placement;
 mod swarm;
 
 pub use curve::{curves, summary};
 pub use evaluation::evaluation;
 pub use heat_map::{SIGNIFICANT, heat_map};
+pub use lanes::lanes;
+pub use placement::placement;
 pub use swarm::swarms;
 
 use report::page::escaped as escape;

@@ -158,6 +158,9 @@ fn intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// More cores than a machine has.
+const CORES_MOST: usize = 1 << 16;
+
 /// What a file may say of a model's memory: beyond this nothing can be run anyway.
 const BYTES_MAX: u64 = 1 << 46;
 
@@ -190,7 +193,24 @@ fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) 
             return Err(format!("the call at `{}` writes what is only read", call.scope));
         }
     }
-    Ok(())
+    check_stages(program)
+}
+
+/// Whether stages run each call once, on cores that can be.
+fn check_stages(program: &Program) -> std::result::Result<(), String> {
+    if program.stages.is_empty() {
+        return Ok(());
+    }
+    let groups = || program.stages.iter().flat_map(|stage| &stage.groups);
+    if groups().any(|group| group.cores.is_empty() || group.cores.iter().any(|core| *core >= CORES_MOST)) {
+        return Err(format!("a group has no core, or one above {CORES_MOST}"));
+    }
+    let mut calls: Vec<usize> = groups().flat_map(|group| &group.calls).copied().collect();
+    calls.sort_unstable();
+    match calls.into_iter().eq(0..program.calls.len()) {
+        true => Ok(()),
+        false => Err("its stages do not run each call once".to_owned()),
+    }
 }
 
 /// Whether the elements of a tensor lie inside of what is there.

@@ -1,27 +1,29 @@
 //! When intermediate tensors live: from the call that makes them to the last that reads them.
 
 use super::parts::Parts;
+use super::staged::{Span, in_turns};
 use super::{Result, Values};
 use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// What calls make and other calls read, each from the call of the plan that makes it to the last that reads it.
-pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan) -> Vec<(ValueId, Lifetime)> {
+/// What calls make and other calls read, each from the call of the plan that makes it to the last that reads it, and where those
+/// run beside others, from the first of them to the last.
+pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> Vec<(ValueId, Lifetime)> {
     let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
     let mut index_of: HashMap<ValueId, usize> = HashMap::new();
     let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
     for (place, call) in plan.calls.iter().enumerate() {
         for id in call.arguments.iter().chain([&call.result]) {
             if let Some(index) = index_of.get(&parts.whole(values.root(*id)).0) {
-                lifetimes[*index].1.last = place;
+                lifetimes[*index].1.last = spans[place].last;
             }
         }
         let (made, _) = parts.whole(values.root(call.result));
         if !is_output.contains(&made) && !index_of.contains_key(&made) {
             let bytes = values.ty(made).bytes().expect("all sizes are numbers");
             index_of.insert(made, lifetimes.len());
-            lifetimes.push((made, Lifetime { bytes, first: place, last: place }));
+            lifetimes.push((made, Lifetime { bytes, first: spans[place].first, last: spans[place].last }));
         }
     }
     lifetimes
@@ -42,5 +44,5 @@ pub fn lifetimes(graph: &Graph, plan: &Plan) -> Result<Vec<Lifetime>> {
     }
     let by_calls =
         |(_, one): (ValueId, Lifetime)| Lifetime { first: first_of[one.first], last: last_of[one.last], ..one };
-    Ok(alive(&values, &parts, plan).into_iter().map(by_calls).collect())
+    Ok(alive(&values, &parts, plan, &in_turns(plan)).into_iter().map(by_calls).collect())
 }

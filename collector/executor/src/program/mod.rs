@@ -6,6 +6,7 @@
 
 mod alive;
 mod parts;
+mod staged;
 
 pub use alive::lifetimes;
 
@@ -13,10 +14,12 @@ use crate::memory::{Lifetime, layout};
 use alive::alive;
 use job::Packing;
 use models::operator::Class;
-use models::{DType, Graph, Plan, TensorType, ValueId};
+use models::stages::Stage;
+use models::{DType, Graph, Plan, StagePlan, TensorType, ValueId};
 use parts::Parts;
 use reference::Tensor;
 use serde::{Deserialize, Serialize};
+use staged::{Span, Staged, in_turns};
 use std::collections::HashMap;
 
 /// Everything about running a model but its numbers and its code.
@@ -38,6 +41,9 @@ pub struct Program {
     pub activation_bytes: u64,
     /// What of it lives at once at the fullest call: no placement takes less.
     pub least_activation_bytes: u64,
+    /// Which calls run side by side; none where all run one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
 }
 
 /// One call of built code.
@@ -115,9 +121,27 @@ type Result<T> = std::result::Result<T, ProgramError>;
 
 /// The program of a graph that was cut into calls, whose tasks' codes want their operands, and last their result, stored so.
 pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<Program> {
+    Ok(made(graph, plan, packings, &in_turns(plan))?.0)
+}
+
+/// The same with calls side by side, as a plan that was checked says.
+pub fn staged(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], stages: &StagePlan) -> Result<Program> {
+    let staged = Staged::of(plan, stages);
+    let (program, place_of) = made(graph, &staged.plan, packings, &staged.spans)?;
+    Ok(Program { stages: staged.stages(&place_of), ..program })
+}
+
+/// A program, and the place in it of each call of the plan that has something to do. `spans` says from which call to which each
+/// runs beside others.
+fn made(
+    graph: &Graph,
+    plan: &Plan,
+    packings: &[Vec<Packing>],
+    spans: &[Span],
+) -> Result<(Program, Vec<Option<usize>>)> {
     let values = Values::of(graph)?;
     let parts = Parts::of(&values, plan);
-    let (activations, memory) = activations(&values, &parts, plan);
+    let (activations, memory) = activations(&values, &parts, plan, spans);
     let mut writer = Writer { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
     writer.places.extend(activations);
     for (index, id) in graph.inputs.iter().enumerate() {
@@ -132,7 +156,9 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
         }
     }
     let mut calls = Vec::with_capacity(plan.calls.len());
-    for (_, call) in plan.calls.iter().enumerate().filter(|(place, _)| !parts.is_done(*place)) {
+    let mut place_of = vec![None; plan.calls.len()];
+    for (place, call) in plan.calls.iter().enumerate().filter(|(place, _)| !parts.is_done(*place)) {
+        place_of[place] = Some(calls.len());
         let stored = &packings[call.task];
         let (found, wanted) = (stored.len(), call.arguments.len() + 1);
         let Some((result, stored)) = stored.split_last().filter(|_| found == wanted) else {
@@ -156,7 +182,7 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
         let place = writer.argument(*id, Packing::Plain)?.place;
         outputs.push(port(id, (place != Place::Output(index)).then_some(place)));
     }
-    Ok(Program {
+    let program = Program {
         name: graph.name.clone(),
         calls,
         inputs,
@@ -165,7 +191,9 @@ pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>]) -> Result<
         codes: plan.tasks.len(),
         activation_bytes: memory.0,
         least_activation_bytes: memory.1,
-    })
+        stages: Vec::new(),
+    };
+    Ok((program, place_of))
 }
 
 /// The values of a graph seen through its views.
@@ -208,8 +236,8 @@ impl<'a> Values<'a> {
 }
 
 /// Places of what calls make and other calls read, and the memory they take: all, and the least.
-fn activations(values: &Values, parts: &Parts, plan: &Plan) -> (Vec<(ValueId, Place)>, (u64, u64)) {
-    let lifetimes = alive(values, parts, plan);
+fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (Vec<(ValueId, Place)>, (u64, u64)) {
+    let lifetimes = alive(values, parts, plan, spans);
     let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
     let found = layout(&only);
     let places = lifetimes.iter().zip(&found.offsets).map(|((id, _), offset)| (*id, Place::Activation(*offset)));

@@ -2,7 +2,40 @@
 
 use super::*;
 use models::fuse::{Fuse, plan};
-use models::{GraphBuilder, Op, UnaryOp};
+use models::{GraphBuilder, Op, Parallel, UnaryOp};
+
+/// Programs whose calls run side by side, by each rule.
+fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
+    let packings: Vec<Vec<Packing>> =
+        plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
+    let of = |parallel| {
+        let stages = StagePlan::by_rule(graph, plan, 3, parallel);
+        assert_eq!(stages.check(graph, plan, 3, "here"), Ok(()));
+        staged(graph, plan, &packings, &stages).expect("a program")
+    };
+    [Parallel::Sequential, Parallel::Stream, Parallel::Full].map(of).to_vec()
+}
+
+/// Whether nothing that runs side by side touches what another group writes.
+fn lie_apart(program: &Program) {
+    let stretch = |argument: &Argument| {
+        let Place::Activation(begins) = argument.place else { return None };
+        let bytes = TensorType::new(argument.dtype, &argument.extents).bytes().expect("a size");
+        Some((begins, begins + bytes))
+    };
+    for stage in &program.stages {
+        for (number, group) in stage.groups.iter().enumerate() {
+            let others = stage.groups.iter().enumerate().filter(|(other, _)| *other != number);
+            let others: Vec<usize> = others.flat_map(|(_, other)| other.calls.iter().copied()).collect();
+            for written in group.calls.iter().filter_map(|&call| stretch(program.calls[call].arguments.last()?)) {
+                let touched = others.iter().flat_map(|&call| &program.calls[call].arguments).filter_map(stretch);
+                for touched in touched {
+                    assert!(written.1 <= touched.0 || touched.1 <= written.0, "{written:?} {touched:?}");
+                }
+            }
+        }
+    }
+}
 
 fn cut(graph: &Graph) -> (Plan, Program) {
     let cut = plan(graph, Fuse::Epilogue).expect("calls");
@@ -71,6 +104,15 @@ fn check(graph: &Graph) -> Program {
     for ((found, wanted), port) in run(graph, &plan, &program, &inputs).iter().zip(&wanted).zip(&program.outputs) {
         assert_eq!(found, wanted, "{}", port.name);
     }
+    for staged in side_by_side(graph, &plan) {
+        lie_apart(&staged);
+        // In the worst order that stages allow: the last group first.
+        let order = staged.stages.iter().flat_map(|stage| stage.groups.iter().rev().flat_map(|group| &group.calls));
+        let calls: Vec<Call> = order.map(|&call| staged.calls[call].clone()).collect();
+        assert_eq!(calls.len(), program.calls.len());
+        let turned = Program { calls, ..staged };
+        assert_eq!(run(graph, &plan, &turned, &inputs), wanted, "in stages");
+    }
     let lifetimes = lifetimes(graph, &plan).expect("numbers");
     assert_eq!(layout(&lifetimes).least_bytes, program.least_activation_bytes, "lifetimes by calls that do something");
     assert!(lifetimes.iter().all(|one| one.first <= one.last && one.last < program.calls.len()));
@@ -83,7 +125,7 @@ fn network(name: &str) -> Graph {
 
 #[test]
 fn small_networks_compute_what_their_graphs_do() {
-    for name in ["mlp", "resnet-18:hw=32", "mobilenet-v2:hw=32"] {
+    for name in ["mlp", "resnet-18:hw=32", "mobilenet-v2:hw=32", "squeezenet-1.1:hw=32"] {
         check(&network(name));
     }
 }
@@ -95,6 +137,8 @@ fn large_networks_take_little_more_memory_than_they_must() {
         let (_, program) = cut(&passes::simplify(&graph).expect("a simple model"));
         let (all, least) = (program.activation_bytes as f64, program.least_activation_bytes as f64);
         assert!(all <= 1.1 * least, "{name}: {all} bytes, {least} at least");
+        let graph = passes::simplify(&graph).expect("a simple model");
+        side_by_side(&graph, &plan(&graph, Fuse::Epilogue).expect("calls")).iter().for_each(lie_apart);
     }
 }
 

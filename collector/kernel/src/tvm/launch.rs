@@ -4,6 +4,7 @@
 //! Places for that are there before anything runs; a task costs two times and three stores, and nothing while nobody looks. What
 //! has no place is counted. A pool's threads get numbers as they first run a task; the thread that calls has one, too.
 
+use super::team::{self, Lambda};
 use libloading::os::unix::Library;
 use measure::HostClock;
 use nix::time::ClockId;
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 /// TVM's function, whose place ours takes.
 pub const NAME: &str = "TVMBackendParallelLaunch";
 
-/// A part of an operator as TVM's code generator makes it: its number, the pool, and what it works on.
-type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int;
 type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
 /// Tasks of one run that have a place.
@@ -125,6 +124,10 @@ pub fn threads_cpu_ns() -> Vec<u64> {
 ///
 /// Only built code calls it, with what it would give TVM's function: a lambda that may run with this data on any thread.
 unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> c_int {
+    // SAFETY: the caller's own arguments.
+    if let Some(code) = unsafe { team::launch(lambda, data, tasks) } {
+        return code;
+    }
     let Some(hook) = HOOK.get() else { return -1 };
     if !IS_LOOKING.load(Ordering::Relaxed) {
         // SAFETY: the caller's own arguments go to the function that it meant.

@@ -25,6 +25,8 @@ pub mod object;
 pub mod pool;
 pub mod schedule;
 mod stack;
+pub mod staged;
+mod team;
 pub mod tensor_core;
 mod tf32;
 pub mod trace;

@@ -7,6 +7,7 @@ use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::LoadError;
+use super::staged::Staging;
 use super::{launch, workspace};
 use executor::{Argument, Content, Place, Port};
 use profile::session::{Subject, Task, Watch};
@@ -48,6 +49,21 @@ pub struct Calls<'a> {
     pub has_workspace: bool,
     /// Tasks that were not written down.
     pub lost_tasks: usize,
+    /// Threads on which calls run side by side, where the program has stages.
+    pub staging: Option<Staging>,
+}
+
+/// What groups of calls share while they run side by side.
+struct SideBySide<'a, 'b>(&'a Calls<'b>);
+
+// SAFETY: a run only calls functions of loaded code on tensors that were looked at before. Both are reference-counted with
+// atomic counts, calling changes neither, and where one group writes nobody beside it reads or writes.
+unsafe impl Sync for SideBySide<'_, '_> {}
+
+impl SideBySide<'_, '_> {
+    fn run_one(&self, call: usize) -> std::result::Result<(), TvmError> {
+        self.0.run_one(call)
+    }
 }
 
 impl Network {
@@ -112,7 +128,14 @@ impl Network {
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
-        Calls { all: calls.collect(), watched: None, has_threads: false, has_workspace: false, lost_tasks: 0 }
+        Calls {
+            all: calls.collect(),
+            watched: None,
+            has_threads: false,
+            has_workspace: false,
+            lost_tasks: 0,
+            staging: None,
+        }
     }
 }
 
@@ -120,11 +143,21 @@ impl Calls<'_> {
     /// Runs the model `times` times.
     pub fn run(&self, times: u32) -> std::result::Result<(), TvmError> {
         for _ in 0..times {
-            for (kernel, views) in &self.all {
-                kernel.call_views(views)?;
+            match &self.staging {
+                Some(staging) => {
+                    let calls = SideBySide(self);
+                    staging.run(&|call| calls.run_one(call))?;
+                }
+                None => (0..self.all.len()).try_for_each(|call| self.run_one(call))?,
             }
         }
         Ok(())
+    }
+
+    /// One of its calls.
+    fn run_one(&self, call: usize) -> std::result::Result<(), TvmError> {
+        let (kernel, views) = &self.all[call];
+        kernel.call_views(views)
     }
 }
 

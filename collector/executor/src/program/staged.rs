@@ -1,0 +1,54 @@
+//! Calls in the order of a plan's stages, and how long what they make has to lie still.
+
+use models::Plan;
+use models::stages::{Group, Stage, StagePlan};
+
+/// The calls beside which one runs, first and last, by their places in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub first: usize,
+    pub last: usize,
+}
+
+/// Every call runs alone.
+pub(super) fn in_turns(plan: &Plan) -> Vec<Span> {
+    (0..plan.calls.len()).map(|place| Span { first: place, last: place }).collect()
+}
+
+/// A plan whose calls stand in the order of stages.
+pub(super) struct Staged<'a> {
+    pub plan: Plan,
+    pub spans: Vec<Span>,
+    stages: &'a [Stage],
+}
+
+impl<'a> Staged<'a> {
+    pub fn of(plan: &Plan, stages: &'a StagePlan) -> Staged<'a> {
+        let stages = stages.stages.as_slice();
+        let (mut calls, mut spans) = (Vec::with_capacity(plan.calls.len()), Vec::with_capacity(plan.calls.len()));
+        for stage in stages {
+            let first = calls.len();
+            calls.extend(stage.groups.iter().flat_map(|group| &group.calls).map(|&call| plan.calls[call].clone()));
+            let last = calls.len().max(1) - 1;
+            // One group alone goes through its calls in turns.
+            let span =
+                |place| if stage.groups.len() > 1 { Span { first, last } } else { Span { first: place, last: place } };
+            spans.extend((first..calls.len()).map(span));
+        }
+        Staged { plan: Plan { tasks: plan.tasks.clone(), calls }, spans, stages }
+    }
+
+    /// The stages in places of the program; what has nothing to do is left out.
+    pub fn stages(&self, place_of: &[Option<usize>]) -> Vec<Stage> {
+        let mut places = place_of.iter().copied();
+        let mut group = |group: &Group| {
+            let calls: Vec<usize> = places.by_ref().take(group.calls.len()).flatten().collect();
+            (!calls.is_empty()).then(|| Group { cores: group.cores.clone(), calls })
+        };
+        let stages = self.stages.iter().map(|stage| {
+            let groups: Vec<Group> = stage.groups.iter().filter_map(&mut group).collect();
+            Stage { groups, time_ns: stage.time_ns }
+        });
+        stages.filter(|stage| !stage.groups.is_empty()).collect()
+    }
+}

@@ -1,0 +1,408 @@
+//! Threads on CPUs of their own that wait awake for work: the cores on which groups of calls run side by side.
+//!
+//! TVM's pool belongs to the thread that calls, so several groups would need a pool each, and their threads would stand in each
+//! other's way. Here every core has one thread, its *seat*; a group is led by one seat and has others as members. An order
+//! goes to a seat through a place of its own in memory: whoever gives it writes what to do, then the order's number, and waits
+//! for the same number to come back. A seat polls for about a millisecond before it sleeps, as TVM's threads do. Where groups
+//! share cores (`full`), a core has a seat for each of them, and who waits lets others run.
+
+use measure::affinity;
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+
+/// A part of an operator as TVM's code generator makes it: its number, the pool, and what it works on.
+pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// How long who waits does so awake.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Polls of a seat before it sleeps.
+    awake: u32,
+    /// Polls of whoever waits before others may run.
+    alone: u32,
+}
+
+/// Where every core has one seat; others run only when the machine is not ours alone.
+const ALONE: Patience = Patience { awake: 20_000, alone: 50_000 };
+/// Where seats share cores.
+const CROWDED: Patience = Patience { awake: 400, alone: 100 };
+
+/// What a seat is told to do.
+#[derive(Clone, Copy)]
+struct Order {
+    run: unsafe fn(*const c_void, usize),
+    data: *const c_void,
+    number: usize,
+}
+
+/// One thread's place; apart from others in memory, so that who polls one does not disturb the next.
+#[repr(align(128))]
+struct Seat {
+    given: AtomicU64,
+    done: AtomicU64,
+    is_asleep: AtomicBool,
+    is_closed: AtomicBool,
+    order: UnsafeCell<Order>,
+    thread: OnceLock<Thread>,
+}
+
+// SAFETY: an order is written only by the one who may give the next, before its number is stored, and read by the seat after it
+// has loaded that number; the next is given only after the seat has said that this one is done.
+unsafe impl Sync for Seat {}
+// SAFETY: the pointers of an order are read by the seat alone, while whoever gave it waits and keeps what they point to.
+unsafe impl Send for Seat {}
+
+/// The threads.
+pub(super) struct Team {
+    seats: Vec<Arc<Seat>>,
+    threads: Vec<JoinHandle<()>>,
+    patience: Patience,
+}
+
+/// The seats of one group, and what its launches need.
+pub(super) struct Crew {
+    /// Whoever leads, then the members.
+    seats: Vec<usize>,
+    /// Counters by which tasks wait for each other, as TVM's code counts; one line of memory each.
+    sync: Box<[Line]>,
+    has_failed: AtomicBool,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Line(AtomicI32);
+
+/// What TVM's code is told of the tasks that run with it.
+#[repr(C)]
+struct Environment {
+    sync: *mut c_void,
+    tasks: i32,
+}
+
+/// What one launch asks for; it lives until all its tasks have ended.
+struct Region<'a> {
+    lambda: Lambda,
+    data: *mut c_void,
+    tasks: usize,
+    crew: &'a Crew,
+}
+
+/// Who starts tasks from this thread.
+#[derive(Clone, Copy)]
+enum Starting {
+    /// TVM's pool.
+    Pool,
+    /// A crew of a team, both of which live while this is said.
+    Crew(*const Team, *const Crew),
+    /// Nobody: tasks run here, one after the other.
+    Alone,
+}
+
+thread_local! {
+    static STARTING: Cell<Starting> = const { Cell::new(Starting::Pool) };
+}
+
+unsafe fn nothing(_: *const c_void, _: usize) {}
+
+impl Seat {
+    fn new() -> Seat {
+        Seat {
+            given: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            is_asleep: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            order: UnsafeCell::new(Order { run: nothing, data: std::ptr::null(), number: 0 }),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// Gives an order; its number.
+    ///
+    /// # Safety
+    ///
+    /// The order before is done, nobody else gives one, and what this one points to lives until it is done.
+    unsafe fn give(&self, order: Order) -> u64 {
+        // SAFETY: the seat reads only after it has loaded the number that is stored next, and is not reading now.
+        unsafe { *self.order.get() = order };
+        let number = self.given.load(Ordering::Relaxed) + 1;
+        self.given.store(number, Ordering::SeqCst);
+        self.wake();
+        number
+    }
+
+    fn wake(&self) {
+        if self.is_asleep.load(Ordering::SeqCst) {
+            if let Some(thread) = self.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
+
+    /// Does orders until it is closed.
+    fn serve(&self, patience: Patience) {
+        let mut last = 0;
+        loop {
+            let mut polled = 0;
+            while self.given.load(Ordering::Acquire) == last {
+                if self.is_closed.load(Ordering::Acquire) {
+                    return;
+                }
+                polled += 1;
+                if polled % patience.alone == 0 {
+                    std::thread::yield_now();
+                }
+                if polled < patience.awake {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                self.is_asleep.store(true, Ordering::SeqCst);
+                if self.given.load(Ordering::SeqCst) == last && !self.is_closed.load(Ordering::SeqCst) {
+                    std::thread::park();
+                }
+                self.is_asleep.store(false, Ordering::SeqCst);
+            }
+            last = self.given.load(Ordering::Acquire);
+            // SAFETY: the order of this number was written before it, and no other is until this one is done.
+            let order = unsafe { *self.order.get() };
+            // SAFETY: whoever gave the order promised that its data suits its function and lives until it is done.
+            unsafe { (order.run)(order.data, order.number) };
+            self.done.store(last, Ordering::Release);
+        }
+    }
+}
+
+impl Team {
+    /// A thread on each of these CPUs, as many times as groups share them. The thread that calls has the first seat, and is
+    /// pinned there already.
+    pub fn new(cpus: &[usize], layers: usize) -> std::io::Result<Team> {
+        let patience = if layers > 1 { CROWDED } else { ALONE };
+        let seats: Vec<Arc<Seat>> = (0..cpus.len() * layers).map(|_| Arc::new(Seat::new())).collect();
+        let mut team = Team { seats, threads: Vec::new(), patience };
+        for (number, seat) in team.seats.iter().enumerate().skip(1) {
+            let (cpu, own) = (cpus[number % cpus.len()], Arc::clone(seat));
+            let thread = std::thread::Builder::new().name(format!("seat {number}")).spawn(move || {
+                // A seat elsewhere is slower, not wrong; the processes' CPUs were checked before.
+                let _ = affinity::pin(&[cpu]);
+                STARTING.set(Starting::Alone);
+                own.serve(patience);
+            })?;
+            let _ = seat.thread.set(thread.thread().clone());
+            team.threads.push(thread);
+        }
+        Ok(team)
+    }
+
+    /// Does `work` for each of these crews, side by side, each led by its first seat, and waits for all.
+    pub fn side_by_side<W: Fn(usize) + Sync>(&self, crews: &[Crew], work: &W) {
+        struct Job<'a, W> {
+            team: &'a Team,
+            crews: &'a [Crew],
+            work: &'a W,
+        }
+        unsafe fn lead<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
+            // SAFETY: `side_by_side` gave its job, of this very type, and waits until all orders are done.
+            let job = unsafe { &*data.cast::<Job<'_, W>>() };
+            let before = STARTING.replace(Starting::Crew(job.team, &raw const job.crews[group]));
+            (job.work)(group);
+            STARTING.set(before);
+        }
+        let job = Job { team: self, crews, work };
+        let data = (&raw const job).cast();
+        for (group, crew) in crews.iter().enumerate().filter(|(_, crew)| crew.seats[0] != 0) {
+            let order = Order { run: lead::<W>, data, number: group };
+            // SAFETY: seats of a stage's crews are distinct, so nobody else gives this one orders; the job lives until all
+            // orders are waited for, below.
+            unsafe { self.seats[crew.seats[0]].give(order) };
+        }
+        if let Some(own) = crews.iter().position(|crew| crew.seats[0] == 0) {
+            // SAFETY: the job is of this type.
+            unsafe { lead::<W>(data, own) };
+        }
+        for crew in crews.iter().filter(|crew| crew.seats[0] != 0) {
+            self.wait(crew.seats[0]);
+        }
+    }
+
+    /// Waits until the last order of a seat is done.
+    fn wait(&self, seat: usize) {
+        let seat = &self.seats[seat];
+        let number = seat.given.load(Ordering::Relaxed);
+        let mut polled = 0u32;
+        while seat.done.load(Ordering::Acquire) != number {
+            polled = polled.wrapping_add(1);
+            if polled % self.patience.alone == 0 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        for seat in &self.seats {
+            seat.is_closed.store(true, Ordering::SeqCst);
+            if let Some(thread) = seat.thread.get() {
+                thread.unpark();
+            }
+        }
+        for thread in self.threads.drain(..) {
+            // A seat that panicked is gone already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Crew {
+    /// The crew of these seats; where the first seat of the team is among them, it leads.
+    pub fn new(mut seats: Vec<usize>) -> Crew {
+        if let Some(own) = seats.iter().position(|seat| *seat == 0) {
+            seats.swap(0, own);
+        }
+        let sync = std::iter::repeat_with(Line::default).take(seats.len()).collect();
+        Crew { seats, sync, has_failed: AtomicBool::new(false) }
+    }
+
+    /// Runs the tasks of one launch on all seats.
+    fn launch(&self, team: &Team, lambda: Lambda, data: *mut c_void, tasks: usize) -> c_int {
+        let tasks = if tasks == 0 { self.seats.len() } else { tasks };
+        self.sync.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
+        self.has_failed.store(false, Ordering::Relaxed);
+        let region = Region { lambda, data, tasks, crew: self };
+        let pointer = (&raw const region).cast();
+        let busy = self.seats.len().min(tasks);
+        for (number, &seat) in self.seats.iter().enumerate().take(busy).skip(1) {
+            // SAFETY: only this crew's leader gives its members orders, one launch after the other, and the region lives until
+            // all are waited for, below.
+            unsafe { team.seats[seat].give(Order { run: share, data: pointer, number }) };
+        }
+        let before = STARTING.replace(Starting::Alone);
+        // SAFETY: the region is what `share` expects.
+        unsafe { share(pointer, 0) };
+        STARTING.set(before);
+        for &seat in &self.seats[1..busy.max(1)] {
+            team.wait(seat);
+        }
+        if self.has_failed.load(Ordering::Relaxed) { -1 } else { 0 }
+    }
+}
+
+/// Runs a member's share of the tasks of a launch.
+///
+/// # Safety
+///
+/// The data is a region that lives until all members are done.
+unsafe fn share(data: *const c_void, number: usize) {
+    // SAFETY: the caller's promise.
+    let region = unsafe { &*data.cast::<Region<'_>>() };
+    let sync = region.crew.sync.as_ptr().cast_mut().cast();
+    let tasks = i32::try_from(region.tasks).unwrap_or(i32::MAX);
+    let mut environment = Environment { sync, tasks };
+    for task in (number..region.tasks).step_by(region.crew.seats.len()) {
+        let task = c_int::try_from(task).unwrap_or(c_int::MAX);
+        // SAFETY: these are the lambda and the data as built code gave them, which may run on any thread; the environment is laid
+        // out as its header says.
+        let code = unsafe { (region.lambda)(task, (&raw mut environment).cast(), region.data) };
+        if code != 0 {
+            region.crew.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs the tasks of a launch where this thread leads a crew or works for one; nothing where TVM's pool is meant.
+///
+/// # Safety
+///
+/// As for TVM's function: the lambda may run with this data on any thread.
+pub(super) unsafe fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> Option<c_int> {
+    let tasks = usize::try_from(tasks).ok()?;
+    match STARTING.get() {
+        Starting::Pool => None,
+        // SAFETY: both live while the thread leads, as `side_by_side` sees to.
+        Starting::Crew(team, crew) => Some(unsafe { (*crew).launch(&*team, lambda, data, tasks) }),
+        Starting::Alone => {
+            let count = c_int::try_from(tasks.max(1)).ok()?;
+            let mut line = Line::default();
+            let mut environment = Environment { sync: (&raw mut line).cast(), tasks: count };
+            // SAFETY: the caller's promise.
+            let run = |task| unsafe { lambda(task, (&raw mut environment).cast(), data) };
+            Some((0..count).map(run).find(|code| *code != 0).unwrap_or(0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Instant;
+
+    fn cpus() -> Vec<usize> {
+        affinity::allowed().expect("this process runs somewhere")
+    }
+
+    #[test]
+    fn crews_do_their_work_side_by_side_and_share_launches() {
+        unsafe extern "C" fn count(task: c_int, environment: *mut c_void, data: *mut c_void) -> c_int {
+            // SAFETY: the test gives counters, and a crew an environment.
+            let (counters, environment) =
+                unsafe { (&*data.cast::<[AtomicUsize; 8]>(), &*environment.cast::<Environment>()) };
+            assert!(task < environment.tasks);
+            counters[usize::try_from(task).expect("not negative")].fetch_add(1, Ordering::Relaxed);
+            if environment.tasks == 7 { -3 } else { 0 }
+        }
+        // More seats than this machine may have cores: they take turns.
+        let cpus: Vec<usize> = cpus().into_iter().cycle().take(3).collect();
+        let team = Team::new(&cpus, 2).expect("threads");
+        let crews = [Crew::new(vec![2, 0]), Crew::new(vec![1, 4, 5]), Crew::new(vec![3])];
+        for _ in 0..200 {
+            let counters: [[AtomicUsize; 8]; 3] = Default::default();
+            team.side_by_side(&crews, &|group| {
+                let data = (&raw const counters[group]).cast_mut().cast();
+                for tasks in [0, 1, 5] {
+                    // SAFETY: the data is what `count` expects.
+                    assert_eq!(unsafe { launch(count, data, tasks) }, Some(0));
+                }
+                // SAFETY: as above.
+                assert_eq!(unsafe { launch(count, data, 7) }, Some(-1), "a task failed");
+            });
+            let seen = counters.each_ref().map(|own| own.each_ref().map(|one| one.load(Ordering::Relaxed)));
+            let of = |size: usize| {
+                std::array::from_fn(|task| {
+                    usize::from(task < size) + usize::from(task < 1) + usize::from(task < 5) + usize::from(task < 7)
+                })
+            };
+            assert_eq!(seen, [of(2), of(3), of(1)]);
+        }
+    }
+
+    #[test]
+    fn without_a_crew_tvm_starts_tasks() {
+        unsafe extern "C" fn never(_: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+            panic!("TVM's pool was meant")
+        }
+        // SAFETY: nothing is called.
+        assert_eq!(unsafe { launch(never, std::ptr::null_mut(), 0) }, None);
+    }
+
+    #[test]
+    #[ignore = "a measurement: what a stage of two groups costs on two awake cores"]
+    fn barrier() {
+        let cpus: Vec<usize> = cpus().into_iter().take(2).collect();
+        affinity::pin(&cpus[..1]).expect("allowed");
+        let team = Team::new(&cpus, 1).expect("threads");
+        let crews: Vec<Crew> = (0..cpus.len()).map(|seat| Crew::new(vec![seat])).collect();
+        let mut times: Vec<f64> = (0..2000)
+            .map(|_| {
+                let start = Instant::now();
+                (0..100).for_each(|_| team.side_by_side(&crews, &|_| ()));
+                start.elapsed().as_nanos() as f64 / 100.0
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        eprintln!("a stage of {} groups: median {} ns, p95 {} ns", crews.len(), times[1000], times[1900]);
+    }
+}

@@ -1,0 +1,231 @@
+//! Which calls of a model run side by side, on which cores: a plan of stages, made by a planner or a rule and run by an executor.
+//!
+//! A stage begins when the one before has ended. Its groups run side by side, the calls of a group one after the other on the
+//! group's cores. Three kinds have the names of the field: *sequential* is one group on all cores, in *stream* groups have
+//! cores of their own, in *full* all share all. A plan names the model's calls by their places, and says of which model, which
+//! machine and how many cores it speaks: for another one it is refused.
+
+mod rules;
+
+use crate::{Class, Graph, Plan, ValueId};
+use serde::{Deserialize, Serialize};
+
+/// How operators share the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallel {
+    /// One operator after the other on all cores.
+    Sequential,
+    /// Groups side by side, each on cores of its own.
+    Stream,
+    /// All that is ready at once, each on all cores.
+    Full,
+}
+
+impl Parallel {
+    /// Its name in records, plans and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parallel::Sequential => "sequential",
+            Parallel::Stream => "stream",
+            Parallel::Full => "full",
+        }
+    }
+}
+
+/// Calls that run one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// On which cores, counted from 0 among those that are given; one thread on each.
+    pub cores: Vec<usize>,
+    /// Places of calls.
+    pub calls: Vec<usize>,
+}
+
+/// Groups that run side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// What whoever planned it says that it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<f64>,
+}
+
+/// What a planner promises of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Promise {
+    /// The time.
+    pub time_ns: f64,
+    /// 90 % of measurements should lie between this …
+    pub low_ns: f64,
+    /// … and this.
+    pub high_ns: f64,
+    /// The time of one operator after the other on all cores, by the same numbers.
+    pub sequential_ns: f64,
+}
+
+/// A model's calls in stages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StagePlan {
+    /// Of this file.
+    pub format: u32,
+    /// The model's name, for readers.
+    pub model: String,
+    /// The hash of its calls.
+    pub calls_hash: String,
+    /// The class of the hosts whose times it was made by; any where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_class: Option<String>,
+    /// For how many cores it is.
+    pub cores: usize,
+    /// How operators share them.
+    pub parallel: Parallel,
+    /// The stages.
+    pub stages: Vec<Stage>,
+    /// What was promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
+}
+
+/// Why a plan is not one of a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum StageError {
+    #[error("it is a plan of the format {found}, this program reads {FORMAT}")]
+    Format { found: u32 },
+    #[error("it was made for another graph: `{model}`, whose calls have the hash {found}, not {wanted}")]
+    OtherGraph { model: String, found: String, wanted: String },
+    #[error("it was made for another machine: {found}; this is {wanted}")]
+    OtherMachine { found: String, wanted: String },
+    #[error("it is for {wanted} cores, and {found} {} given", if *.found == 1 { "is" } else { "are" })]
+    Cores { wanted: usize, found: usize },
+    #[error("stage {stage}: {why}")]
+    Stage { stage: usize, why: String },
+    #[error("the call {call} is in no stage")]
+    Missing { call: usize },
+}
+
+/// The version of the file.
+pub const FORMAT: u32 = 1;
+
+/// Whom each call waits for: the calls that make what it reads, through views.
+pub fn waits(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
+    let mut roots: Vec<ValueId> = (0..).map(ValueId).take(graph.values.len()).collect();
+    for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
+        roots[node.outputs[0].0 as usize] = roots[node.inputs[0].0 as usize];
+    }
+    let root = |id: &ValueId| roots[id.0 as usize];
+    let mut makers = std::collections::HashMap::new();
+    let mut before = Vec::with_capacity(plan.calls.len());
+    for (place, call) in plan.calls.iter().enumerate() {
+        let mut own: Vec<usize> = call.arguments.iter().filter_map(|id| makers.get(&root(id)).copied()).collect();
+        own.sort_unstable();
+        own.dedup();
+        before.push(own);
+        makers.insert(root(&call.result), place);
+    }
+    before
+}
+
+/// The hash of what a model does, by its tasks as it calls them, whatever its weights are.
+pub fn calls_hash(graph: &Graph, plan: &Plan) -> String {
+    let ids = |ids: &[ValueId]| ids.iter().map(|id| format!(" {}", id.0)).collect::<String>();
+    let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
+    let mut hasher = blake3::Hasher::new();
+    for call in &plan.calls {
+        let line = format!("{}{} = {}\n", hashes[call.task], ids(&call.arguments), call.result.0);
+        hasher.update(line.as_bytes());
+    }
+    hasher.update(format!("{} -> {}\n", ids(&graph.inputs), ids(&graph.outputs)).as_bytes());
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+impl StagePlan {
+    /// Without stages yet.
+    pub fn of(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
+        StagePlan {
+            format: FORMAT,
+            model: graph.name.clone(),
+            calls_hash: calls_hash(graph, plan),
+            host_class: None,
+            cores,
+            parallel,
+            stages: Vec::new(),
+            promise: None,
+        }
+    }
+
+    /// Refuses a plan that is not for this graph as it was cut, for this many cores of a host of this class.
+    pub fn check(&self, graph: &Graph, plan: &Plan, cores: usize, host_class: &str) -> Result<(), StageError> {
+        if self.format != FORMAT {
+            return Err(StageError::Format { found: self.format });
+        }
+        let wanted = calls_hash(graph, plan);
+        if self.calls_hash != wanted {
+            return Err(StageError::OtherGraph { model: self.model.clone(), found: self.calls_hash.clone(), wanted });
+        }
+        if let Some(found) = self.host_class.as_ref().filter(|found| *found != host_class) {
+            return Err(StageError::OtherMachine { found: found.clone(), wanted: host_class.to_owned() });
+        }
+        if self.cores != cores {
+            return Err(StageError::Cores { wanted: self.cores, found: cores });
+        }
+        self.check_stages(&waits(graph, plan))
+    }
+
+    fn check_stages(&self, before: &[Vec<usize>]) -> Result<(), StageError> {
+        // In which stage and group each call is.
+        let mut places: Vec<Option<(usize, usize)>> = vec![None; before.len()];
+        for (stage, one) in self.stages.iter().enumerate() {
+            let wrong = |why: String| Err(StageError::Stage { stage, why });
+            let mut taken: Vec<usize> = Vec::new();
+            for (number, group) in one.groups.iter().enumerate() {
+                if group.cores.is_empty() {
+                    return wrong(format!("group {number} has no core"));
+                }
+                if let Some(core) = group.cores.iter().find(|core| **core >= self.cores) {
+                    return wrong(format!(
+                        "group {number} is on core {core}, and the plan is for {} cores",
+                        self.cores
+                    ));
+                }
+                let mut own = group.cores.clone();
+                own.sort_unstable();
+                own.dedup();
+                let is_shared = self.parallel != Parallel::Full && own.iter().any(|core| taken.contains(core));
+                if own.len() < group.cores.len() || is_shared {
+                    return wrong(format!("group {number} has a core twice, or shares one with another group"));
+                }
+                taken.extend(own);
+                for &call in &group.calls {
+                    let Some(waits) = before.get(call) else {
+                        return wrong(format!("there is no call {call}"));
+                    };
+                    if places[call].is_some() {
+                        return wrong(format!("the call {call} has run before"));
+                    }
+                    let is_done =
+                        |wait: &&usize| places[**wait].is_some_and(|(other, beside)| other < stage || beside == number);
+                    if let Some(wait) = waits.iter().find(|wait| !is_done(wait)) {
+                        return wrong(format!("the call {call} reads what the call {wait} has not made yet"));
+                    }
+                    places[call] = Some((stage, number));
+                }
+            }
+        }
+        match places.iter().position(Option::is_none) {
+            Some(call) => Err(StageError::Missing { call }),
+            None => Ok(()),
+        }
+    }
+
+    /// The most groups side by side.
+    pub fn width(&self) -> usize {
+        self.stages.iter().map(|stage| stage.groups.len()).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

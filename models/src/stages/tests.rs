@@ -1,0 +1,64 @@
+//! Plans by rules are plans, and what is none is refused.
+
+use super::*;
+use crate::{Fuse, GraphBuilder, Op, TensorType, plan};
+
+/// A softmax whose result three others read, joined by sums.
+fn branches() -> (Graph, Plan) {
+    let mut builder = GraphBuilder::new("branches");
+    let x = builder.input("x", TensorType::f32(&[2, 64])).expect("an input");
+    let softmax =
+        |builder: &mut GraphBuilder, from| builder.push(Op::Softmax { axis: 1, log: false }, &[from]).expect("a call");
+    let first = softmax(&mut builder, x);
+    let flat = builder.push(Op::Reshape { shape: vec![2, 8, 8] }, &[first]).expect("a view");
+    let back = builder.push(Op::Reshape { shape: vec![2, 64] }, &[flat]).expect("a view");
+    let parts = [first, back, first].map(|from| softmax(&mut builder, from));
+    let joined = builder.push(Op::Concat { axis: 1 }, &parts).expect("a call");
+    let graph = builder.finish(&[joined]).expect("a graph");
+    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
+    (graph, cut)
+}
+
+#[test]
+fn calls_wait_through_views() {
+    let (graph, plan) = branches();
+    assert_eq!(waits(&graph, &plan), [vec![], vec![0], vec![0], vec![0], vec![1, 2, 3]]);
+}
+
+#[test]
+fn rules_make_plans() {
+    let (graph, plan) = branches();
+    let widths = [(Parallel::Sequential, 1, 1), (Parallel::Stream, 3, 2), (Parallel::Full, 3, 3)];
+    for (parallel, stages, width) in widths {
+        let made = StagePlan::by_rule(&graph, &plan, 2, parallel);
+        assert_eq!(made.check(&graph, &plan, 2, "here"), Ok(()), "{made:?}");
+        assert_eq!((made.stages.len(), made.width()), (stages, width), "{made:?}");
+        let text = serde_json::to_string(&made).expect("JSON");
+        assert_eq!(serde_json::from_str::<StagePlan>(&text).expect("a plan"), made);
+    }
+    let many = StagePlan::by_rule(&graph, &plan, 7, Parallel::Stream);
+    let cores: Vec<usize> = many.stages[1].groups.iter().map(|group| group.cores.len()).collect();
+    assert_eq!(cores, [2, 2, 3]);
+}
+
+#[test]
+fn what_is_no_plan_of_a_model_is_refused() {
+    let (graph, plan) = branches();
+    let made = StagePlan::by_rule(&graph, &plan, 2, Parallel::Stream);
+    let refused = |change: &dyn Fn(&mut StagePlan)| {
+        let mut changed = StagePlan { host_class: Some("here".to_owned()), ..made.clone() };
+        change(&mut changed);
+        changed.check(&graph, &plan, 2, "here").expect_err("it is none").to_string()
+    };
+    assert!(refused(&|one| one.format = 9).contains("format 9"));
+    assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: `branches`"));
+    assert!(refused(&|one| one.host_class = Some("there".to_owned())).contains("another machine: there; this is here"));
+    assert_eq!(refused(&|one| one.cores = 4), "it is for 4 cores, and 2 are given");
+    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![2]).contains("is on core 2"));
+    assert!(refused(&|one| one.stages[1].groups[0].cores = vec![1]).contains("shares one"));
+    assert!(refused(&|one| one.stages[1].groups[0].cores.clear()).contains("no core"));
+    assert!(refused(&|one| one.stages.swap(0, 1)).contains("has not made yet"));
+    assert!(refused(&|one| one.stages[2].groups[0].calls.push(0)).contains("has run before"));
+    assert!(refused(&|one| one.stages[2].groups[0].calls = vec![9]).contains("there is no call 9"));
+    assert_eq!(refused(&|one| drop(one.stages.pop())), "the call 4 is in no stage");
+}

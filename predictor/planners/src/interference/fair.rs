@@ -1,0 +1,15 @@
+//! Max-min fair shares of one resource.
+
+/// What each gets of a capacity, who wants so much: nobody more than wanted, nobody less than another who gets all it wants,
+/// and nothing is left while somebody wants more.
+pub fn max_min(wanted: &[f64], capacity: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));
+    let (mut rest, mut shares) = (capacity, vec![0.0; wanted.len()]);
+    for (place, &one) in order.iter().enumerate() {
+        let fair = rest / (order.len() - place) as f64;
+        shares[one] = wanted[one].min(fair);
+        rest -= shares[one];
+    }
+    shares
+}

@@ -1,0 +1,52 @@
+//! The course of several lanes of operators that begin together.
+
+use super::{Demand, Machine, speeds};
+
+/// Operators that run one after the other on cores of their own.
+#[derive(Clone, Debug)]
+pub struct Lane<'a> {
+    /// How many cores.
+    pub cores: usize,
+    /// What runs, in order.
+    pub operators: Vec<&'a Demand>,
+}
+
+/// When what ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// When each operator of each lane ends.
+    pub ends_ns: Vec<Vec<f64>>,
+    /// When the last ends.
+    pub total_ns: f64,
+}
+
+/// Runs lanes side by side until all have ended.
+pub fn run(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
+    let mut ends_ns: Vec<Vec<f64>> = lanes.iter().map(|lane| Vec::with_capacity(lane.operators.len())).collect();
+    // What is left of the operator that each lane runs, as time alone.
+    let alone = |lane: &Lane<'_>, place: usize| lane.operators.get(place).map(|one| one.alone(lane.cores));
+    let mut left_ns: Vec<Option<f64>> = lanes.iter().map(|lane| alone(lane, 0)).collect();
+    let mut now_ns = 0.0;
+    loop {
+        let active: Vec<usize> = (0..lanes.len()).filter(|&lane| left_ns[lane].is_some()).collect();
+        if active.is_empty() {
+            return Course { ends_ns, total_ns: now_ns };
+        }
+        let running: Vec<(usize, &Demand)> =
+            active.iter().map(|&lane| (lanes[lane].cores, lanes[lane].operators[ends_ns[lane].len()])).collect();
+        let speeds = speeds(machine, &running);
+        let until_end = |(&lane, speed): (&usize, &f64)| left_ns[lane].map_or(f64::INFINITY, |left| left / speed);
+        let waits: Vec<f64> = active.iter().zip(&speeds).map(until_end).collect();
+        let phase_ns = waits.iter().copied().fold(f64::INFINITY, f64::min);
+        now_ns += phase_ns;
+        for ((&lane, speed), wait) in active.iter().zip(&speeds).zip(&waits) {
+            // Who ends within the last digits of this phase ends with it.
+            if *wait <= phase_ns * (1.0 + 1e-12) {
+                ends_ns[lane].push(now_ns);
+                left_ns[lane] = alone(&lanes[lane], ends_ns[lane].len());
+            } else {
+                left_ns[lane] = left_ns[lane].map(|left| left - phase_ns * speed);
+            }
+        }
+    }
+}

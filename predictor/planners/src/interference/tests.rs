@@ -1,0 +1,128 @@
+//! The laws of sharing.
+
+use super::*;
+use proptest::prelude::*;
+
+fn machine(cores: usize, bytes_per_ns: f64) -> Machine {
+    Machine { cores, bytes_per_ns, cache_bytes: f64::INFINITY }
+}
+
+#[test]
+fn two_that_memory_bounds_take_twice_as_long() {
+    let machine = machine(2, 10.0);
+    let one = Demand::roofline(1.0, 20.0, &machine);
+    assert_eq!(slowdowns(&machine, &[(1, &one), (1, &one)]), [2.0, 2.0]);
+    let lane = || Lane { cores: 1, operators: vec![&one] };
+    assert_eq!(run(&machine, &[lane(), lane()]).total_ns, 4.0);
+    assert_eq!(run(&machine, &[lane()]).total_ns, 2.0);
+}
+
+#[test]
+fn arithmetic_hides_behind_memory() {
+    let machine = machine(8, 10.0);
+    let (arithmetic, memory) = (Demand::roofline(8.0, 2.0, &machine), Demand::roofline(1.0, 20.0, &machine));
+    let lanes = [Lane { cores: 4, operators: vec![&arithmetic] }, Lane { cores: 4, operators: vec![&memory] }];
+    let course = run(&machine, &lanes);
+    assert_eq!(course.ends_ns[0], [2.0]);
+    assert!((course.total_ns - 2.2).abs() < 1e-12, "{course:?}");
+    assert_eq!(arithmetic.alone(8) + memory.alone(8), 3.0);
+}
+
+#[test]
+fn a_cache_too_small_for_all_is_shared() {
+    let machine = Machine { cores: 2, bytes_per_ns: 1.0, cache_bytes: 100.0 };
+    let of = |footprint_bytes: f64| Demand { alone_ns: vec![100.0], bytes: 20.0, footprint_bytes, reused_bytes: 160.0 };
+    assert_eq!(slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
+    let crowded = slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
+    // Half of what was found is fetched again: 1 byte per time each, of 1 there is.
+    assert_eq!(crowded, [2.0, 2.0]);
+    assert_eq!(slowdowns(&machine, &[(1, &of(400.0))]), [1.0], "alone is alone, however large");
+}
+
+#[test]
+fn rules_know_classes() {
+    let machine = machine(4, 10.0);
+    let (arithmetic, memory) = (Demand::roofline(40.0, 2.0, &machine), Demand::roofline(1.0, 20.0, &machine));
+    let running = [(2, &arithmetic), (1, &memory), (1, &memory)];
+    let of = |rule| baseline(rule, &machine, &running);
+    assert_eq!(of(Baseline::None), [1.0, 1.0, 1.0]);
+    assert_eq!(of(Baseline::Class), [1.0, 2.0, 2.0]);
+    assert_eq!(of(Baseline::Maximum), [2.0, 2.0, 2.0]);
+    assert_eq!(of(Baseline::Sum)[0], 3.0);
+}
+
+fn demand() -> impl Strategy<Value = Demand> {
+    (1.0f64..1e3, 0.0f64..1e4, 0.0f64..1e4, 0.0f64..1e4).prop_map(|(time_ns, bytes, footprint_bytes, reused_bytes)| {
+        Demand { alone_ns: vec![time_ns, time_ns / 1.7], bytes, footprint_bytes, reused_bytes }
+    })
+}
+
+proptest! {
+    #[test]
+    fn shares_are_fair(wanted in prop::collection::vec(0.0f64..100.0, 1..6), capacity in 0.1f64..200.0) {
+        let shares = max_min(&wanted, capacity);
+        let sum: f64 = shares.iter().sum();
+        prop_assert!(sum <= capacity * (1.0 + 1e-9));
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        for (share, wanted) in shares.iter().zip(&wanted) {
+            prop_assert!(share <= wanted);
+            prop_assert!(share >= &(wanted * (1.0 - 1e-9)) || *share >= most * (1.0 - 1e-9), "who wants more has as much");
+        }
+    }
+
+    #[test]
+    fn nobody_gains_and_more_demand_never_helps(
+        demands in prop::collection::vec(demand(), 2..4), more in 1.0f64..4.0, bandwidth in 0.1f64..50.0,
+        cache_bytes in 1.0f64..1e4, which in 0..3usize,
+    ) {
+        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes };
+        let of = |demands: &[Demand]| {
+            slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>())
+        };
+        let before = of(&demands);
+        prop_assert!(before.iter().all(|slowdown| *slowdown >= 1.0), "{before:?}");
+        let mut larger = demands.clone();
+        let last = larger.len() - 1;
+        match which {
+            0 => larger[last].bytes *= more,
+            1 => larger[last].footprint_bytes *= more,
+            _ => larger[last].reused_bytes *= more,
+        }
+        // What a partner keeps of the cache it does not fetch: a larger footprint costs others cache, never bandwidth alone.
+        if which != 1 {
+            for (was, is) in before[..last].iter().zip(&of(&larger)) {
+                prop_assert!(*is >= was * (1.0 - 1e-9), "{was} {is}");
+            }
+        }
+        // Names do not matter.
+        let mut turned = demands.clone();
+        turned.reverse();
+        let mut other = of(&turned);
+        other.reverse();
+        for (was, is) in before.iter().zip(&other) {
+            prop_assert!((was - is).abs() <= was * 1e-9, "{was} {is}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_scarce_cores_are_only_parted(lanes in prop::collection::vec(prop::collection::vec(demand(), 1..4), 1..4)) {
+        let machine = Machine { cores: 8, bytes_per_ns: f64::INFINITY, cache_bytes: f64::INFINITY };
+        let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 2, operators: lane.iter().collect() }).collect();
+        let alone = |lane: &Lane<'_>| lane.operators.iter().map(|one| one.alone(2)).sum::<f64>();
+        let longest = lanes.iter().map(alone).fold(0.0, f64::max);
+        let total = run(&machine, &lanes).total_ns;
+        prop_assert!((total - longest).abs() <= longest * 1e-9, "{total} {longest}");
+    }
+
+    #[test]
+    fn side_by_side_is_no_shorter_than_the_longest_lane(
+        lanes in prop::collection::vec(prop::collection::vec(demand(), 1..4), 1..4), bandwidth in 0.1f64..50.0,
+    ) {
+        let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: 1e3 };
+        let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 1, operators: lane.iter().collect() }).collect();
+        let longest = lanes.iter().map(|lane| lane.operators.iter().map(|one| one.alone(1)).sum()).fold(0.0, f64::max);
+        let course = run(&machine, &lanes);
+        prop_assert!(course.total_ns >= longest * (1.0 - 1e-9));
+        prop_assert!(course.ends_ns.iter().zip(&lanes).all(|(ends, lane)| ends.len() == lane.operators.len()));
+    }
+}

@@ -1,0 +1,171 @@
+//! What an assignment costs, what each operator pays in it, and moves until nobody wants another one.
+
+use super::exact::Exact;
+use super::{Edge, Instance, Placement, bound};
+use crate::Result;
+
+/// An instance as it is searched.
+pub(super) struct Game<'a> {
+    pub instance: &'a Instance,
+    /// The order in which operators run where some wait for others: most that has to come after it first.
+    order: Vec<usize>,
+    /// What each operator reads.
+    reads: Vec<Vec<Edge>>,
+}
+
+/// More moves than any search of ours makes before nobody wants one.
+const MOVES_MOST: usize = 10_000;
+
+impl<'a> Game<'a> {
+    pub fn of(instance: &'a Instance) -> Result<Game<'a>> {
+        let topological = instance.check()?;
+        let mut reads = vec![Vec::new(); instance.times_ns.len()];
+        for edge in &instance.edges {
+            reads[edge.to].push(*edge);
+        }
+        let order = by_rank(instance, topological);
+        Ok(Game { instance, order, reads })
+    }
+
+    /// Whether operators wait for others.
+    pub fn is_graph(&self) -> bool {
+        !self.instance.edges.is_empty()
+    }
+
+    fn time(&self, operator: usize, device: usize) -> f64 {
+        self.instance.times_ns[operator][device]
+    }
+
+    /// The energy of an operator on a device.
+    pub fn energy(&self, operator: usize, device: usize) -> f64 {
+        self.instance.energies_j.get(operator).map_or(0.0, |energies| energies[device])
+    }
+
+    fn energies(&self, devices: &[usize]) -> f64 {
+        devices.iter().enumerate().map(|(operator, &device)| self.energy(operator, device)).sum()
+    }
+
+    /// How busy each device is.
+    pub fn loads(&self, devices: &[usize]) -> Vec<f64> {
+        let mut loads = vec![0.0; self.instance.devices()];
+        for (operator, &device) in devices.iter().enumerate() {
+            loads[device] += self.time(operator, device);
+        }
+        loads
+    }
+
+    /// When the last device is done.
+    pub fn makespan(&self, devices: &[usize]) -> f64 {
+        if !self.is_graph() {
+            return self.loads(devices).into_iter().fold(0.0, f64::max);
+        }
+        let mut free = vec![0.0f64; self.instance.devices()];
+        let mut ends = vec![0.0f64; devices.len()];
+        for &operator in &self.order {
+            let device = devices[operator];
+            let arrives = |edge: &Edge| ends[edge.from] + self.transfer(devices[edge.from], device, edge.bytes);
+            let ready = self.reads[operator].iter().map(arrives).fold(free[device], f64::max);
+            ends[operator] = ready + self.time(operator, device);
+            free[device] = ends[operator];
+        }
+        ends.into_iter().fold(0.0, f64::max)
+    }
+
+    fn transfer(&self, from: usize, to: usize, bytes: f64) -> f64 {
+        match self.instance.links.get(from).map(|links| links[to]) {
+            Some(link) if from != to => link.latency_ns + bytes * link.ns_per_byte,
+            _ => 0.0,
+        }
+    }
+
+    /// What is made small.
+    pub fn objective(&self, devices: &[usize]) -> f64 {
+        self.makespan(devices) + self.instance.price_ns_per_j * self.energies(devices)
+    }
+
+    /// What each operator pays on each device while the others stay.
+    pub fn pays(&self, devices: &[usize]) -> Vec<Vec<f64>> {
+        let loads = self.loads(devices);
+        let mut moved = devices.to_vec();
+        let mut of = |operator: usize| {
+            let own = devices[operator];
+            let mut pay = |device: usize| {
+                if self.is_graph() {
+                    moved[operator] = device;
+                    let pay = self.objective(&moved);
+                    moved[operator] = own;
+                    return pay;
+                }
+                let joins = if device == own { 0.0 } else { self.time(operator, device) };
+                loads[device] + joins + self.instance.price_ns_per_j * self.energy(operator, device)
+            };
+            (0..loads.len()).map(&mut pay).collect()
+        };
+        (0..devices.len()).map(&mut of).collect()
+    }
+
+    /// The most that one operator gains by a move of its own, with the move.
+    pub fn largest_gain(pays: &[Vec<f64>], devices: &[usize]) -> (f64, usize, usize) {
+        let mut most = (f64::NEG_INFINITY, 0, devices[0]);
+        for (operator, pays) in pays.iter().enumerate() {
+            for (device, pay) in pays.iter().enumerate().filter(|(device, _)| *device != devices[operator]) {
+                let gain = pays[devices[operator]] - pay;
+                if gain > most.0 {
+                    most = (gain, operator, device);
+                }
+            }
+        }
+        if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
+    }
+
+    /// Lets operators move while one gains and the whole does not lose: to an equilibrium that is no worse.
+    pub fn settle(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
+        for _ in 0..MOVES_MOST {
+            let (gain, operator, device) = Game::largest_gain(&self.pays(&devices), &devices);
+            let before = self.objective(&devices);
+            if gain <= before.abs() * 1e-12 {
+                break;
+            }
+            let own = std::mem::replace(&mut devices[operator], device);
+            if self.objective(&devices) > before * (1.0 + 1e-12) {
+                devices[operator] = own;
+                break;
+            }
+        }
+        let pays_ns = self.pays(&devices);
+        let objective_ns = self.objective(&devices);
+        let least_ns = exact.map_or_else(|| bound::least(self), |exact| exact.least_ns).min(objective_ns);
+        let (count, times) = (self.instance.devices(), &self.instance.times_ns);
+        let is_alike = times.iter().all(|times| times.iter().all(|time| *time == times[0]));
+        let is_plain = !self.is_graph() && self.instance.price_ns_per_j == 0.0;
+        Placement {
+            makespan_ns: self.makespan(&devices),
+            energy_j: self.energies(&devices),
+            objective_ns,
+            largest_gain_ns: Game::largest_gain(&pays_ns, &devices).0,
+            pays_ns,
+            least_ns,
+            is_exact: exact.is_some(),
+            anarchy: exact.and_then(|exact| exact.anarchy),
+            anarchy_most: (is_alike && is_plain).then(|| 2.0 - 2.0 / (count as f64 + 1.0)),
+            devices,
+        }
+    }
+}
+
+/// An order that is topological, where those come first after which most has to come.
+fn by_rank(instance: &Instance, topological: Vec<usize>) -> Vec<usize> {
+    let mean = |operator: usize| instance.times_ns[operator].iter().sum::<f64>() / instance.devices() as f64;
+    let mut ranks = vec![0.0f64; topological.len()];
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); topological.len()];
+    for edge in &instance.edges {
+        after[edge.from].push(edge.to);
+    }
+    for &operator in topological.iter().rev() {
+        ranks[operator] = mean(operator) + after[operator].iter().map(|&next| ranks[next]).fold(0.0, f64::max);
+    }
+    let mut order = topological;
+    // Times are positive, so who comes later has a lower rank.
+    order.sort_by(|&one, &other| ranks[other].total_cmp(&ranks[one]));
+    order
+}

@@ -1,0 +1,134 @@
+//! Moves and exchanges from several beginnings, each left by kicks; in the end nobody wants to move.
+
+use super::{Game, Instance, Placement};
+use crate::Result;
+
+/// Beginnings that are drawn, beside those by rules.
+const DRAWN: usize = 6;
+/// Kicks of each beginning: few operators are moved somewhere, and what follows is kept where it is better.
+const KICKS: usize = 40;
+/// Evaluations a search makes at most: large questions get fewer kicks.
+const EVALUATIONS_MOST: usize = 2_000_000;
+
+/// The best assignment that moves find, however small the question is.
+pub fn local(instance: &Instance) -> Result<Placement> {
+    let game = Game::of(instance)?;
+    let (operators, devices) = (instance.times_ns.len(), instance.devices());
+    let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
+    let mut beginnings = vec![fastest(instance), greedy(&game, true), greedy(&game, false)];
+    beginnings.extend((0..DRAWN).map(|_| (0..operators).map(|_| draws.below(devices)).collect()));
+    let mut budget = EVALUATIONS_MOST / if game.is_graph() { operators } else { 1 };
+    let mut best: Option<(f64, Vec<usize>)> = None;
+    for mut current in beginnings {
+        let mut cost = descend(&game, &mut current, &mut budget);
+        for _ in 0..KICKS {
+            if budget == 0 {
+                break;
+            }
+            let mut other = current.clone();
+            for _ in 0..2 + draws.below(2) {
+                other[draws.below(operators)] = draws.below(devices);
+            }
+            let found = descend(&game, &mut other, &mut budget);
+            if found <= cost {
+                (cost, current) = (found, other);
+            }
+        }
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, current));
+        }
+    }
+    let (_, devices) = best.expect("there are beginnings");
+    Ok(game.settle(devices, None))
+}
+
+/// Each operator where it takes least.
+fn fastest(instance: &Instance) -> Vec<usize> {
+    let least = |times: &Vec<f64>| (0..times.len()).min_by(|&one, &other| times[one].total_cmp(&times[other]));
+    instance.times_ns.iter().map(|times| least(times).expect("there is a device")).collect()
+}
+
+/// One after the other, the longest or the shortest first, each where its device is done earliest.
+fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
+    let times = &game.instance.times_ns;
+    let least = |operator: usize| times[operator].iter().copied().fold(f64::INFINITY, f64::min);
+    let mut order: Vec<usize> = (0..times.len()).collect();
+    order.sort_by(|&one, &other| least(other).total_cmp(&least(one)));
+    if !is_longest_first {
+        order.reverse();
+    }
+    let (mut loads, mut devices) = (vec![0.0; game.instance.devices()], vec![0; times.len()]);
+    for operator in order {
+        let ends = |device: usize| loads[device] + times[operator][device];
+        let device = (0..loads.len()).min_by(|&one, &other| ends(one).total_cmp(&ends(other))).expect("a device");
+        loads[device] += times[operator][device];
+        devices[operator] = device;
+    }
+    devices
+}
+
+/// Moves one operator, or exchanges two, while that makes the whole better; what it is then. Of assignments that take as long,
+/// the one is better whose devices are less busy in sum of squares: so the next move of the busiest comes within reach.
+fn descend(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
+    let mut now = cost(game, devices);
+    loop {
+        let mut is_better = false;
+        for one in 0..devices.len() {
+            for device in 0..game.instance.devices() {
+                let own = devices[one];
+                if device == own || *budget == 0 {
+                    continue;
+                }
+                devices[one] = device;
+                is_better |= keep_if_better(game, devices, &mut now, budget, |devices| devices[one] = own);
+            }
+            for other in one + 1..devices.len() {
+                if devices[one] == devices[other] || *budget == 0 {
+                    continue;
+                }
+                devices.swap(one, other);
+                is_better |= keep_if_better(game, devices, &mut now, budget, |devices| devices.swap(one, other));
+            }
+        }
+        if !is_better {
+            return now.0;
+        }
+    }
+}
+
+fn cost(game: &Game<'_>, devices: &[usize]) -> (f64, f64) {
+    let squares = game.loads(devices).into_iter().map(|load| load * load).sum();
+    (game.objective(devices), squares)
+}
+
+fn keep_if_better(
+    game: &Game<'_>,
+    devices: &mut [usize],
+    now: &mut (f64, f64),
+    budget: &mut usize,
+    undo: impl FnOnce(&mut [usize]),
+) -> bool {
+    *budget -= 1;
+    let found = cost(game, devices);
+    let is_less = |one: f64, other: f64| one < other - other.abs() * 1e-12;
+    let is_better = is_less(found.0, now.0) || (!is_less(now.0, found.0) && is_less(found.1, now.1));
+    if is_better {
+        *now = found;
+    } else {
+        undo(devices);
+    }
+    is_better
+}
+
+/// Numbers that look drawn and are the same every time (SplitMix64).
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % most as u64).expect("below a number of this machine")
+    }
+}

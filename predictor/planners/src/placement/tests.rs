@@ -1,0 +1,105 @@
+//! Small questions with known answers, and many drawn ones beside the best of all assignments.
+
+use super::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn of(times: &[&[f64]]) -> Instance {
+    Instance { times_ns: times.iter().map(|times| times.to_vec()).collect(), ..Instance::default() }
+}
+
+#[test]
+fn each_goes_where_it_is_fast() {
+    let found = place(&of(&[&[1.0, 9.0], &[9.0, 1.0]])).expect("an answer");
+    assert_eq!((found.makespan_ns, found.devices.as_slice()), (1.0, &[0, 1][..]));
+    assert_eq!(found.pays_ns, [[1.0, 10.0], [10.0, 1.0]]);
+    assert!(found.is_equilibrium() && found.is_exact && found.ratio_most() == 1.0);
+    // Both on the wrong devices is an equilibrium, too: who moved alone would wait for the other one.
+    assert_eq!(found.anarchy, Some(9.0));
+}
+
+#[test]
+fn the_best_equilibrium_is_chosen() {
+    let jobs = of(&[&[2.0, 2.0], &[2.0, 2.0], &[1.0, 1.0], &[1.0, 1.0]]);
+    for found in [place(&jobs).expect("an answer"), local(&jobs).expect("an answer")] {
+        assert_eq!(found.makespan_ns, 3.0, "{found:?}");
+        assert!(found.is_equilibrium() && found.least_ns <= 3.0);
+        assert_eq!(found.anarchy_most, Some(2.0 - 2.0 / 3.0));
+    }
+    assert_eq!(place(&jobs).expect("an answer").anarchy, Some(4.0 / 3.0), "both large ones on one device");
+}
+
+#[test]
+fn moves_come_close_to_the_best_of_all() {
+    let mut draws = ChaCha8Rng::seed_from_u64(23);
+    let mut ratios: Vec<f64> = (0..200)
+        .map(|_| {
+            let times_ns = (0..8).map(|_| (0..3).map(|_| draws.random_range(1.0..100.0)).collect()).collect();
+            let instance = Instance { times_ns, ..Instance::default() };
+            let (best, found) = (place(&instance).expect("an answer"), local(&instance).expect("an answer"));
+            assert!(best.is_exact && best.is_equilibrium() && found.is_equilibrium(), "{found:?}");
+            assert!(found.least_ns <= best.makespan_ns * (1.0 + 1e-9), "the bound holds: {found:?}");
+            assert!(best.anarchy.expect("an equilibrium") >= 1.0);
+            found.makespan_ns / best.makespan_ns
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let mean = ratios.iter().sum::<f64>() / 200.0;
+    assert!(mean <= 1.002 && ratios[189] <= 1.01 && ratios[199] <= 1.05, "{mean} {} {}", ratios[189], ratios[199]);
+}
+
+#[test]
+fn transfers_keep_chains_together() {
+    let chain = |ns_per_byte| Instance {
+        edges: vec![Edge { from: 0, to: 1, bytes: 100.0 }],
+        links: vec![vec![Link { latency_ns: 1.0, ns_per_byte }; 2]; 2],
+        ..of(&[&[10.0, 20.0], &[20.0, 10.0]])
+    };
+    let (cheap, dear) = (place(&chain(0.01)).expect("an answer"), place(&chain(1.0)).expect("an answer"));
+    assert_eq!((cheap.devices.as_slice(), cheap.makespan_ns), (&[0, 1][..], 22.0));
+    assert_eq!(dear.makespan_ns, 30.0);
+    assert_eq!(dear.devices[0], dear.devices[1]);
+    assert!(dear.least_ns == 30.0 && dear.is_equilibrium());
+}
+
+#[test]
+fn energy_has_a_price() {
+    let priced = |price_ns_per_j| Instance { energies_j: vec![vec![5.0, 1.0]], price_ns_per_j, ..of(&[&[1.0, 3.0]]) };
+    assert_eq!(place(&priced(0.0)).expect("an answer").devices, [0]);
+    let frugal = place(&priced(1.0)).expect("an answer");
+    assert_eq!((frugal.devices.as_slice(), frugal.objective_ns, frugal.energy_j), (&[1][..], 4.0, 1.0));
+    assert!(frugal.is_equilibrium());
+}
+
+#[test]
+fn large_graphs_have_certified_answers() {
+    let mut draws = ChaCha8Rng::seed_from_u64(5);
+    let times_ns = (0..60).map(|_| (0..3).map(|_| draws.random_range(1.0..50.0)).collect()).collect();
+    let edge = |to: usize, draws: &mut ChaCha8Rng| Edge { from: draws.random_range(0..to), to, bytes: 10.0 };
+    let edges = (1..60).map(|to| edge(to, &mut draws)).collect();
+    let links = vec![vec![Link { latency_ns: 0.5, ns_per_byte: 0.1 }; 3]; 3];
+    let found = place(&Instance { times_ns, edges, links, ..Instance::default() }).expect("an answer");
+    assert!(!found.is_exact && found.is_equilibrium(), "gain {}", found.largest_gain_ns);
+    assert!(found.ratio_most() >= 1.0 && found.ratio_most() < 2.0, "{}", found.ratio_most());
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let refused = |instance: &Instance| place(instance).expect_err("nonsense").to_string();
+    assert_eq!(refused(&Instance::default()), "there is no operator to plan for");
+    assert_eq!(refused(&of(&[&[]])), "there is no device to plan for");
+    assert_eq!(refused(&of(&[&[1.0], &[1.0, 2.0]])), "operator 1 has 2 times, for 1 devices");
+    assert!(refused(&of(&[&[f64::NAN]])).contains("must be a number above zero"));
+    let circle = vec![Edge { from: 0, to: 1, bytes: 0.0 }, Edge { from: 1, to: 0, bytes: 0.0 }];
+    let circle = Instance { edges: circle, ..of(&[&[1.0], &[1.0]]) };
+    assert!(refused(&circle).contains("wait for each other"));
+    let beyond = Instance { edges: vec![Edge { from: 7, to: 0, bytes: 0.0 }], ..of(&[&[1.0]]) };
+    assert_eq!(refused(&beyond), "operator 0 waits for operator 7, which there is not");
+}
+
+#[test]
+fn promises_widen_with_errors() {
+    assert_eq!(promise(0.0), Some(1.0));
+    assert!((promise(0.1).expect("a promise") - 1.1 / 0.9).abs() < 1e-12);
+    assert_eq!(promise(1.0), None);
+}

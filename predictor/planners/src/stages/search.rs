@@ -1,0 +1,199 @@
+//! Dynamic programming over the down-sets of one part of a graph.
+
+use super::cost::{self, Costs};
+use super::{Graph, Limits, Set, Stage};
+use crate::interference::Demand;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// However little is allowed, so many sets of each size and so many stages after each are looked at.
+const LEAST_SETS: usize = 4;
+const LEAST_ENDINGS: usize = 8;
+
+/// A part of a graph as it is searched.
+pub(super) struct Part<'a> {
+    demands: &'a [Demand],
+    /// Its operators, in an order in which they can run; sets speak of places in it.
+    operators: Vec<usize>,
+    before: Vec<Set>,
+    /// Who waits for each, and for whom it waits: who hangs together with it.
+    beside: Vec<Set>,
+    costs: &'a Costs,
+    limits: &'a Limits,
+    /// Stages that were asked for before.
+    known: HashMap<Set, Option<Stage>>,
+    is_exact: bool,
+}
+
+/// What was found of a part.
+pub(super) struct Found {
+    pub stages: Vec<Stage>,
+    pub states: usize,
+    pub is_exact: bool,
+}
+
+/// How a set is reached.
+struct Reached {
+    time_ns: f64,
+    /// The set before and the stage from there; nothing for the empty set.
+    last: Option<(Set, Set)>,
+}
+
+impl<'a> Part<'a> {
+    pub fn of(graph: &'a Graph, operators: Vec<usize>, costs: &'a Costs, limits: &'a Limits) -> Part<'a> {
+        let place: HashMap<usize, usize> = operators.iter().enumerate().map(|(place, &one)| (one, place)).collect();
+        let of_part = |waits: &[usize]| {
+            waits.iter().filter_map(|one| place.get(one)).fold(Set::default(), |set, &place| set.with(place))
+        };
+        let before: Vec<Set> = operators.iter().map(|&one| of_part(&graph.before[one])).collect();
+        let mut beside = before.clone();
+        for (place, waits) in before.iter().enumerate() {
+            waits.places().for_each(|other| beside[other] = beside[other].with(place));
+        }
+        Part {
+            demands: &graph.demands,
+            operators,
+            before,
+            beside,
+            costs,
+            limits,
+            known: HashMap::new(),
+            is_exact: true,
+        }
+    }
+
+    /// The stages that take least.
+    pub fn search(mut self) -> Found {
+        let count = self.operators.len();
+        let sequential: Vec<f64> =
+            self.operators.iter().map(|&one| self.demands[one].alone(self.costs.machine.cores)).collect();
+        // Sets by their size: what is reached from a set is larger.
+        let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
+        levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
+        for size in 0..count {
+            // What earlier levels did not use is for those that come.
+            let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
+            self.narrow(&mut levels[size], self.limits.beam.min(allowed / LEAST_ENDINGS).max(LEAST_SETS), &sequential);
+            let now: Vec<(Set, f64)> = levels[size].iter().map(|(set, reached)| (*set, reached.time_ns)).collect();
+            let endings = (allowed / now.len().max(1)).max(LEAST_ENDINGS);
+            for (set, time_ns) in now {
+                for ending in self.endings(set, endings) {
+                    let Some(stage_ns) = self.stage(ending).as_ref().map(|stage| stage.time_ns) else { continue };
+                    let (next, time_ns) = (set.and(ending), time_ns + stage_ns);
+                    let entry = levels[next.len()].entry(next);
+                    let reached = entry.or_insert(Reached { time_ns: f64::INFINITY, last: None });
+                    if time_ns < reached.time_ns {
+                        *reached = Reached { time_ns, last: Some((set, ending)) };
+                    }
+                }
+            }
+        }
+        let states = levels.iter().map(BTreeMap::len).sum();
+        let mut set = (0..count).fold(Set::default(), Set::with);
+        let mut stages = Vec::new();
+        while let Some((before, ending)) = levels[set.len()][&set].last {
+            stages.push(self.stage(ending).clone().expect("it was a stage before"));
+            set = before;
+        }
+        stages.reverse();
+        Found { stages, states, is_exact: self.is_exact }
+    }
+
+    /// Keeps of a level what is worth most: sets that took little for what they have done.
+    fn narrow(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
+        if level.len() <= most {
+            return;
+        }
+        self.is_exact = false;
+        let score = |(set, reached): (&Set, &Reached)| {
+            (reached.time_ns - set.places().map(|place| sequential[place]).sum::<f64>(), *set)
+        };
+        let mut scores: Vec<(f64, Set)> = level.iter().map(score).collect();
+        scores.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        for (_, set) in &scores[most..] {
+            level.remove(set);
+        }
+    }
+
+    /// What can run next: single operators, and several that do not all hang together. Where those are too many, only the
+    /// first operators that are ready are looked at.
+    fn endings(&mut self, done: Set, most: usize) -> Vec<Set> {
+        if let Some(all) = self.endings_of(done, usize::MAX, most) {
+            return all;
+        }
+        self.is_exact = false;
+        // So many have about as many pairs as are allowed.
+        let ready = (2 * most).isqrt().saturating_sub(1).max(2);
+        self.endings_of(done, ready, usize::MAX).expect("without a limit there are not too many")
+    }
+
+    /// Those of the first that are ready, the smallest first; nothing where they are too many.
+    fn endings_of(&self, done: Set, ready: usize, most: usize) -> Option<Vec<Set>> {
+        let is_open = |place: usize, ending: Set| !done.has(place) && self.before[place].is_in(done.and(ending));
+        let first: Vec<usize> = (0..self.operators.len()).filter(|&place| is_open(place, Set::default())).collect();
+        let is_limited = ready < first.len();
+        let sizes = if is_limited { 2 } else { self.limits.groups * self.limits.operators };
+        let singles = first.into_iter().take(ready).map(|place| (Set::default().with(place), place + 1));
+        let mut grown: VecDeque<(Set, usize)> = singles.collect();
+        let mut found: Vec<Set> = Vec::new();
+        while let Some((set, from)) = grown.pop_front() {
+            // A stage that hangs together is no better than its operators one after the other.
+            if set.len() == 1 || self.component(set, set.first()) != set {
+                found.push(set);
+                if found.len() > most {
+                    return None;
+                }
+            }
+            if set.len() == sizes {
+                continue;
+            }
+            for place in (from..self.operators.len()).filter(|&place| is_open(place, set)) {
+                let next = set.with(place);
+                if self.component(next, place).len() <= self.limits.operators {
+                    grown.push_back((next, place + 1));
+                }
+            }
+            // What is not pushed yet is in memory, too.
+            if grown.len() > most.saturating_mul(4) {
+                return None;
+            }
+        }
+        Some(found)
+    }
+
+    /// What hangs together with an operator within a set.
+    fn component(&self, set: Set, place: usize) -> Set {
+        let mut component = Set::default().with(place);
+        loop {
+            let grown = component.places().fold(component, |all, one| all.and(Set(self.beside[one].0 & set.0)));
+            if grown == component {
+                return component;
+            }
+            component = grown;
+        }
+    }
+
+    fn stage(&mut self, ending: Set) -> &Option<Stage> {
+        if !self.known.contains_key(&ending) {
+            let stage = self.make(ending);
+            self.known.insert(ending, stage);
+        }
+        &self.known[&ending]
+    }
+
+    fn make(&self, ending: Set) -> Option<Stage> {
+        if ending.len() == 1 {
+            let place = ending.first();
+            return Some(cost::alone(self.demands, self.operators[place], self.costs));
+        }
+        let (mut components, mut seen) = (Vec::new(), Set::default());
+        for place in ending.places() {
+            if !seen.meets(Set::default().with(place)) {
+                let component = self.component(ending, place);
+                seen = seen.and(component);
+                components.push(component.places().map(|place| self.operators[place]).collect::<Vec<usize>>());
+            }
+        }
+        let limits = (self.limits.groups, self.limits.operators);
+        cost::side_by_side(self.demands, &components, self.costs, limits)
+    }
+}

@@ -1,0 +1,50 @@
+//! A set of a part's operators, by their places in it.
+
+/// Operators of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Set(pub u128);
+
+impl Set {
+    /// What fits a set.
+    pub const MOST: usize = 128;
+
+    pub fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+
+    pub fn with(self, place: usize) -> Set {
+        Set(self.0 | 1 << place)
+    }
+
+    pub fn and(self, other: Set) -> Set {
+        Set(self.0 | other.0)
+    }
+
+    /// Whether all of this set are in the other one.
+    pub fn is_in(self, other: Set) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    pub fn meets(self, other: Set) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The lowest place of a set that has one.
+    pub fn first(self) -> usize {
+        self.0.trailing_zeros() as usize
+    }
+
+    /// Its places, from the lowest on.
+    pub fn places(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let place = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+            rest &= rest - 1;
+            Some(place)
+        })
+    }
+}

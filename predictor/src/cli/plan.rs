@@ -1,0 +1,137 @@
+//! `oppredict plan` and `oppredict stages`.
+
+use super::arguments::{PlanOf, TimesOf};
+use super::{begin, finish, paper, print};
+use crate::error::{Error, Result};
+use crate::planning::network::BARRIER_NS;
+use crate::planning::{Host, Planned, Times, plan as planned};
+use crate::queries::{self, Setting};
+use crate::{bundle, pages};
+use learn::predictor::Predictor;
+use planners::interference::Machine;
+use report::{Table, between, duration, figures, percent, words};
+use serde_json::json;
+
+/// Times as they were asked for.
+pub struct Known {
+    pub host: Option<Host>,
+    predictor: Option<Predictor>,
+    setting: Setting,
+}
+
+impl Known {
+    /// Reads what the arguments name.
+    pub fn read(arguments: &TimesOf, is_any: bool) -> Result<Known> {
+        if arguments.data.is_none() && arguments.predictor.is_none() {
+            let problem = "no times: give --data STORE with records of this machine, or --predictor FILE, or both";
+            return Err(Error::Query(problem.to_owned()));
+        }
+        let hardware = arguments.hardware.as_deref();
+        let host = arguments.data.as_ref().map(|path| Host::read(path, hardware, is_any)).transpose()?;
+        let predictor = arguments.predictor.as_ref().map(|path| bundle::read(path)).transpose()?;
+        let device = if host.is_none() { arguments.hardware.clone() } else { arguments.device.clone() };
+        Ok(Known { host, predictor, setting: Setting { device, ..Setting::default() } })
+    }
+
+    pub fn times(&self) -> Times<'_> {
+        let predictor = self.predictor.as_ref().map(|predictor| (predictor, &self.setting));
+        Times { host: self.host.as_ref(), predictor }
+    }
+
+    /// What operators share, as far as that is known.
+    pub fn machine(&self, cores: usize) -> Result<Machine> {
+        if let Some(host) = &self.host {
+            return Ok(host.machine(cores));
+        }
+        let predictor = self.predictor.as_ref().expect("one of both was given");
+        let name = queries::device(predictor, &self.setting)?;
+        let known = predictor.about.devices.keys().map(String::as_str);
+        let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown("device", name, known))?;
+        let bytes_per_ns = device.bandwidth_gb_per_s.max(f64::MIN_POSITIVE);
+        Ok(Machine { cores, bytes_per_ns, cache_bytes: device.cache_bytes * cores as f64 })
+    }
+}
+
+/// One answer for a model.
+pub fn plan(arguments: &PlanOf) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let out = begin(arguments.out.as_deref())?;
+    let found = of(arguments)?;
+    print(&answer(&found))?;
+    keep(arguments, &found, page, out)
+}
+
+/// The stages of a model, one a line.
+pub fn stages(arguments: &PlanOf) -> Result<u8> {
+    let page = begin(arguments.html.as_deref())?;
+    let out = begin(arguments.out.as_deref())?;
+    let found = of(arguments)?;
+    print(&list(&found))?;
+    keep(arguments, &found, page, out)
+}
+
+type Page = Option<datasets::output::Output>;
+
+fn keep(arguments: &PlanOf, found: &Planned, page: Page, out: Page) -> Result<u8> {
+    finish(page, || pages::lanes(found).into_bytes())?;
+    finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
+    if arguments.json {
+        print(&json!({ "plan": found, "stages": found.stages.stages }).to_string())?;
+    }
+    Ok(0)
+}
+
+fn of(arguments: &PlanOf) -> Result<Planned> {
+    let cores = arguments.threads as usize;
+    let known = Known::read(&arguments.times, false)?;
+    let machine = known.machine(cores)?;
+    let graph = queries::graph_of(arguments.modelsource, &arguments.model, arguments.batchsize, arguments.sequence)?;
+    planned(&graph, &known.times(), &machine, arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3))
+}
+
+fn answer(found: &Planned) -> String {
+    let Planned { promise, model, parallel, cores, .. } = found;
+    let mut lines = vec![format!(
+        "{model}: {} on {cores} core{}, {} expected ({})",
+        match parallel {
+            models::Parallel::Sequential => "one operator after the other",
+            models::Parallel::Stream | models::Parallel::Full => "groups side by side",
+        },
+        if *cores == 1 { "" } else { "s" },
+        duration(promise.time_ns),
+        between(promise.low_ns, promise.high_ns),
+    )];
+    lines.push(format!("  why         {}", found.why));
+    lines.push(format!(
+        "  beside      one operator after the other on all cores {}, the longest chain {}",
+        duration(promise.sequential_ns),
+        duration(found.critical_ns)
+    ));
+    lines.push(format!(
+        "  stages      {}, {} of them with groups side by side; {} sets of operators looked at{}",
+        found.stages_count,
+        found.stages_side_by_side,
+        found.states,
+        if found.is_exact { ", nothing left out" } else { ", along a beam" }
+    ));
+    lines.push(format!("  times       {} measured, the rest predicted", percent(found.measured_share)));
+    lines.join("\n")
+}
+
+fn list(found: &Planned) -> String {
+    let mut table =
+        Table::new([figures("stage"), figures("time"), figures("cores"), figures("calls"), words("of them")]);
+    for (number, stage) in found.stages.stages.iter().enumerate() {
+        for (place, group) in stage.groups.iter().enumerate() {
+            let named: Vec<&str> = group.calls.iter().take(3).map(|&call| found.calls[call].as_str()).collect();
+            let more = if group.calls.len() > 3 { "; …" } else { "" };
+            let (number, time) = match place {
+                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, duration)),
+                _ => (String::new(), String::new()),
+            };
+            let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            table.row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
+        }
+    }
+    format!("{}\n{}", table.on(&paper()), answer(found))
+}

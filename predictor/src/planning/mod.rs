@@ -1,0 +1,11 @@
+//! Questions to the planners in words: a neural network, devices or a few operators in, with times of records or of a predictor.
+//!
+//! `times` finds what each operator takes on each number of cores, `network` plans a whole model and writes the plan of stages that
+//! an executor runs, `tables` reads times that somebody else has.
+
+pub mod network;
+pub mod tables;
+pub mod times;
+
+pub use network::{Planned, plan};
+pub use times::{Host, Time, Times};

@@ -1,0 +1,80 @@
+//! Times that somebody else has, as a small table: an operator a line, a device a column.
+
+use crate::error::{Error, Result};
+use std::io::Read;
+use std::path::Path;
+
+/// More than a table of operators takes.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Operators, devices and times in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimesTable {
+    /// Names of operators.
+    pub operators: Vec<String>,
+    /// Names of devices.
+    pub devices: Vec<String>,
+    /// Of each operator on each device.
+    pub times_ns: Vec<Vec<f64>>,
+}
+
+/// Reads `operator,DEVICE,DEVICE…` and lines below it.
+pub fn read(path: &Path) -> Result<TimesTable> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| Error::io("read", path, error))?;
+    file.take(BYTES_MAX).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+    parse(&text).map_err(|problem| Error::table(path, problem))
+}
+
+fn parse(text: &str) -> std::result::Result<TimesTable, String> {
+    let mut lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+    let (_, header) = lines.next().ok_or("it is empty; the first line is `operator,DEVICE,…`")?;
+    let devices: Vec<String> = header.split(',').skip(1).map(|name| name.trim().to_owned()).collect();
+    if devices.is_empty() {
+        return Err("it has no devices; the first line is `operator,DEVICE,…`".to_owned());
+    }
+    let mut table = TimesTable { operators: Vec::new(), devices, times_ns: Vec::new() };
+    for (number, line) in lines {
+        let mut cells = line.split(',').map(str::trim);
+        let name = cells.next().unwrap_or_default();
+        let times: Vec<f64> = cells
+            .zip(&table.devices)
+            .map(|(cell, device)| match cell.parse::<f64>() {
+                Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
+                _ => {
+                    Err(format!("line {}: `{cell}` is no time of `{name}` on `{device}`; give nanoseconds", number + 1))
+                }
+            })
+            .collect::<std::result::Result<_, String>>()?;
+        if times.len() != table.devices.len() || line.split(',').count() != table.devices.len() + 1 {
+            let found = line.split(',').count() - 1;
+            return Err(format!("line {}: {found} times for {} devices", number + 1, table.devices.len()));
+        }
+        table.operators.push(name.to_owned());
+        table.times_ns.push(times);
+    }
+    if table.operators.is_empty() { Err("it has no operators".to_owned()) } else { Ok(table) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_read_or_refused() {
+        let table = parse("operator,cpu,gpu\nconv, 1,9\n\nsoftmax,9,1e0\n").expect("a table");
+        assert_eq!((table.operators.len(), table.devices.join(" ")), (2, "cpu gpu".to_owned()));
+        assert_eq!(table.times_ns, [[1.0, 9.0], [9.0, 1.0]]);
+        for (text, wanted) in [
+            ("", "it is empty"),
+            ("operator\nx\n", "no devices"),
+            ("operator,cpu\n", "no operators"),
+            ("operator,cpu\nx,-1\n", "line 2: `-1` is no time of `x` on `cpu`"),
+            ("operator,cpu,gpu\nx,1\n", "line 2: 1 times for 2 devices"),
+            ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 devices"),
+        ] {
+            let refused = parse(text).expect_err("no table");
+            assert!(refused.contains(wanted), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
+
+use crate::error::{Error, Result};
+use crate::queries::{self, Operator, Setting};
+use datasets::{CacheState, Choose, Outcome, Peaks, Record, ScheduleSource, Source, Store};
+use learn::predictor::Predictor;
+use models::{Task, TaskUse};
+use planners::interference::{Demand, Machine};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// A time and the interval it is known to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// The time.
+    pub time_ns: f64,
+    /// From here …
+    pub low_ns: f64,
+    /// … to here.
+    pub high_ns: f64,
+    /// Whether it was measured, not predicted.
+    pub is_measured: bool,
+}
+
+/// What a store says of one class of hosts.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The class.
+    pub class: String,
+    /// What operators share on so many cores.
+    pub cache_bytes: f64,
+    peaks: Peaks,
+    /// Times by task and number of threads, each with its schedule, the fastest first.
+    times: HashMap<(String, usize), Vec<(String, Time)>>,
+}
+
+/// Where times come from: records first, then a predictor.
+pub struct Times<'a> {
+    /// What was measured.
+    pub host: Option<&'a Host>,
+    /// What answers for what was not.
+    pub predictor: Option<(&'a Predictor, &'a Setting)>,
+}
+
+/// Without a record of it, a host has a last cache of so many bytes.
+const CACHE_BYTES: f64 = 32e6;
+
+impl Host {
+    /// The records of a store, of one class of hosts: the one named, or the only one. `is_any` takes all schedules, not the default
+    /// ones alone.
+    pub fn read(path: &Path, class: Option<&str>, is_any: bool) -> Result<Host> {
+        let store = Store::open(path)?;
+        let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        for record in store.records(Choose::Middle)? {
+            let record = record?;
+            let is_usable = record.outcome == Outcome::Ok
+                && record.source == Source::Measured
+                && record.is_alone()
+                && !record.is_network()
+                && record.cache_state == Some(CacheState::Warm)
+                && (is_any || record.schedule_source == Some(ScheduleSource::Default));
+            if is_usable {
+                by_class.entry(record.host_class.clone()).or_default().push(record);
+            }
+        }
+        let known: Vec<String> = by_class.keys().cloned().collect();
+        let class = match (class, known.as_slice()) {
+            (Some(class), _) if by_class.contains_key(class) => class.to_owned(),
+            (Some(class), _) => {
+                return Err(Error::unknown("hardware", class, known.iter().map(String::as_str)));
+            }
+            (None, [only]) => only.clone(),
+            (None, []) => {
+                return Err(Error::Query(format!(
+                    "`{}` has no times of operators with warm caches; measure some with `opcollect --modelname M --threads 1,2`",
+                    path.display()
+                )));
+            }
+            (None, several) => {
+                return Err(Error::Query(format!("say which --hardware; the store has {}", several.join(", "))));
+            }
+        };
+        let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
+        Ok(Host::of(class.clone(), &by_class[&class], peaks))
+    }
+
+    fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
+        let cache_bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
+        let mut times: HashMap<(String, usize), Vec<(String, Time)>> = HashMap::new();
+        for record in records {
+            let Some(time_ns) = record.median_ns else { continue };
+            let Some(threads) = record.threads.and_then(|threads| usize::try_from(threads).ok()) else { continue };
+            let half = record.uncertainty().unwrap_or(0.25).min(1.0) * time_ns;
+            let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, is_measured: true };
+            let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.text().to_owned());
+            times.entry((record.task_hash.clone(), threads)).or_default().push((schedule, time));
+        }
+        for of_task in times.values_mut() {
+            of_task.sort_by(|(_, one), (_, other)| one.high_ns.total_cmp(&other.high_ns));
+        }
+        let cache_bytes = cache_bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64);
+        Host { class, cache_bytes, peaks, times }
+    }
+
+    /// What operators share on so many cores.
+    pub fn machine(&self, cores: usize) -> Machine {
+        let rate = self.peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
+        let bytes_per_ns = rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64);
+        Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes }
+    }
+
+    /// How many times longer operators take on each number of cores up to so many when the others are busy, too: what a core
+    /// does while it alone is awake, over what it does beside all others.
+    pub fn crowding(&self, cores: usize) -> Vec<f64> {
+        let of_one = |cores: usize| self.peaks.flops_per_second(cores as f64).map(|rate| rate / cores as f64);
+        let factor = |own: usize| match (of_one(own), of_one(cores)) {
+            (Some(alone), Some(beside)) if beside > 0.0 => (alone / beside).max(1.0),
+            _ => 1.0,
+        };
+        (1..=cores).map(factor).collect()
+    }
+
+    /// The schedules that were measured of a task on every number of threads up to so many, the fastest on all first.
+    pub fn schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
+        let hash = task.hash();
+        let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);
+        let whole = |(schedule, _): &(String, Time)| {
+            let of = |threads| on(threads).iter().find(|(known, _)| known == schedule).map(|(_, time)| *time);
+            Some((schedule.clone(), (1..=cores).map(of).collect::<Option<Vec<Time>>>()?))
+        };
+        on(cores).iter().filter_map(whole).take(most).collect()
+    }
+
+    fn time(&self, hash: &str, threads: usize) -> Option<Time> {
+        self.times.get(&(hash.to_owned(), threads)).and_then(|times| times.first()).map(|(_, time)| *time)
+    }
+}
+
+impl Times<'_> {
+    /// The times of each task on one core, two, and so on.
+    pub fn of(&self, tasks: &[TaskUse], cores: usize) -> Result<Vec<Vec<Time>>> {
+        let mut found: Vec<Vec<Option<Time>>> = tasks
+            .iter()
+            .map(|one| {
+                let hash = one.task.hash();
+                (1..=cores).map(|threads| self.host.and_then(|host| host.time(&hash, threads))).collect()
+            })
+            .collect();
+        if let Some((predictor, setting)) = self.predictor {
+            for threads in 1..=cores {
+                let missing: Vec<usize> = (0..tasks.len()).filter(|&task| found[task][threads - 1].is_none()).collect();
+                let operators: Vec<Operator> =
+                    missing.iter().map(|&task| queries::of_task(&tasks[task])).collect::<Result<_>>()?;
+                let setting = Setting { threads: Some(threads as f64), ..setting.clone() };
+                let predictions = queries::predict_model(predictor, &operators, &setting)?;
+                for (task, answered) in missing.into_iter().zip(predictions) {
+                    let one = answered.prediction;
+                    let (low_ns, high_ns) = (one.low_ns.min(one.time_ns), one.high_ns.max(one.time_ns));
+                    found[task][threads - 1] = Some(Time { time_ns: one.time_ns, low_ns, high_ns, is_measured: false });
+                }
+            }
+        }
+        let complete = |(one, times): (&TaskUse, Vec<Option<Time>>)| {
+            let missing = times.iter().position(Option::is_none);
+            match missing {
+                None => Ok(times.into_iter().flatten().collect()),
+                Some(place) => Err(Error::Query(format!(
+                    "no time of `{}` on {} thread(s); measure it with `opcollect --modelname M --schedules 1 --threads {}`, \
+                     or give a --predictor",
+                    one.task.describe(),
+                    place + 1,
+                    (1..=cores).map(|threads| threads.to_string()).collect::<Vec<_>>().join(",")
+                ))),
+            }
+        };
+        tasks.iter().zip(found).map(complete).collect()
+    }
+}
+
+/// What a task asks of a machine where it takes these times alone, and so many times longer while other cores are busy. It
+/// moves its bytes from memory only where they do not fit the last cache.
+pub fn demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
+    let bytes = task.work().map_or(0.0, |work| work.bytes() as f64);
+    let is_resident = bytes <= machine.cache_bytes;
+    Demand {
+        alone_ns: times.iter().zip(crowding).map(|(time, factor)| time.time_ns * factor).collect(),
+        bytes: if is_resident { 0.0 } else { bytes },
+        footprint_bytes: bytes,
+        reused_bytes: if is_resident { bytes } else { 0.0 },
+    }
+}

@@ -1,0 +1,174 @@
+//! Plans of stages from end to end: planned by `oppredict`, run by `opcollect`, with the numbers that one operator after the other
+//! gives, bit for bit.
+#![allow(missing_docs)]
+
+use datasets::{CacheState, Choose, Json, Origin, Outcome, Record, ScheduleSource, Source, Store};
+use measure::host::Facts;
+use models::{Fuse, Parallel, StagePlan};
+use std::path::Path;
+use tests::{Bench, Ran, program, run, stores};
+
+const SQUEEZENET: &str = "--modelsource local --modelname squeezenet-1.1:hw=32";
+const BERT: &str = "--modelsource transformers --sequence 8 --modelname \
+    bert-base-uncased:num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=64,vocab_size=50";
+
+/// All outputs that a run wrote, by their files.
+fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
+    let mut files = stores::files(&bench.path(folder));
+    files.sort();
+    assert!(!files.is_empty(), "{folder} has outputs");
+    files.iter().map(|file| std::fs::read(file).expect("an output")).collect()
+}
+
+fn cpus() -> usize {
+    measure::affinity::allowed().expect("this process runs somewhere").len()
+}
+
+#[track_caller]
+fn refused(ran: Ran, wanted: &str) {
+    let ran = ran.expect(2);
+    assert!(ran.stderr.contains(wanted), "`{wanted}` is said\n{ran}");
+}
+
+#[test]
+fn side_by_side_gives_the_same_bits() {
+    let bench = Bench::new();
+    for (model, types) in [(SQUEEZENET, &["sequential", "stream", "full"][..]), (BERT, &["stream", "full"])] {
+        let once = "--no-check --precision 0.5 --json";
+        run(bench.opcollect(&format!("model run {model} {once} --output plain"))).expect(0);
+        let plain = outputs(&bench, "plain");
+        for parallel in types {
+            let ran =
+                run(bench.opcollect(&format!("model run {model} {once} --parallel {parallel} --output {parallel}")));
+            let report = ran.expect(0).json();
+            assert_eq!(report["parallel"], *parallel);
+            let width = report["width"].as_u64().expect("a number");
+            assert!((*parallel == "sequential") == (width == 1) || cpus() == 1, "{report}");
+            assert_eq!(outputs(&bench, parallel), plain, "{model} {parallel}");
+        }
+    }
+}
+
+/// The squeezenet of these tests as it is cut.
+fn cut() -> (models::Graph, models::Plan) {
+    let graph = zoo::build("squeezenet-1.1:hw=32", 1).expect("a network");
+    let graph = passes::simplify(&graph).expect("a simple network");
+    let cut = models::plan(&graph, Fuse::Epilogue).expect("calls");
+    (graph, cut)
+}
+
+/// A store that says how long each of its operators takes, on one thread and on two: those that gain nothing by the second.
+fn store(path: &Path, host_class: &str, cores: usize) {
+    let (_, cut) = cut();
+    let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
+    let mut journal = Store::create(path).expect("a store").journal(origin).expect("a journal");
+    for one in &cut.tasks {
+        for threads in 1..=cores {
+            let time_ns = 10_000.0;
+            let mut record = Record {
+                outcome: Outcome::Ok,
+                source: Source::Measured,
+                cache_state: Some(CacheState::Warm),
+                schedule_source: Some(ScheduleSource::Default),
+                schedule: Some(Json::parse("{}").expect("JSON")),
+                task_hash: one.task.hash(),
+                op_kind: one.task.kind().to_owned(),
+                op_name: one.task.name(),
+                op_text: one.task.describe(),
+                host_class: host_class.to_owned(),
+                threads: i64::try_from(threads).ok(),
+                n: 3,
+                attempt: 1,
+                started_at_us: 1,
+                median_ns: Some(time_ns),
+                min_ns: Some(time_ns),
+                mean_ns: Some(time_ns),
+                p95_ns: Some(time_ns),
+                median_interval_ns: Some(time_ns * 0.01),
+                ..Record::default()
+            };
+            record.key = record.experiment_key();
+            journal.append(&record).expect("a row");
+        }
+    }
+    journal.seal().expect("parts");
+    let read = Store::open(path).expect("a store").records(Choose::Middle).expect("records").count();
+    assert_eq!(read, cores * cut.tasks.len());
+}
+
+#[test]
+fn what_is_planned_is_run_and_nothing_else() {
+    let bench = Bench::new();
+    let cores = cpus().clamp(1, 2);
+    store(&bench.path("times"), &Facts::read().host_class(), cores);
+    let oppredict = |arguments: &str| run(bench.command(&program("oppredict"), arguments));
+    let asked = format!("--model squeezenet-1.1:hw=32 --data times --threads {cores}");
+    let report = oppredict(&format!("plan {asked} --out net.plan --html lanes.html --json")).expect(0).json();
+    let promise = &report["plan"]["promise"];
+    let (time, sequential) =
+        (promise["time_ns"].as_f64().expect("a time"), promise["sequential_ns"].as_f64().expect("one"));
+    if cores > 1 {
+        assert_eq!(report["plan"]["parallel"], "stream");
+        assert!(time < 0.95 * sequential, "expands of fire modules run side by side: {report}");
+    }
+    let page = std::fs::read_to_string(bench.path("lanes.html")).expect("a page");
+    assert!(page.contains("core 0") && page.contains("<rect"), "the page has lanes");
+    let listed = oppredict(&format!("stages {asked}")).expect(0);
+    assert!(listed.stdout.contains("conv2d") && listed.stdout.contains("longest chain"), "{listed}");
+
+    let opcollect = |arguments: &str| run(bench.opcollect(arguments));
+    let once = format!("{SQUEEZENET} --threads {cores} --precision 0.5 --json");
+    let ran = opcollect(&format!("model run {once} --plan net.plan --store kept")).expect(0).json();
+    assert_eq!(ran["check"]["is_right"], true, "{ran}");
+    assert_eq!(ran["promised"]["time_ns"], promise["time_ns"]);
+    let kept = stores::records(&bench.path("kept"));
+    assert_eq!(kept[0].parallel_type.as_deref(), report["plan"]["parallel"].as_str());
+
+    let other = "model run --no-check --plan net.plan --modelsource local --modelname mlp";
+    refused(opcollect(&format!("{other} --threads {cores}")), "made for another graph: `squeezenet-1.1");
+    let more = format!("model run {SQUEEZENET} --no-check --plan net.plan --threads 1");
+    if cores > 1 {
+        refused(opcollect(&more), "it is for 2 cores, and 1 is given");
+    }
+    let (graph, plan) = cut();
+    let elsewhere = StagePlan {
+        host_class: Some("another-cpu".to_owned()),
+        ..StagePlan::by_rule(&graph, &plan, cores, Parallel::Stream)
+    };
+    bench.write("elsewhere.plan", &serde_json::to_string(&elsewhere).expect("JSON"));
+    let run_of = |file: &str| opcollect(&format!("model run {SQUEEZENET} --no-check --threads {cores} --plan {file}"));
+    refused(run_of("elsewhere.plan"), "made for another machine: another-cpu");
+    bench.write("broken.plan", "{\"format\": 1");
+    refused(run_of("broken.plan"), "cannot read the plan `broken.plan`");
+    refused(run_of("missing.plan"), "cannot read the plan `missing.plan`");
+    refused(opcollect(&format!("model compare {SQUEEZENET} --variant plan")), "`--variant plan` needs a plan");
+
+    refused(oppredict("plan --model squeezenet-1.1:hw=32 --threads 2"), "no times: give --data");
+    refused(oppredict("plan --model mlp --data times --threads 1"), "no time of `");
+    refused(oppredict(&format!("plan {asked} --hardware elsewhere")), "unknown hardware `elsewhere`");
+    refused(
+        oppredict(&format!("plan --model squeezenet-1.1:hw=32 --data times --threads {}", cores + 1)),
+        "no time of `",
+    );
+}
+
+#[test]
+fn operators_are_placed_and_told_why() {
+    let bench = Bench::new();
+    let oppredict = |arguments: &str| run(bench.command(&program("oppredict"), arguments));
+    bench.write("times.csv", "operator,cpu,gpu\nconv,1000000,9000000\nsoftmax,9000000,1000000\n");
+    let ran = oppredict("place --times times.csv --off 10 --html place.html --json").expect(0);
+    assert!(ran.stdout.contains("no operator gains by a move of its own") && ran.stdout.contains("1.222"), "{ran}");
+    let report = ran.json();
+    assert_eq!(report["placement"]["makespan_ns"], 1e6);
+    assert_eq!(report["is_equilibrium"], true);
+    assert!(std::fs::read_to_string(bench.path("place.html")).expect("a page").contains("softmax"));
+    let frugal = oppredict("place --times times.csv --watts cpu=1 --watts gpu=1000 --price-us-per-j 1e6 --json");
+    assert_eq!(frugal.expect(0).json()["placement"]["devices"], serde_json::json!([0, 0]));
+    refused(oppredict("place --times times.csv --watts cpu=1"), "--watts of `gpu` is missing");
+    refused(oppredict("place --times times.csv --off 100"), "is no share");
+    refused(oppredict("place"), "nothing to place");
+    refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "two to four run together");
+    bench.write("bad.csv", "operator,cpu\nconv,fast\n");
+    refused(oppredict("place --times bad.csv"), "line 2: `fast` is no time");
+}
