@@ -574,6 +574,8 @@ pub struct ProfileRun {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub store: Option<PathBuf>,
     #[command(flatten)]
+    pub code: ProfileCode,
+    #[command(flatten)]
     pub pictures: ProfilePictures,
     /// Write the whole profile, each call of each run, to this file as JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -613,6 +615,29 @@ pub struct ProfileDiff {
     /// Print one JSON document as the last line of stdout instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is shown of an operator's code.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Code")]
+pub struct ProfileCode {
+    /// Show one operator down to its machine code: places in the model, schedule, TIR, and the loops its time goes into
+    ///
+    /// OP is a part of its name, its sizes or its place, or the beginning of its task's hash; of several the one that takes
+    /// the most time is shown. After everything else the model runs for 2 s while the kernel looks where its code is. Where
+    /// that is not permitted, or finds the operator too seldom, loops have an estimate from the code, and it says so.
+    #[arg(long, value_name = "OP")]
+    pub annotate: Option<String>,
+    /// Write schedule, TIR, LLVM IR and all machine code of that operator to files in this folder, which is made if needed
+    #[arg(long, value_name = "DIR", requires = "annotate")]
+    pub annotate_to: Option<PathBuf>,
+    /// How often a second one looks where its code is
+    #[arg(long, value_name = "HERTZ", default_value_t = 3989, requires = "annotate",
+          value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub sample_hertz: u64,
+    /// Give built code names that `perf` and debuggers find: a file in /tmp for the process that runs it, which stays there
+    #[arg(long)]
+    pub perf_map: bool,
 }
 
 /// What of a profile is there to look at.

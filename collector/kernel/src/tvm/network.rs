@@ -6,7 +6,7 @@
 use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
-use super::object::LoadError;
+use super::object::{self, LoadError};
 use super::{launch, workspace};
 use executor::{Argument, Content, Place, Port};
 use profile::session::{Subject, Task, Watch};
@@ -35,6 +35,19 @@ pub struct Network {
     calls: Vec<(usize, Vec<Buffer>)>,
     inputs: Vec<Buffer>,
     outputs: Vec<Buffer>,
+}
+
+/// A function of built code in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedFunction {
+    /// Which code of the program.
+    pub code: usize,
+    /// Its symbol.
+    pub name: String,
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
 }
 
 /// The calls of a program, each argument as TVM takes it.
@@ -106,6 +119,24 @@ impl Network {
             bytes.extend(output.read()?);
         }
         Ok(bytes)
+    }
+
+    /// Where functions of built code are, by address; of the codes that it was loaded from.
+    pub fn functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
+        let of_code = |(code, (kernel, bytes)): (usize, (&Kernel, &Vec<u8>))| {
+            let (base, places) = (kernel.base?, object::places(bytes).ok()?);
+            let placed = move |(name, range): (String, std::ops::Range<usize>)| PlacedFunction {
+                code,
+                name,
+                start: base + range.start as u64,
+                end: base + range.end as u64,
+            };
+            Some(places.into_iter().map(placed))
+        };
+        let mut all: Vec<PlacedFunction> =
+            self.kernels.iter().zip(codes).enumerate().filter_map(of_code).flatten().collect();
+        all.sort_by_key(|function| function.start);
+        all
     }
 
     /// What a run consists of.

@@ -18,12 +18,15 @@ pub mod papi;
 #[allow(unsafe_code)] // Opening perf events and their ioctls.
 mod perf;
 mod request;
+#[allow(unsafe_code)] // Reading what the kernel writes to a ring.
+mod sampler;
 mod session;
 mod sets;
 mod usage;
 mod values;
 
 pub use request::CounterRequest;
+pub use sampler::Sampler;
 pub use session::{Availability, CounterSession, available};
 pub use usage::Usage;
 pub use values::{

@@ -16,6 +16,8 @@ use measure::Clock;
 use measure::counters::CounterReader;
 use serde::{Deserialize, Serialize};
 
+pub use told::refusal;
+
 /// What hears of the calls of a run.
 pub trait Watch {
     /// A call begins.

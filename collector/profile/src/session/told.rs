@@ -135,7 +135,8 @@ fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
     }
 }
 
-fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
+/// What was to be counted, and was not.
+pub fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
     Refusal {
         counter: refusal.event.clone(),
         source: refusal.step.name().to_owned(),

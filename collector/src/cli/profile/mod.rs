@@ -1,5 +1,6 @@
 //! `profile`: where the time of a model goes, operator by operator.
 
+mod annotate;
 mod diff;
 mod grouping;
 mod pictures;
@@ -12,9 +13,11 @@ use super::runs::Runs;
 use super::whole::{Asked, Whole, not_built};
 use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings};
 use crate::campaign::record;
+use crate::network::annotation::Annotation;
 use crate::network::{self, Comparison};
 use datasets::output::Output;
 use datasets::{Outcome, Record, ScheduleSource};
+use job::listing::{CodeWishes, Sampling};
 use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
@@ -25,13 +28,15 @@ use profile::summary::threads::Thread;
 use profile::summary::{self, Row, SortBy, Totals, comma};
 use profile::{Plan, Profile};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The folder of the program.
 const PROGRAM: &str = "program";
 /// How long runs are looked at when nothing is said, and how long when a schedule says which.
 const SECONDS: f64 = 2.0;
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
+/// How long samples of its code are taken.
+const SAMPLING_NS: u64 = 2_000_000_000;
 
 /// What a profile says, for scripts.
 #[derive(Serialize)]
@@ -54,6 +59,8 @@ struct Report<'a> {
     records: Option<Stored>,
     group_by: &'static str,
     threads_of_pool: Vec<Thread>,
+    annotation: Option<Annotation>,
+    perf_map: Option<PathBuf>,
     rows: &'a [Row],
     counters: &'a [Counter],
     refusals: &'a [Refusal],
@@ -103,6 +110,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         engines: &[],
         may_use_gpu: false,
     })?;
+    let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
     let choose = |task: &Task| network::default_schedule(task, &target);
@@ -152,6 +160,13 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
             network::in_place::describe(row, &profile, built, profiled.peak_memory_bytes)
         }
     })?;
+    let annotation = match &meant {
+        Some(meant) => Some(annotate::annotate(&mut whole, &made, &profile, meant, profiled.samples.as_ref())?),
+        None => None,
+    };
+    if let (Some(folder), Some(annotation)) = (&arguments.code.annotate_to, &annotation) {
+        annotate::keep(folder, annotation)?;
+    }
     let rows = rows(&profile, &arguments.table);
     let totals = summary::totals(&profile);
     files.keep(&profile, &rows)?;
@@ -172,6 +187,8 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         check,
         records: kept,
         group_by: grouping::name(arguments.table.group_by),
+        annotation,
+        perf_map: profiled.perf_map,
         threads_of_pool: summary::threads::threads(&profile),
         rows: &rows,
         counters: &profile.counters,
@@ -183,6 +200,8 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     } else {
         let mut lines = vec![table::describe(&report, &arguments.table)];
         lines.extend(peaks::describe(&peaks));
+        let others = meant.map_or(0, |meant| meant.len() - 1);
+        lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
         print(&lines.join("\n"))?
     }
     Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
@@ -204,7 +223,12 @@ fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
     let budget_ns = (arguments.seconds.unwrap_or(usual) * 1e9) as u64;
     let method = Method::Sample(SamplingPlan::default());
     let job = whole.runs.job(whole.engine(), folder.to_owned(), PROGRAM, method, config.counters.clone());
-    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), ..job }
+    let sampling = Sampling { hertz: arguments.code.sample_hertz, budget_ns: SAMPLING_NS };
+    let code = CodeWishes {
+        sampling: arguments.code.annotate.is_some().then_some(sampling),
+        has_perf_map: arguments.code.perf_map,
+    };
+    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code, ..job }
 }
 
 /// Why nothing was seen, of what became of the run.
@@ -260,7 +284,7 @@ struct Files {
 
 impl Files {
     fn create(arguments: &ProfileRun) -> Result<Files> {
-        let create = |path: &Option<std::path::PathBuf>| {
+        let create = |path: &Option<PathBuf>| {
             path.as_deref().map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)))
         };
         let pictures = Pictures::create(&arguments.pictures)?;

@@ -40,6 +40,8 @@ pub fn describe(report: &Report<'_>, asked: &ProfileTable) -> String {
     });
     let stored = |stored: &Stored| format!("records         {} in `{}`", stored.keys.len(), stored.store);
     lines.extend(report.records.as_ref().map(stored));
+    let named = |path: &std::path::PathBuf| format!("names for perf  `{}`", path.display());
+    lines.extend(report.perf_map.as_ref().map(named));
     lines.extend(alone(report));
     lines.extend(refused(report));
     lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
