@@ -8,7 +8,7 @@ use crate::measuring::ready_this_thread;
 use crate::perf_map;
 use crate::sampling::sampled;
 use crate::tvm::network::{Calls, Network};
-use crate::tvm::{launch, workspace};
+use crate::tvm::{launch, thread_counts, workspace};
 use anyhow::{Context, Result};
 use job::kept::Kept;
 use job::listing::CodeWishes;
@@ -62,6 +62,9 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     let mut counters = ready_this_thread(&job.cpus, &job.counters)?;
     // Where there is a pool, what its threads do is seen, too. Code finds the hook when it is loaded.
     let hooked = if job.profile.is_some() && job.cpus.len() > 1 { launch::hook() } else { None };
+    if hooked.is_some() {
+        thread_counts::ask(&job.counters);
+    }
     let has_workspace = job.profile.is_some() && workspace::hook();
     let network = Network::load(process, &content)?;
     let is_told = job.code != CodeWishes::default();

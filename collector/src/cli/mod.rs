@@ -31,6 +31,7 @@ mod repeat;
 mod replay;
 mod runs;
 mod settings;
+mod tables;
 mod tpu;
 mod trace;
 mod values;

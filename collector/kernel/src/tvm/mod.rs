@@ -27,6 +27,7 @@ pub mod schedule;
 mod stack;
 pub mod tensor_core;
 mod tf32;
+pub mod thread_counts;
 pub mod trace;
 pub mod workspace;
 

@@ -7,9 +7,10 @@ use super::call::TvmError;
 use super::kernel::{Buffer, Kernel};
 use super::memory::{MemoryError, Placement, Shared};
 use super::object::{self, LoadError};
-use super::{launch, workspace};
+use super::{launch, thread_counts, workspace};
 use executor::{Argument, Content, Place, Port};
-use profile::session::{Subject, Task, Watch};
+use measure::counters::Channel;
+use profile::session::{Subject, Task, ThreadCount, Watch};
 use std::sync::atomic::{AtomicI64, Ordering};
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
@@ -205,6 +206,20 @@ impl Subject for Calls<'_> {
         let (tasks, lost) = if self.has_threads { launch::look_away() } else { (Vec::new(), 0) };
         self.lost_tasks += lost;
         tasks
+    }
+
+    fn count_on_threads(&mut self, group: Option<usize>) {
+        if self.has_threads {
+            thread_counts::select(group);
+        }
+    }
+
+    fn thread_counts(&mut self) -> Vec<ThreadCount> {
+        if self.has_threads { thread_counts::take() } else { Vec::new() }
+    }
+
+    fn thread_channels(&self) -> Vec<Channel> {
+        if self.has_threads { thread_counts::channels() } else { Vec::new() }
     }
 
     fn threads_cpu_ns(&mut self) -> Vec<u64> {

@@ -4,9 +4,11 @@ mod annotate;
 mod diff;
 mod grouping;
 mod pictures;
+mod ready;
+mod styled;
 mod table;
 
-use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, SortArgument, Sweep};
+use super::arguments::{ProfileCommand, ProfileRun, ProfileTable, Sweep};
 use super::failure::{Failure, chain};
 use super::keeping::Keeping;
 use super::runs::Runs;
@@ -25,10 +27,12 @@ use models::Task;
 use pictures::Pictures;
 use profile::data::{Counter, Refusal};
 use profile::summary::threads::Thread;
-use profile::summary::{self, Row, SortBy, Totals, comma};
-use profile::{Plan, Profile};
+use profile::summary::{self, Row, Totals, comma};
+use profile::{Plan, Profile, Schedule};
 use serde::Serialize;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use styled::Styled;
 
 /// The folder of the program.
 const PROGRAM: &str = "program";
@@ -169,7 +173,13 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     }
     let rows = rows(&profile, &arguments.table);
     let totals = summary::totals(&profile);
-    files.keep(&profile, &rows)?;
+    let styled = arguments.table.style.map(|style| Styled::of(&profile, style, &arguments.table, threads));
+    files.keep(&profile, &rows, styled.as_ref())?;
+    let mut notes = profile.notes.clone();
+    if let Some(command) = &arguments.on_trace_ready {
+        notes.extend(ready::hand_over(&profile, command, u64::from(arguments.pictures.trace_mib) << 20)?);
+    }
+    let has_losses = notes.len() > profile.notes.len() || check.is_some_and(|check| !check.is_right);
     let report = Report {
         model: profile.model.clone(),
         batch: whole.request.batch,
@@ -193,18 +203,21 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         rows: &rows,
         counters: &profile.counters,
         refusals: &profile.refusals,
-        notes: &profile.notes,
+        notes: &notes,
     };
     if arguments.json {
-        print_json(&report)?
+        match &styled {
+            Some(styled) => styled.print_json()?,
+            None => print_json(&report)?,
+        }
     } else {
-        let mut lines = vec![table::describe(&report, &arguments.table)];
+        let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
         lines.extend(peaks::describe(&peaks));
         let others = meant.map_or(0, |meant| meant.len() - 1);
         lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
         print(&lines.join("\n"))?
     }
-    Ok(if check.is_some_and(|check| !check.is_right) { DONE_WITH_LOSSES } else { DONE })
+    Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
 /// What is counted: nothing when nothing is said.
@@ -218,7 +231,9 @@ fn counters(names: &[String]) -> Vec<String> {
 
 fn job(arguments: &ProfileRun, whole: &Whole, folder: &Path) -> NetworkJob {
     let config = &whole.runs.config;
-    let schedule = arguments.schedule.unwrap_or_default();
+    let every =
+        |runs: u64| Schedule { skip_first: 3, wait: runs - 1, warmup: 0, active: 1, repeat: 0, skip_first_wait: 0 };
+    let schedule = arguments.schedule.or(arguments.sample.map(every)).unwrap_or_default();
     let usual = if arguments.schedule.is_some() { SECONDS_WITH_SCHEDULE } else { SECONDS };
     let budget_ns = (arguments.seconds.unwrap_or(usual) * 1e9) as u64;
     let method = Method::Sample(SamplingPlan::default());
@@ -249,15 +264,7 @@ fn keep(
 }
 
 fn rows(profile: &Profile, table: &ProfileTable) -> Vec<Row> {
-    let sort_by = match table.sort_by {
-        SortArgument::CpuTime => SortBy::CpuTime,
-        SortArgument::CpuTimeTotal => SortBy::CpuTimeTotal,
-        SortArgument::SelfCpuTimeTotal => SortBy::SelfCpuTimeTotal,
-        SortArgument::Count => SortBy::Count,
-        SortArgument::SelfCpuMemoryUsage => SortBy::SelfCpuMemoryUsage,
-        SortArgument::Order => SortBy::Order,
-    };
-    summary::rows(profile, grouping::group_by(table.group_by, table.levels), sort_by)
+    summary::rows(profile, grouping::group_by(table.group_by, table.levels), table.sort_by.meaning())
 }
 
 fn timed(totals: &Totals) -> Timed {
@@ -291,13 +298,16 @@ impl Files {
         Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)?, pictures })
     }
 
-    fn keep(self, profile: &Profile, rows: &[Row]) -> Result<()> {
+    fn keep(self, profile: &Profile, rows: &[Row], styled: Option<&Styled>) -> Result<()> {
         if let Some(mut file) = self.out {
             serde_json::to_writer(&mut file, profile).map_err(Failure::environment)?;
             file.keep().map_err(Failure::environment)?;
         }
         if let Some(mut file) = self.csv {
-            comma::write(rows, &mut file).map_err(Failure::environment)?;
+            match styled {
+                Some(styled) => file.write_all(&styled.csv()?).map_err(Failure::environment)?,
+                None => comma::write(rows, &mut file).map_err(Failure::environment)?,
+            }
             file.keep().map_err(Failure::environment)?;
         }
         self.pictures.keep(profile)
