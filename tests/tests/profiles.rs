@@ -211,7 +211,7 @@ fn an_operator_is_shown_down_to_its_machine_code() {
     for (name, wanted) in [
         ("schedule.json", "template"),
         ("scheduled.tir.py", "T.sblock"),
-        ("lowered.tir.py", "TVMBackend"),
+        ("lowered.tir.py", "T.tvm_struct_get"),
         ("code.ll", "define "),
         ("code.s", "main"),
     ] {
@@ -293,7 +293,8 @@ fn each_cycle_is_handed_over_when_its_trace_is_ready() {
     let schedule = "--schedule wait=1,warmup=1,active=2,repeat=2 --seconds 60";
     let ready = ["--on-trace-ready", "sh keep.sh"];
     let mut command = bench.opcollect(&format!("{mlp} {schedule}"));
-    let ran = run(command.args(ready)).expect(0);
+    command.args(ready);
+    let ran = run(command).expect(0);
     assert!(ran.stderr.contains("to be seen") && ran.json()["steps"] == 4, "{ran}");
     for cycle in ["kept-cycle-0.json", "kept-cycle-1.json"] {
         let top = run(bench.opcollect(&format!("trace top {cycle} --json"))).expect(0).json();
