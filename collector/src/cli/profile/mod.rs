@@ -2,6 +2,7 @@
 
 mod annotate;
 mod diff;
+mod files;
 mod grouping;
 mod pictures;
 mod ready;
@@ -13,24 +14,22 @@ use super::failure::{Failure, chain};
 use super::keeping::Keeping;
 use super::runs::Runs;
 use super::whole::{Asked, Whole, not_built};
-use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, machine, peaks, print, print_json, settings, tell};
 use crate::campaign::record;
 use crate::network::annotation::Annotation;
 use crate::network::{self, Comparison};
-use datasets::output::Output;
 use datasets::{Outcome, Record, ScheduleSource};
+use files::Files;
 use job::listing::{CodeWishes, Sampling};
 use job::{NetworkJob, RunReply};
 use measure::Plan as SamplingPlan;
 use measure::{Method, Ratio};
 use models::Task;
-use pictures::Pictures;
 use profile::data::{Counter, Refusal};
 use profile::summary::threads::Thread;
-use profile::summary::{self, Row, Totals, comma};
+use profile::summary::{self, Row, Totals};
 use profile::{Plan, Profile, Schedule};
 use serde::Serialize;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use styled::Styled;
 
@@ -100,20 +99,7 @@ pub fn run(arguments: &ProfileRun) -> Result<u8> {
 }
 
 fn look(arguments: &ProfileRun) -> Result<u8> {
-    let sweep = Sweep {
-        threads: arguments.threads.into_iter().collect(),
-        seed: arguments.seed,
-        counters: counters(&arguments.counters),
-        ..Sweep::default()
-    };
-    let mut whole = Whole::of(Asked {
-        config: settings::config(&arguments.models, &sweep)?,
-        threads: arguments.threads,
-        inputs: &arguments.given,
-        is_checked: !arguments.no_check,
-        engines: &[],
-        may_use_gpu: false,
-    })?;
+    let mut whole = whole(arguments)?;
     let meant = arguments.code.annotate.as_deref().map(|wanted| annotate::meant(&whole, wanted)).transpose()?;
     let files = Files::create(arguments)?;
     let (target, folder) = (whole.target.clone(), whole.new_folder(PROGRAM)?);
@@ -121,14 +107,7 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
     let job = job(arguments, &whole, &folder);
     let _exclusive = machine::exclusive(arguments.wait)?;
     // Last, so that whatever was wrong before leaves no empty store behind.
-    let keeping = match &arguments.store {
-        Some(store) => {
-            let schedules = (whole.schedules(&choose), ScheduleSource::Default);
-            let schedules = (schedules.0.as_slice(), schedules.1);
-            Some(Keeping::begin_operators(store, &mut whole, schedules, &job, &arguments.given)?)
-        }
-        None => None,
-    };
+    let keeping = begin(arguments, &mut whole, &choose, &job)?;
     let made = match whole.make(&folder, &choose) {
         Ok(made) => made,
         Err(error) => {
@@ -164,10 +143,9 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
             network::in_place::describe(row, &profile, built, profiled.peak_memory_bytes)
         }
     })?;
-    let annotation = match &meant {
-        Some(meant) => Some(annotate::annotate(&mut whole, &made, &profile, meant, profiled.samples.as_ref())?),
-        None => None,
-    };
+    let annotated =
+        |meant: &Vec<usize>| annotate::annotate(&mut whole, &made, &profile, meant, profiled.samples.as_ref());
+    let annotation = meant.as_ref().map(annotated).transpose()?;
     if let (Some(folder), Some(annotation)) = (&arguments.code.annotate_to, &annotation) {
         annotate::keep(folder, annotation)?;
     }
@@ -205,19 +183,51 @@ fn look(arguments: &ProfileRun) -> Result<u8> {
         refusals: &profile.refusals,
         notes: &notes,
     };
-    if arguments.json {
-        match &styled {
-            Some(styled) => styled.print_json()?,
-            None => print_json(&report)?,
+    match (&styled, arguments.json) {
+        (Some(styled), true) => {
+            tell(&notes);
+            styled.print_json()?
         }
-    } else {
-        let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
-        lines.extend(peaks::describe(&peaks));
-        let others = meant.map_or(0, |meant| meant.len() - 1);
-        lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
-        print(&lines.join("\n"))?
+        (None, true) => print_json(&report)?,
+        (_, false) => {
+            let mut lines = vec![table::describe(&report, &arguments.table, styled.as_ref())];
+            lines.extend(peaks::describe(&peaks));
+            let others = meant.map_or(0, |meant| meant.len() - 1);
+            lines.extend(report.annotation.as_ref().map(|one| annotate::describe(one, others)));
+            print(&lines.join("\n"))?
+        }
     }
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// The records of operators, where they are wanted.
+fn begin(
+    arguments: &ProfileRun,
+    whole: &mut Whole,
+    choose: &dyn Fn(&Task) -> job::space::Schedule,
+    job: &NetworkJob,
+) -> Result<Option<Keeping>> {
+    let Some(store) = &arguments.store else { return Ok(None) };
+    let schedules = whole.schedules(choose);
+    Keeping::begin_operators(store, whole, (&schedules, ScheduleSource::Default), job, &arguments.given).map(Some)
+}
+
+/// The model that is meant, ready to be built.
+fn whole(arguments: &ProfileRun) -> Result<Whole> {
+    let sweep = Sweep {
+        threads: arguments.threads.into_iter().collect(),
+        seed: arguments.seed,
+        counters: counters(&arguments.counters),
+        ..Sweep::default()
+    };
+    Whole::of(Asked {
+        config: settings::config(&arguments.models, &sweep)?,
+        threads: arguments.threads,
+        inputs: &arguments.given,
+        is_checked: !arguments.no_check,
+        engines: &[],
+        may_use_gpu: false,
+    })
 }
 
 /// What is counted: nothing when nothing is said.
@@ -279,37 +289,5 @@ fn timed(totals: &Totals) -> Timed {
         bare_median_ns: totals.bare_median_ns,
         profiler_slowdown: slowdown.map(|ratio| ratio.median),
         profiler_slowdown_interval: slowdown.and_then(|ratio| ratio.interval),
-    }
-}
-
-/// Files that are wanted, tried before the work.
-struct Files {
-    out: Option<Output>,
-    csv: Option<Output>,
-    pictures: Pictures,
-}
-
-impl Files {
-    fn create(arguments: &ProfileRun) -> Result<Files> {
-        let create = |path: &Option<PathBuf>| {
-            path.as_deref().map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)))
-        };
-        let pictures = Pictures::create(&arguments.pictures)?;
-        Ok(Files { out: create(&arguments.out)?, csv: create(&arguments.table.csv)?, pictures })
-    }
-
-    fn keep(self, profile: &Profile, rows: &[Row], styled: Option<&Styled>) -> Result<()> {
-        if let Some(mut file) = self.out {
-            serde_json::to_writer(&mut file, profile).map_err(Failure::environment)?;
-            file.keep().map_err(Failure::environment)?;
-        }
-        if let Some(mut file) = self.csv {
-            match styled {
-                Some(styled) => file.write_all(&styled.csv()?).map_err(Failure::environment)?,
-                None => comma::write(rows, &mut file).map_err(Failure::environment)?,
-            }
-            file.keep().map_err(Failure::environment)?;
-        }
-        self.pictures.keep(profile)
     }
 }
